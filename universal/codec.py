@@ -1,0 +1,283 @@
+"""What a codec is: native lines in, facts and signals out; commands in, lines out. No IO, no clock.
+
+A codec belongs to one agent process of one session. It is fed (`receive`, `eof`) and commanded (`send`),
+and answers with a list of outputs, in order:
+
+    Fact     an event body; the session stamps it (id, sequence, time) and writes it to the journal
+    Signal   what the turn machine must know (see `universal.turn`); never journaled by itself
+    Action   what the runtime must do with the process
+
+A codec never decides that a turn has ended: it signals what the agent said, `universal.turn` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from universal.events import EventData, EventType
+from universal.items import Json
+from universal.turn import Input
+
+IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str]
+"""Makes ids. Injected, so that codecs stay pure: tests count, the server makes time-ordered ones."""
+
+
+# --- out ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An event body.
+
+    child      key of a subagent's session (the call id that made it), None for the session itself.
+               `session.started` with a child key opens it; its metadata has call_id, title, agent, prompt.
+    raw        the native payload it came from (also for synthetic facts, when there is one).
+    synthetic  true when the codec invented it (source = daemon).
+    """
+
+    type: EventType
+    data: EventData
+    raw: Json = None
+    synthetic: bool = False
+    child: str | None = None
+    native_session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """An input for the turn machine of the session (or of a child's).
+
+    DONE      the agent has answered the prompt that was handed to it; `metadata` may hold usage, cost
+    FAILED    the same, with `error` {message, code?, details?}; `aborted` true if our interrupt did it
+    ACTIVITY  the agent began to work without being asked (a background task woke it)
+    OPENED / CLOSED  `key`: work that holds the turn open after DONE (background agents)
+    """
+
+    input: Input
+    key: str = ""
+    error: dict[str, Json] | None = None
+    aborted: bool = False
+    metadata: dict[str, Json] | None = None
+    child: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLine:
+    """Write these bytes and a newline to the agent."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The process is of no more use (corrupt stream, refused login ...): stop it; the next prompt starts anew."""
+
+    why: str
+
+
+Action: TypeAlias = WriteLine | Stop
+Output: TypeAlias = Fact | Signal | Action
+
+
+# --- in ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file or image of a prompt: `data` (bytes, base64 text) or `path` of a local file, or both."""
+
+    mime: str
+    path: str | None = None
+    filename: str | None = None
+    base64: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt for the agent. `key` is our id of it (the user message's item id)."""
+
+    key: str
+    text: str
+    attachments: Sequence[Attachment] = ()
+    model: str | None = None
+    variant: str | None = None
+    mode: str | None = None
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Stop what runs now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionReply:
+    """An answer to `permission.requested`; `message` goes with a rejection."""
+
+    permission_id: str
+    decision: Literal["accept", "accept_for_session", "reject"]
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionReply:
+    """Answers to `question.requested`, a list of labels per question; None rejects."""
+
+    question_id: str
+    answers: Sequence[Sequence[str]] | None
+
+
+Command: TypeAlias = Prompt | Interrupt | PermissionReply | QuestionReply
+
+
+# --- what an agent is ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way of working that a person can choose: an OpenCode agent (`build`, `plan` ...)."""
+
+    id: str
+    description: str
+    native: str
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of an agent. `variants` are effort levels; limits in tokens, None when unknown."""
+
+    id: str
+    name: str
+    description: str = ""
+    variants: tuple[str, ...] = ()
+    reasoning: bool = False
+    images: bool = True
+    context: int | None = None
+    output: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A command of the agent that a prompt may start with."""
+
+    name: str
+    description: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What an agent offers, as it says itself."""
+
+    models: tuple[Model, ...] = ()
+    commands: tuple[SlashCommand, ...] = ()
+    default_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the agent's protocol can do, for `/v1/agents`, the README's matrix and `opencode-shim agents`."""
+
+    deltas: bool = False
+    reasoning: bool = False
+    permissions: bool = False
+    questions: bool = False
+    images: bool = False
+    files: bool = False
+    interrupt: bool = False
+    resume: bool = False
+    subagents: bool = False
+    todos: bool = False
+    usage: bool = False
+    commands: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """What a launch depends on. `native_session_id` with `resume` continues a conversation."""
+
+    binary: str
+    directory: str
+    native_session_id: str | None = None
+    resume: bool = False
+    model: str | None = None
+    variant: str | None = None
+    mode: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_root: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """How to start the process: argv (absolute binary first), changes of the environment (None removes), cwd."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How the process ended: `code` or `signal` (number); `stderr` is the end of what it wrote there."""
+
+    code: int | None
+    signal: int | None = None
+    stderr: str = ""
+
+
+class Codec(Protocol):
+    """The codec of one agent. One instance per process."""
+
+    name: str
+    """Registry name, and the provider id on the OpenCode face."""
+    catalogue: Catalogue | None
+    """Set once the agent has told it (after the handshake, for most)."""
+    native_session_id: str | None
+    """The agent's own id of the conversation, as soon as it is known."""
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """argv and environment; no lookup, no spawn."""
+        ...
+
+    def start(self) -> list[Output]:
+        """The handshake, right after the spawn."""
+        ...
+
+    def send(self, command: Command) -> list[Output]:
+        """A command of ours, as lines for the agent. Unknown ids (already resolved) give []."""
+        ...
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line of the agent (without its newline). Never raises for bad input: `agent.unparsed`."""
+        ...
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: what was open is reported as facts; the session adds EXIT itself."""
+        ...
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts by native kind: `unparsed:KIND`, `ignored:KIND`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """A row of the registry."""
+
+    name: str
+    title: str
+    make: Callable[[IdFactory], Codec]
+    binaries: tuple[str, ...]
+    """Names to look for on PATH, in order; empty: the agent runs inside of the server."""
+    env_override: str
+    """Environment variable that names the binary, e.g. SHIM_CLAUDE_BIN."""
+    version_args: tuple[str, ...]
+    capabilities: Capabilities
+    modes: tuple[Mode, ...]
+    default_catalogue: Catalogue
+    """What is offered when the agent cannot be asked; may be empty."""
+    install_hint: str
+    tools: Mapping[str, Any] = field(default_factory=dict[str, Any])

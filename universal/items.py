@@ -1,0 +1,153 @@
+"""Items and their content parts: what a session is made of.
+
+Shapes follow the universal session transcript schema; `metadata` is our documented extension point
+(keys listed at `Item`). All values are frozen. Unknown *input* never reaches these models: codecs
+translate what they know and report the rest as `agent.unparsed`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Json: TypeAlias = Any
+"""A JSON value as `orjson.loads` gives it."""
+
+
+class Frozen(BaseModel):
+    """Base of all universal values: immutable, exact."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ItemKind(StrEnum):
+    """What an item is."""
+
+    MESSAGE = "message"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    SYSTEM = "system"
+    STATUS = "status"
+    UNKNOWN = "unknown"
+
+
+class ItemRole(StrEnum):
+    """Who speaks in an item."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+class ItemStatus(StrEnum):
+    """Where an item is in its life: started -> (completed | failed)."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TextPart(Frozen):
+    """Plain text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class JsonPart(Frozen):
+    """Structured JSON content."""
+
+    type: Literal["json"] = "json"
+    json_: Json = Field(alias="json")
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class ToolCallPart(Frozen):
+    """A tool invocation; `arguments` is JSON text, possibly still incomplete while in progress."""
+
+    type: Literal["tool_call"] = "tool_call"
+    name: str
+    arguments: str
+    call_id: str
+
+
+class ToolResultPart(Frozen):
+    """What the tool with this `call_id` gave back, as text."""
+
+    type: Literal["tool_result"] = "tool_result"
+    call_id: str
+    output: str
+
+
+class FileRefPart(Frozen):
+    """A file that was read, written or patched; `diff` is a unified diff (`---`/`+++`/`@@`)."""
+
+    type: Literal["file_ref"] = "file_ref"
+    path: str
+    action: Literal["read", "write", "patch"]
+    diff: str | None = None
+
+
+class ImagePart(Frozen):
+    """An image: `path` is a file path, or a data URL when the agent sent the bytes."""
+
+    type: Literal["image"] = "image"
+    path: str
+    mime: str | None = None
+
+
+class ReasoningPart(Frozen):
+    """Thinking of the model."""
+
+    type: Literal["reasoning"] = "reasoning"
+    text: str
+    visibility: Literal["public", "private"] = "public"
+
+
+class StatusPart(Frozen):
+    """A status line: `label` from the closed list at `Item`, `detail` for people."""
+
+    type: Literal["status"] = "status"
+    label: str
+    detail: str | None = None
+
+
+ContentPart = Annotated[
+    TextPart | JsonPart | ToolCallPart | ToolResultPart | FileRefPart | ImagePart | ReasoningPart | StatusPart,
+    Field(discriminator="type"),
+]
+
+
+class Item(Frozen):
+    """One unit of content: a message, a tool call, its result, or a status.
+
+    `metadata` keys (all optional, nothing of the base schema is renamed):
+
+    assistant message   usage {input, output, reasoning, cache_read, cache_write} tokens of this step;
+                        cost (USD, this step); model {provider_id, model_id, variant};
+                        finish ("stop" | "tool-calls" | "length" | ...); synthetic_text (bool)
+    user message        opencode {...}: what the OpenCode face must give back (its ids, agent, model)
+    tool_call           title (str), input (parsed arguments, if they are JSON)
+    tool_result         exit_code, stdout, stderr, duration_ms, interrupted (bool), answers (str[][]),
+                        todos, background (bool), structured (the agent's own structured result)
+    status "retry"      attempt, message, delay_ms
+    status "todo"       todos [{content, status, priority}]
+    status "compaction" phase ("started" | "completed" | "failed"), auto (bool)
+    status "title"      title
+    status "model"      model_id, variant
+    status "mode"       mode (one of the codec's modes)
+    status "commands"   nothing but the label's detail; informational
+    """
+
+    item_id: str
+    native_item_id: str | None = None
+    parent_id: str | None = None
+    kind: ItemKind
+    role: ItemRole | None = None
+    status: ItemStatus
+    content: tuple[ContentPart, ...] = ()
+    metadata: dict[str, Json] | None = None

@@ -1,0 +1,20 @@
+"""Name -> agent. Outsiders add theirs through the entry-point group `shim.agents`."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from universal.agents.claude import CLAUDE
+from universal.agents.mock import MOCK
+from universal.codec import AgentSpec
+
+ENTRY_POINT_GROUP = "shim.agents"
+
+
+def agents() -> dict[str, AgentSpec]:
+    """All known agents, in the order in which they are preferred; the mock is last."""
+    found = {spec.name: spec for spec in (CLAUDE, MOCK)}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        spec = entry.load()
+        found[spec.name] = spec
+    return found

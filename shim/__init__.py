@@ -1,0 +1,1 @@
+"""The server: sessions around agent processes, and the faces that clients see."""

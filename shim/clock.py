@@ -1,0 +1,48 @@
+"""The only place that reads the time. Injected everywhere else."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time in epoch milliseconds."""
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds now."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds now."""
+        return time.time_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock for tests: stands still until told; `step_ms` is added by each reading."""
+
+    def __init__(self, start_ms: int = 1_795_293_784_083, step_ms: int = 1) -> None:
+        self.value_ms = start_ms
+        self.step_ms = step_ms
+
+    def now_ms(self) -> int:
+        """The current value; then goes on by `step_ms`."""
+        value = self.value_ms
+        self.value_ms += self.step_ms
+        return value
+
+
+def rfc3339(ms: int) -> str:
+    """Epoch milliseconds as RFC3339 in UTC with three decimals: `2026-11-21T20:43:04.083Z`."""
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
+
+
+def from_rfc3339(text: str) -> int:
+    """The inverse of `rfc3339`, in epoch milliseconds. Raises ValueError for anything else."""
+    at = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    return int(at.timestamp()) * 1000 + at.microsecond // 1000

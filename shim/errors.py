@@ -1,0 +1,104 @@
+"""All errors of the server.
+
+    ShimError
+      ApiError(status, name, message, data)   what a client gets: {"name", "data": {"message", ...}}
+        NotFound  BadRequest  Conflict  Unsupported
+      AgentError                              something about an agent's process
+        AgentNotFound  AgentStartFailed  AgentGone  AgentStuck
+      StoreError                              the journal cannot be read or written
+
+The text of each says what happened, why, and what the person can do. The middleware is the only place that
+turns them into answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ShimError(Exception):
+    """Base of all errors that are ours."""
+
+
+class ApiError(ShimError):
+    """An answer that is an error, in OpenCode's `{name, data}` form.
+
+    `body` replaces the whole body where OpenCode uses another form (`{"_tag": ...}`).
+    """
+
+    def __init__(
+        self, status: int, name: str, message: str, *, data: dict[str, Any] | None = None, body: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body: dict[str, Any] = body if body is not None else {"name": name, "data": {"message": message, **(data or {})}}
+
+
+class NotFound(ApiError):
+    """404, as OpenCode 1.18.33 says it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(404, "NotFoundError", message)
+
+
+class BadRequest(ApiError):
+    """400; `kind` is where the fault is: Payload, Query, Path."""
+
+    def __init__(self, message: str, kind: str = "Payload") -> None:
+        super().__init__(400, "BadRequest", message, data={"kind": kind})
+
+
+class SessionBusy(ApiError):
+    """409: the operation needs an idle session."""
+
+    def __init__(self, session_id: str) -> None:
+        message = f"Session is busy: {session_id}. Wait for it to become idle, or abort it."
+        super().__init__(
+            409, "SessionBusyError", message, body={"_tag": "SessionBusyError", "sessionID": session_id, "message": message}
+        )
+
+
+class RequestNotFound(ApiError):
+    """404 for a permission or question that is unknown or was answered already; `tag` as OpenCode names it."""
+
+    def __init__(self, kind: str, request_id: str) -> None:
+        message = f"{kind} request not found: {request_id}. It was answered already, or its turn has ended."
+        super().__init__(
+            404,
+            f"{kind}NotFoundError",
+            message,
+            body={"_tag": f"{kind}NotFoundError", "requestID": request_id, "message": message},
+        )
+
+
+class Unsupported(ApiError):
+    """501: a known operation that this server does not serve; the message gives the reason."""
+
+    def __init__(self, operation: str, reason: str) -> None:
+        super().__init__(
+            501, "UnsupportedError", f"{operation} is not served by opencode-shim: {reason}", data={"operation": operation}
+        )
+
+
+class AgentError(ShimError):
+    """Something about an agent's process."""
+
+
+class AgentNotFound(AgentError):
+    """Its binary is not there; the text says where it was looked for and how to install it."""
+
+
+class AgentStartFailed(AgentError):
+    """The process could not be started, or died before it said anything."""
+
+
+class AgentGone(AgentError):
+    """A write to a process that is no more."""
+
+
+class AgentStuck(AgentError):
+    """The agent does not read what it is sent; the outgoing buffer is full."""
+
+
+class StoreError(ShimError):
+    """The journal cannot be read or written."""

@@ -1,0 +1,26 @@
+"""What a face publishes: one OpenCode event, before it becomes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCodeEvent:
+    """One event of the OpenCode 1.x wire.
+
+    directory  whose `/event` stream gets it; None: every stream (`server.*`)
+    project    project id, beside `directory` on `/global/event`
+    urgent     flush at once (permission, question, idle, error): do not gather
+    legacy     for clients of 1.1 and older: makes the event they get instead (None: they get nothing). It is called
+               while publishing, and only when such a client is connected. Absent: they get the same event.
+    """
+
+    type: str
+    properties: dict[str, Any]
+    directory: str | None = None
+    project: str | None = None
+    urgent: bool = False
+    legacy: Callable[[], OpenCodeEvent | None] | None = None

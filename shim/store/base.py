@@ -1,0 +1,73 @@
+"""What the server needs of a store. The journal of universal events is the truth; the rest is beside it.
+
+Writes are queued and come back at once, in order; `flush` waits until all that was queued is on disk. A store
+never loses an event that was flushed, also after `kill -9`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from universal.events import UniversalEvent
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """What is kept of a session beside its journal. `data` is the session's own JSON (title, agent, ...)."""
+
+    id: str
+    directory: str
+    project_id: str
+    parent_id: str | None
+    created_ms: int
+    updated_ms: int
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Store(Protocol):
+    """Sessions and their journals, and small values (`namespace`, `key`) such as discovered catalogues.
+
+    Raises: StoreError, with what happened and what to do.
+    """
+
+    async def open(self) -> None:
+        """Open or make it; migrate. Refuses a data directory that another server holds."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and close."""
+        ...
+
+    def append(self, events: Sequence[UniversalEvent]) -> None:
+        """Queue events for the journal, in order."""
+        ...
+
+    def save_session(self, row: SessionRow) -> None:
+        """Queue an insert or update."""
+        ...
+
+    def delete_session(self, session_id: str) -> None:
+        """Queue the removal of a session and its journal."""
+        ...
+
+    def set_value(self, namespace: str, key: str, value: Any) -> None:
+        """Queue a small JSON value; None removes it."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until everything queued so far is durable. Raises StoreError if it could not be written."""
+        ...
+
+    async def sessions(self) -> list[SessionRow]:
+        """All rows, in no order."""
+        ...
+
+    async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
+        """The journal of a session: events with `sequence` > `after`, ascending, raw payloads included."""
+        ...
+
+    async def values(self, namespace: str) -> dict[str, Any]:
+        """All values of a namespace."""
+        ...

@@ -1,7 +1,7 @@
 """The turn machine: the one place that decides when a session is busy and when a turn ends.
 
 Rule 1: whatever affects turn state is in this file. A turn is one stretch of being busy: it begins when a
-prompt is accepted (or when the agent wakes up by itself) and ends exactly once, by one door, `_settle`.
+prompt is accepted (or when the agent wakes up by itself) and ends exactly once, by one door, `_end`.
 
 `TRANSITIONS` maps (state, input) to (next state, step). A missing pair is ignored and counted: bookkeeping
 after the end can never reopen a turn. After each input the *joint conditions* of `_settle` run to a fixed
@@ -9,20 +9,22 @@ point, so that it does not matter in which order the agent said things.
 
 Prompts that arrive in a turn are queued, and handed to the agent one at a time, each when the one before is
 answered (Claude 2.1.197 merges prompts otherwise; `wire/AGENTS_WIRE.md`, "Results are not prompts").
-They belong to the running turn: one turn, one end, however many prompts.
+They belong to the running turn: one turn, one end, however many prompts. Its reason is that of the last prompt
+handed: the first of FAILED and EXIT after that hand, or completed; aborted whenever ABORT or DELETE ended it.
 
-Laws (tests/properties): L1 each Started(n) is followed by exactly one Ended(n), before Started(n+1).
+Laws (tests/properties/laws.py): L1 each Started(n) is followed by exactly one Ended(n), before Started(n+1).
 L2 busy iff started and not ended. L3 nothing is open when idle. L4 accepted = handed + queued + cancelled.
 L5 inputs after the end change nothing but ACTIVITY and PROMPT. L6 crash, error, abort: the same door.
+Diagram of the table: docs/turn.md.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 
 class State(StrEnum):
@@ -78,12 +80,18 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class InterruptAgent:
-    """Ask the agent to stop, and come back with ABORT_TIMEOUT if it has not after a while."""
+    """Ask the agent to stop, and come back with ABORT_TIMEOUT if the turn has not ended after a while.
+
+    The timer belongs to this turn: drop it at `Ended`, or it cuts short the abort of a later turn.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class KillAgent:
-    """It did not stop, or the session is deleted: end the process."""
+    """It did not stop, or the session is deleted: end the process.
+
+    Nothing of this process may be fed any more, its EXIT included: a `Hand` right after this one is for a new process.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +105,17 @@ class Ended:
 Effect: TypeAlias = Started | Hand | Cancelled | InterruptAgent | KillAgent | Ended
 
 Step: TypeAlias = Literal[
-    "none", "wake", "queue", "answer", "fail", "hold", "release", "interrupt", "stopped", "kill", "lost", "close"
+    "wake", "work", "queue", "answer", "fail", "hold", "release", "interrupt", "cancel", "stopped", "kill", "lost", "close"
 ]
 
-TRANSITIONS: dict[tuple[State, Input], tuple[State, Step]] = {
+Table: TypeAlias = Mapping[tuple[State, Input], tuple[State, Step]]
+
+TRANSITIONS: Table = {
     (State.IDLE, Input.PROMPT): (State.IDLE, "queue"),
     (State.IDLE, Input.ACTIVITY): (State.RUNNING, "wake"),
     (State.IDLE, Input.DELETE): (State.CLOSED, "close"),
     (State.RUNNING, Input.PROMPT): (State.RUNNING, "queue"),
-    (State.RUNNING, Input.ACTIVITY): (State.RUNNING, "none"),
+    (State.RUNNING, Input.ACTIVITY): (State.RUNNING, "work"),
     (State.RUNNING, Input.DONE): (State.DRAINING, "answer"),
     (State.RUNNING, Input.FAILED): (State.DRAINING, "fail"),
     (State.RUNNING, Input.OPENED): (State.RUNNING, "hold"),
@@ -114,7 +124,7 @@ TRANSITIONS: dict[tuple[State, Input], tuple[State, Step]] = {
     (State.RUNNING, Input.EXIT): (State.DRAINING, "lost"),
     (State.RUNNING, Input.DELETE): (State.CLOSED, "close"),
     (State.DRAINING, Input.PROMPT): (State.DRAINING, "queue"),
-    (State.DRAINING, Input.ACTIVITY): (State.RUNNING, "none"),
+    (State.DRAINING, Input.ACTIVITY): (State.RUNNING, "work"),
     (State.DRAINING, Input.DONE): (State.DRAINING, "answer"),
     (State.DRAINING, Input.FAILED): (State.DRAINING, "fail"),
     (State.DRAINING, Input.OPENED): (State.DRAINING, "hold"),
@@ -123,10 +133,12 @@ TRANSITIONS: dict[tuple[State, Input], tuple[State, Step]] = {
     (State.DRAINING, Input.EXIT): (State.DRAINING, "lost"),
     (State.DRAINING, Input.DELETE): (State.CLOSED, "close"),
     (State.ABORTING, Input.PROMPT): (State.ABORTING, "queue"),
+    (State.ABORTING, Input.ACTIVITY): (State.ABORTING, "work"),
     (State.ABORTING, Input.DONE): (State.ABORTING, "stopped"),
     (State.ABORTING, Input.FAILED): (State.ABORTING, "stopped"),
     (State.ABORTING, Input.OPENED): (State.ABORTING, "hold"),
     (State.ABORTING, Input.CLOSED): (State.ABORTING, "release"),
+    (State.ABORTING, Input.ABORT): (State.ABORTING, "cancel"),
     (State.ABORTING, Input.ABORT_TIMEOUT): (State.ABORTING, "kill"),
     (State.ABORTING, Input.EXIT): (State.ABORTING, "stopped"),
     (State.ABORTING, Input.DELETE): (State.CLOSED, "close"),
@@ -138,7 +150,7 @@ class TurnMachine:
     """State of one session's turns. Feed `apply`, act on the effects in order.
 
     In: an `Input` and a key (PROMPT: the prompt's; OPENED/CLOSED: the work's). Out: effects, in order.
-    Raises: nothing; pairs not in the table are counted in `ignored`.
+    Raises: nothing; pairs not in the table are counted in `ignored` (a PROMPT of a CLOSED session too: check first).
     """
 
     state: State = State.IDLE
@@ -146,6 +158,8 @@ class TurnMachine:
     queue: list[str] = field(default_factory=list[str])
     open: set[str] = field(default_factory=set[str])
     ignored: Counter[tuple[State, Input]] = field(default_factory=Counter[tuple[State, Input]])
+    table: Table = field(default_factory=lambda: TRANSITIONS, repr=False)
+    """Another table only in tests of the tests (tests/properties/mutants.py)."""
     _reason: Reason = "completed"
     _at_work: bool = False
     """The agent has something to answer: a handed prompt, or its own activity."""
@@ -159,21 +173,55 @@ class TurnMachine:
 
     def apply(self, input_: Input, key: str = "") -> list[Effect]:
         """One input; the effects it has, in order."""
-        row = TRANSITIONS.get((self.state, input_))
+        row = self.table.get((self.state, input_))
         if row is None:
             self.ignored[(self.state, input_)] += 1
             return []
-        before = self.state
+        was_busy = self.busy
         self.state, step = row
         effects: list[Effect] = []
-        _STEPS[step](self, key, before, effects)
-        if input_ is Input.ACTIVITY:
-            self._at_work = True
+        self._step(step, key, effects)
+        if self.state is State.CLOSED and was_busy:
+            self._end("aborted", effects)
         self._settle(effects)
         return effects
 
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        """What a row of the table does besides changing the state."""
+        match step:
+            case "wake":
+                self._begin("agent", effects)
+                self._at_work = True
+            case "work":
+                self._at_work = True
+            case "queue":
+                self.queue.append(key)
+            case "answer":
+                self._at_work = False
+            case "fail" | "lost":
+                self._fail(lost=step == "lost")
+            case "hold":
+                self.open.add(key)
+            case "release":
+                self.open.discard(key)
+            case "interrupt":
+                self._cancel(effects)
+                effects.append(InterruptAgent())
+            case "cancel":
+                self._cancel(effects)
+            case "stopped":
+                self._stopped = True
+            case "kill":
+                self._stopped = True
+                effects.append(KillAgent())
+            case "close":
+                self._cancel(effects)
+                effects.append(KillAgent())
+            case _:
+                assert_never(step)
+
     def _settle(self, effects: list[Effect]) -> None:
-        """The joint conditions, to a fixed point. The only place where a turn ends or a prompt is handed over."""
+        """The joint conditions, to a fixed point. The only place where a prompt is handed over."""
         while True:
             if self.state is State.ABORTING and (self._stopped or not (self._at_work or self.open)):
                 self._end("aborted", effects)
@@ -192,7 +240,6 @@ class TurnMachine:
         self.turn += 1
         self.state = State.RUNNING
         self._reason = "completed"
-        self._stopped = False
         effects.append(Started(self.turn, origin))
 
     def _hand(self, effects: list[Effect]) -> None:
@@ -200,8 +247,18 @@ class TurnMachine:
         self._reason = "completed"
         effects.append(Hand(self.queue.pop(0)))
 
+    def _fail(self, *, lost: bool) -> None:
+        """FAILED, or the process is gone (then nothing is open any more). The first failure gives the reason."""
+        self._at_work = False
+        if lost:
+            self.open.clear()
+        if self._reason == "completed":
+            self._reason = "agent_exited" if lost else "error"
+
     def _end(self, reason: Reason, effects: list[Effect]) -> None:
-        self.state = State.IDLE
+        """The one door."""
+        if self.state is not State.CLOSED:
+            self.state = State.IDLE
         self.open.clear()
         self._at_work = False
         self._stopped = False
@@ -211,66 +268,3 @@ class TurnMachine:
         if self.queue:
             effects.append(Cancelled(tuple(self.queue)))
             self.queue.clear()
-
-    # --- steps: what a row of the table does besides changing the state -------------------------------
-
-    def _none(self, key: str, before: State, effects: list[Effect]) -> None:
-        pass
-
-    def _wake(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._begin("agent", effects)
-
-    def _queue_up(self, key: str, before: State, effects: list[Effect]) -> None:
-        self.queue.append(key)
-
-    def _answer(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._at_work = False
-
-    def _fail(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._at_work = False
-        self._reason = "error"
-
-    def _hold(self, key: str, before: State, effects: list[Effect]) -> None:
-        self.open.add(key)
-
-    def _release(self, key: str, before: State, effects: list[Effect]) -> None:
-        self.open.discard(key)
-
-    def _interrupt(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._cancel(effects)
-        effects.append(InterruptAgent())
-
-    def _stop(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._stopped = True
-
-    def _kill(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._stopped = True
-        effects.append(KillAgent())
-
-    def _lost(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._at_work = False
-        self.open.clear()
-        self._reason = "agent_exited"
-
-    def _close(self, key: str, before: State, effects: list[Effect]) -> None:
-        self._cancel(effects)
-        effects.append(KillAgent())
-        if before is not State.IDLE:
-            self._end("aborted", effects)
-            self.state = State.CLOSED
-
-
-_STEPS: dict[Step, Callable[[TurnMachine, str, State, list[Effect]], Any]] = {
-    "none": TurnMachine._none,  # pyright: ignore[reportPrivateUsage]
-    "wake": TurnMachine._wake,  # pyright: ignore[reportPrivateUsage]
-    "queue": TurnMachine._queue_up,  # pyright: ignore[reportPrivateUsage]
-    "answer": TurnMachine._answer,  # pyright: ignore[reportPrivateUsage]
-    "fail": TurnMachine._fail,  # pyright: ignore[reportPrivateUsage]
-    "hold": TurnMachine._hold,  # pyright: ignore[reportPrivateUsage]
-    "release": TurnMachine._release,  # pyright: ignore[reportPrivateUsage]
-    "interrupt": TurnMachine._interrupt,  # pyright: ignore[reportPrivateUsage]
-    "stopped": TurnMachine._stop,  # pyright: ignore[reportPrivateUsage]
-    "kill": TurnMachine._kill,  # pyright: ignore[reportPrivateUsage]
-    "lost": TurnMachine._lost,  # pyright: ignore[reportPrivateUsage]
-    "close": TurnMachine._close,  # pyright: ignore[reportPrivateUsage]
-}

@@ -1,0 +1,104 @@
+"""Builders of OpenCode 1.x wire values: messages, parts, sessions, errors. Pure.
+
+Wire values are plain dicts with the wire's own names; every one that tests see is checked against OpenCode's
+own document (1.18.33). Times are epoch milliseconds. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from shim.clock import rfc3339
+
+Wire = dict[str, Any]
+
+OPENCODE_VERSION = "1.18.33"
+"""The wire version that we speak; clients show it and some compare it with their own."""
+
+_ADJECTIVES = "brave calm clever cosmic crisp eager gentle glowing happy hidden jolly kind lucky mighty misty neon nimble playful proud quick quiet shiny silent stellar sunny swift tidy witty".split()
+_NOUNS = "cabin cactus canyon comet engine falcon forest garden harbor island knight lagoon meadow moon nebula orchid otter panda pixel planet river rocket sailor squid star tiger wizard wolf".split()
+
+
+def slug(session_id: str) -> str:
+    """adjective-noun, the same for the same session."""
+    digest = hashlib.blake2b(session_id.encode(), digest_size=2).digest()
+    return f"{_ADJECTIVES[digest[0] % len(_ADJECTIVES)]}-{_NOUNS[digest[1] % len(_NOUNS)]}"
+
+
+def default_title(created_ms: int, *, child: bool) -> str:
+    """What a session is called before anything is known of it."""
+    return f"{'Child' if child else 'New'} session - {rfc3339(created_ms)}"
+
+
+def is_default_title(title: str) -> bool:
+    """Whether nobody has named the session yet."""
+    return title.startswith(("New session - ", "Child session - "))
+
+
+def tokens(usage: Mapping[str, Any] | None) -> Wire:
+    """Token counts of one step from a universal `usage`; zeros when there is none."""
+    if not usage:
+        return {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    counts = {k: int(usage.get(k) or 0) for k in ("input", "output", "reasoning", "cache_read", "cache_write")}
+    return {
+        "total": sum(counts.values()),
+        "input": counts["input"],
+        "output": counts["output"],
+        "reasoning": counts["reasoning"],
+        "cache": {"read": counts["cache_read"], "write": counts["cache_write"]},
+    }
+
+
+def add_tokens(total: Wire, step: Wire) -> Wire:
+    """Sum of two token records, without `total` (a session has none)."""
+    return {
+        "input": total["input"] + step["input"],
+        "output": total["output"] + step["output"],
+        "reasoning": total["reasoning"] + step["reasoning"],
+        "cache": {k: total["cache"][k] + step["cache"][k] for k in ("read", "write")},
+    }
+
+
+def error_of(message: str, code: str | None, details: Mapping[str, Any] | None, provider: str) -> Wire:
+    """A universal error as one of OpenCode's error objects `{name, data}`.
+
+    Source: `AssistantMessage.error` of the document; ProviderAuthError is what clients show with a way to log in.
+    """
+    details = details or {}
+    hint = details.get("hint")
+    text = f"{message}\n{hint}" if hint else message
+    if code in ("authentication_failed", "ProviderAuthError"):
+        return {"name": "ProviderAuthError", "data": {"providerID": provider, "message": text}}
+    if code == "max_output_tokens":
+        return {"name": "MessageOutputLengthError", "data": {}}
+    if code == "aborted":
+        return aborted()
+    status = details.get("status_code")
+    if isinstance(status, int) or code == "APIError":
+        data: Wire = {"message": text, "isRetryable": bool(details.get("is_retryable", False))}
+        if isinstance(status, int):
+            data["statusCode"] = status
+        return {"name": "APIError", "data": data}
+    return {"name": "UnknownError", "data": {"message": text}}
+
+
+def aborted() -> Wire:
+    """The error of a message whose turn was aborted."""
+    return {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+
+
+def status_busy() -> Wire:
+    """Session status while a turn runs."""
+    return {"type": "busy"}
+
+
+def status_idle() -> Wire:
+    """Session status between turns."""
+    return {"type": "idle"}
+
+
+def status_retry(attempt: int, message: str, next_ms: int) -> Wire:
+    """Session status while the agent waits before it asks its model again; `next` in epoch ms."""
+    return {"type": "retry", "attempt": attempt, "message": message, "next": next_ms}

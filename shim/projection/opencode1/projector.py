@@ -1,0 +1,334 @@
+"""Universal events of one session -> its OpenCode 1.x state and events. Pure: the same journal, the same result.
+
+In: `feed(event, at_ms)`, events in order of sequence. Out: the OpenCode events to publish, in order.
+Invariants owned here: busy at the turn's start; at its end, in this order, open tools and texts are closed, messages
+are finished, `session.error` if it failed or was aborted, `session.updated` and `session.diff`, then
+`session.status` idle and `session.idle`, and after that nothing of the turn. Items that come while no turn runs are
+bookkeeping of an ended one: they stay in the journal and change nothing here (`late` counts them).
+Source: UNIVERSAL contract, rules of the turn; recordings of OpenCode 1.18.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shim.opencode import build
+from shim.opencode.build import Wire
+from shim.projection.diffs import turn_diff
+from shim.projection.opencode1 import asks
+from shim.projection.opencode1.state import Conversation
+from shim.projection.opencode1.transcript import Transcript, retry_status
+from shim.sse.event import OpenCodeEvent
+from universal.events import (
+    ErrorData,
+    EventType,
+    ItemData,
+    ItemDeltaData,
+    PermissionData,
+    QuestionData,
+    SessionStartedData,
+    TurnData,
+    UniversalEvent,
+)
+from universal.items import Item, ItemKind, ItemRole, StatusPart
+from universal.jsonvalue import arr, obj, text
+
+_TURN_ERRORS = {
+    "aborted": "Tool execution aborted",
+    "agent_exited": "The agent exited while this tool was running",
+    "error": "The turn failed while this tool was running",
+}
+
+
+class Projector:
+    """One session on the OpenCode 1.x face. `agent` is the name of its agent (tool table, provider id)."""
+
+    def __init__(self, session_id: str, agent: str) -> None:
+        self._out: list[OpenCodeEvent] = []
+        self.conversation = Conversation({"id": session_id, "directory": "/", "projectID": "global"})
+        self.transcript = Transcript(self.conversation, agent, self._emit)
+        self.late = 0
+
+    @property
+    def agent(self) -> str:
+        """The agent whose tool table is used."""
+        return self.transcript.agent
+
+    @agent.setter
+    def agent(self, name: str) -> None:
+        self.transcript.agent = name
+
+    def feed(self, event: UniversalEvent, at_ms: int) -> list[OpenCodeEvent]:
+        """One universal event, made at `at_ms`; the events to publish."""
+        self._out = []
+        handler = _HANDLERS.get(event.type)
+        if handler is not None:
+            handler(self, event.data, at_ms)
+        return self._out
+
+    def _emit(
+        self,
+        kind: str,
+        properties: Wire,
+        *,
+        urgent: bool = False,
+        legacy: Callable[[], OpenCodeEvent | None] | None = None,
+    ) -> None:
+        info = self.conversation.info
+        self._out.append(OpenCodeEvent(kind, properties, info["directory"], info["projectID"], urgent, legacy))
+
+    def _session_updated(self) -> None:
+        self._emit("session.updated", {"sessionID": self.conversation.id, "info": self.conversation.info})
+
+    def _set_info(self, at_ms: int, **changes: Any) -> None:
+        info = self.conversation.info
+        self.conversation.info = {**info, **changes, "time": {**info["time"], "updated": max(at_ms, info["time"]["updated"])}}
+
+    def _set_status(self, status: Wire, *, urgent: bool = False) -> None:
+        self.conversation.status = status
+        self._emit("session.status", {"sessionID": self.conversation.id, "status": status}, urgent=urgent)
+
+    # --- session -------------------------------------------------------------------------------------------
+
+    def _session_started(self, data: SessionStartedData, at_ms: int) -> None:
+        """`metadata.opencode` is the session's `info` as made by the manager."""
+        if "slug" in self.conversation.info:
+            return
+        self.conversation.info = dict(obj(obj(data.metadata).get("opencode")))
+        self._emit("session.created", {"sessionID": self.conversation.id, "info": self.conversation.info})
+
+    def _patch_session(self, meta: Wire, at_ms: int) -> None:
+        info = dict(self.conversation.info)
+        for key in ("title", "permission", "metadata", "share"):
+            if key in meta:
+                info[key] = meta[key]
+        if "archived" in meta:
+            time = {k: v for k, v in info["time"].items() if k != "archived"}
+            info["time"] = time if meta["archived"] is None else {**time, "archived": meta["archived"]}
+        self.conversation.info = info
+        self._set_info(at_ms)
+        self._session_updated()
+
+    # --- turns ---------------------------------------------------------------------------------------------
+
+    def _turn_started(self, data: TurnData, at_ms: int) -> None:
+        self._set_status(build.status_busy(), urgent=True)
+
+    def _turn_ended(self, data: TurnData, at_ms: int) -> None:
+        if not self.conversation.busy:
+            return
+        meta = obj(data.metadata)
+        reason = text(meta.get("reason"), "completed")
+        if reason == "aborted":
+            error = build.aborted()
+            self.transcript.fail(error, at_ms, tool_error=_TURN_ERRORS["aborted"])
+            self._emit("session.error", {"sessionID": self.conversation.id, "error": error}, urgent=True)
+        cost = meta.get("cost")
+        self.transcript.end_turn(float(cost) if isinstance(cost, (int, float)) else 0.0, at_ms)
+        directory = self.conversation.info["directory"]
+        diffs = turn_diff(self.conversation.all_changes, directory)
+        self.conversation.diffs = diffs
+        summary = {
+            "additions": sum(d["additions"] for d in diffs),
+            "deletions": sum(d["deletions"] for d in diffs),
+            "files": len(diffs),
+        }
+        self._set_info(at_ms, summary=summary)
+        self._session_updated()
+        self._emit("session.diff", {"sessionID": self.conversation.id, "diff": diffs})
+        self._set_status(build.status_idle(), urgent=True)
+        self._emit("session.idle", {"sessionID": self.conversation.id}, urgent=True)
+
+    def _error(self, data: ErrorData, at_ms: int) -> None:
+        if not self.conversation.busy:
+            self.late += 1
+            return
+        error = build.error_of(data.message, data.code, data.details, self.agent)
+        lost = data.code == "agent_exited"
+        self.transcript.fail(error, at_ms, tool_error=_TURN_ERRORS["agent_exited" if lost else "error"])
+        self._emit("session.error", {"sessionID": self.conversation.id, "error": error}, urgent=True)
+
+    # --- items ---------------------------------------------------------------------------------------------
+
+    def _item_started(self, data: ItemData, at_ms: int) -> None:
+        item = data.item
+        if item.kind is ItemKind.STATUS or item.role is ItemRole.USER:
+            return
+        if not self._at_work():
+            return
+        if item.kind is ItemKind.MESSAGE:
+            self.transcript.assistant(item, at_ms)
+        elif item.kind is ItemKind.TOOL_CALL:
+            self.transcript.tool_call(item, at_ms, complete=False)
+        elif item.kind is ItemKind.TOOL_RESULT:
+            self.transcript.result_started(item)
+
+    def _item_delta(self, data: ItemDeltaData, at_ms: int) -> None:
+        if self._at_work():
+            self.transcript.delta(data, at_ms)
+
+    def _item_completed(self, data: ItemData, at_ms: int) -> None:
+        item = data.item
+        if item.kind is ItemKind.STATUS:
+            self._status_item(item, at_ms)
+        elif item.kind is ItemKind.MESSAGE and item.role is ItemRole.USER:
+            self._user_message(item, at_ms)
+        elif not self._at_work():
+            return
+        elif item.kind is ItemKind.MESSAGE:
+            self.transcript.complete(item, at_ms)
+        elif item.kind is ItemKind.TOOL_CALL:
+            self.transcript.tool_call(item, at_ms, complete=True)
+        elif item.kind is ItemKind.TOOL_RESULT:
+            self.transcript.result(item, at_ms)
+
+    def _at_work(self) -> bool:
+        """Whether a turn runs; ends a retry's wait, since something came."""
+        if self.conversation.status["type"] == "retry":
+            self._set_status(build.status_busy())
+        if not self.conversation.busy:
+            self.late += 1
+        return self.conversation.busy
+
+    def _user_message(self, item: Item, at_ms: int) -> None:
+        message = self.transcript.user(item, at_ms)
+        info, model = message.info, message.info["model"]
+        session_model = {"id": model["modelID"], "providerID": model["providerID"], "variant": model.get("variant", "default")}
+        self._set_info(at_ms, agent=info["agent"], model=session_model)
+        self._session_updated()
+
+    def _status_item(self, item: Item, at_ms: int) -> None:
+        part = next((p for p in item.content if isinstance(p, StatusPart)), None)
+        handler = _STATUS_HANDLERS.get(part.label) if part is not None else None
+        if handler is not None:
+            handler(self, item, at_ms)
+
+    def _retry(self, item: Item, at_ms: int) -> None:
+        if self.conversation.busy:
+            self._set_status(retry_status(item, at_ms), urgent=True)
+
+    def _todo(self, item: Item, at_ms: int) -> None:
+        todos = [
+            {
+                "content": text(t.get("content")),
+                "status": text(t.get("status"), "pending"),
+                "priority": text(t.get("priority"), "medium"),
+            }
+            for t in map(obj, arr(obj(item.metadata).get("todos")))
+        ]
+        self.conversation.todos = todos
+        self._emit("todo.updated", {"sessionID": self.conversation.id, "todos": todos})
+
+    def _compaction(self, item: Item, at_ms: int) -> None:
+        if text(obj(item.metadata).get("phase")) == "completed":
+            self._emit("session.compacted", {"sessionID": self.conversation.id})
+
+    def _session_item(self, item: Item, at_ms: int) -> None:
+        self._patch_session(obj(item.metadata), at_ms)
+
+    def _mode(self, item: Item, at_ms: int) -> None:
+        mode = text(obj(item.metadata).get("mode"))
+        if mode and mode != self.conversation.info.get("agent"):
+            self._set_info(at_ms, agent=mode)
+            self._session_updated()
+
+    def _prompt(self, item: Item, at_ms: int) -> None:
+        """A prompt was handed to an agent (`state`: handed), or will not be (cancelled)."""
+        meta = obj(item.metadata)
+        if meta.get("state") == "handed":
+            self.agent = text(meta.get("agent"), self.agent)
+            self.transcript.handed(text(meta.get("item_id")), [text(m) for m in arr(meta.get("carried"))], self.agent)
+
+    def _message_removed(self, item: Item, at_ms: int) -> None:
+        message_id = text(obj(item.metadata).get("message_id"))
+        if self.conversation.messages.pop(message_id, None) is not None:
+            self._emit("message.removed", {"sessionID": self.conversation.id, "messageID": message_id})
+
+    def _part_removed(self, item: Item, at_ms: int) -> None:
+        meta = obj(item.metadata)
+        message_id, part_id = text(meta.get("message_id")), text(meta.get("part_id"))
+        message = self.conversation.messages.get(message_id)
+        if message is not None and message.parts.pop(part_id, None) is not None:
+            self._emit("message.part.removed", {"sessionID": self.conversation.id, "messageID": message_id, "partID": part_id})
+
+    def _part_updated(self, item: Item, at_ms: int) -> None:
+        part = obj(obj(item.metadata).get("part"))
+        message = self.conversation.messages.get(text(part.get("messageID")))
+        if message is not None:
+            message.parts[part["id"]] = part
+            self._emit("message.part.updated", {"sessionID": self.conversation.id, "part": part, "time": at_ms})
+
+    def _child(self, item: Item, at_ms: int) -> None:
+        meta = obj(item.metadata)
+        self.transcript.child_opened(text(meta.get("call_id")), text(meta.get("session_id")), at_ms)
+
+    # --- permissions and questions -------------------------------------------------------------------------
+
+    def _tool_ref(self, meta: Wire) -> Wire | None:
+        state = self.conversation.tools.get(text(meta.get("call_id")))
+        return {"messageID": state.message_id, "callID": state.call_id} if state else None
+
+    def _permission_requested(self, data: PermissionData, at_ms: int) -> None:
+        meta = obj(data.metadata)
+        if not self._at_work() or meta.get("auto"):
+            return
+        ask = asks.ask_of(self.agent, data, self.conversation.info["directory"])
+        wire = asks.permission_request(data, self.conversation.id, ask, self._tool_ref(meta))
+        self.conversation.permissions[data.permission_id] = wire
+        self._emit("permission.asked", wire, urgent=True)
+
+    def _permission_resolved(self, data: PermissionData, at_ms: int) -> None:
+        if self.conversation.permissions.pop(data.permission_id, None) is None:
+            return
+        reply = asks.REPLIES[data.status if data.status != "requested" else "reject"]
+        properties = {"sessionID": self.conversation.id, "requestID": data.permission_id, "reply": reply}
+        self._emit("permission.replied", properties, urgent=True)
+
+    def _question_requested(self, data: QuestionData, at_ms: int) -> None:
+        meta = obj(data.metadata)
+        if not self._at_work() or meta.get("auto"):
+            return
+        wire = asks.question_request(data, self.conversation.id, self._tool_ref(meta))
+        self.conversation.questions[data.question_id] = wire
+        self._emit("question.asked", wire, urgent=True)
+
+    def _question_resolved(self, data: QuestionData, at_ms: int) -> None:
+        if self.conversation.questions.pop(data.question_id, None) is None:
+            return
+        properties: Wire = {"sessionID": self.conversation.id, "requestID": data.question_id}
+        if data.status == "answered":
+            answers = [list(a) for a in data.answers] if data.answers is not None else [[data.response or ""]]
+            self._emit("question.replied", {**properties, "answers": answers}, urgent=True)
+        else:
+            self._emit("question.rejected", properties, urgent=True)
+
+
+_HANDLERS: dict[EventType, Callable[[Projector, Any, int], None]] = {
+    EventType.SESSION_STARTED: Projector._session_started,  # pyright: ignore[reportPrivateUsage]
+    EventType.TURN_STARTED: Projector._turn_started,  # pyright: ignore[reportPrivateUsage]
+    EventType.TURN_ENDED: Projector._turn_ended,  # pyright: ignore[reportPrivateUsage]
+    EventType.ITEM_STARTED: Projector._item_started,  # pyright: ignore[reportPrivateUsage]
+    EventType.ITEM_DELTA: Projector._item_delta,  # pyright: ignore[reportPrivateUsage]
+    EventType.ITEM_COMPLETED: Projector._item_completed,  # pyright: ignore[reportPrivateUsage]
+    EventType.ERROR: Projector._error,  # pyright: ignore[reportPrivateUsage]
+    EventType.PERMISSION_REQUESTED: Projector._permission_requested,  # pyright: ignore[reportPrivateUsage]
+    EventType.PERMISSION_RESOLVED: Projector._permission_resolved,  # pyright: ignore[reportPrivateUsage]
+    EventType.QUESTION_REQUESTED: Projector._question_requested,  # pyright: ignore[reportPrivateUsage]
+    EventType.QUESTION_RESOLVED: Projector._question_resolved,  # pyright: ignore[reportPrivateUsage]
+}
+"""Event types without a row (session.ended, agent.unparsed) have no OpenCode event: they show on the universal face."""
+
+_STATUS_HANDLERS: dict[str, Callable[[Projector, Item, int], None]] = {
+    "retry": Projector._retry,  # pyright: ignore[reportPrivateUsage]
+    "todo": Projector._todo,  # pyright: ignore[reportPrivateUsage]
+    "compaction": Projector._compaction,  # pyright: ignore[reportPrivateUsage]
+    "session": Projector._session_item,  # pyright: ignore[reportPrivateUsage]
+    "mode": Projector._mode,  # pyright: ignore[reportPrivateUsage]
+    "prompt": Projector._prompt,  # pyright: ignore[reportPrivateUsage]
+    "message.removed": Projector._message_removed,  # pyright: ignore[reportPrivateUsage]
+    "part.removed": Projector._part_removed,  # pyright: ignore[reportPrivateUsage]
+    "part.updated": Projector._part_updated,  # pyright: ignore[reportPrivateUsage]
+    "child": Projector._child,  # pyright: ignore[reportPrivateUsage]
+}
+"""Status items without a row ("title", "model", "commands") say nothing that a client shows."""

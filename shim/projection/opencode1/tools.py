@@ -1,0 +1,313 @@
+"""Tools look native: each agent's tools as OpenCode's, so that its UIs draw the cards that they know.
+
+`AGENT_TOOLS` is the table per agent: the agent's tool name -> OpenCode's name and how its argument keys are
+called there. `RESULTS` makes output, title and metadata from the universal result, by OpenCode's tool name.
+Unknown tools keep their own name; MCP tools (`mcp__SERVER__TOOL`) become `SERVER_TOOL`. Pure.
+Source: native recordings of 1.18.33 (`read_edit`, `write`, `bash`, `todo`, `task`, `question_reply`, `glob`, `grep`).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shim.opencode.build import Wire
+from shim.projection.diffs import count, hunks, indexed, relative
+from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
+from universal.jsonvalue import arr, obj, whole
+
+PREVIEW_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tool of an agent: OpenCode's name, renamed keys, keys with a fixed value when absent."""
+
+    tool: str
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolView:
+    """A tool call as OpenCode shows it."""
+
+    tool: str
+    input: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What titles depend on."""
+
+    directory: str
+    agent: str
+    session_id: str
+    child_session_id: str | None = None
+    model: Wire | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultView:
+    """A finished tool call as OpenCode shows it."""
+
+    output: str
+    title: str
+    metadata: Wire
+    attachments: tuple[ImagePart, ...] = ()
+
+
+_PATH = {"file_path": "filePath"}
+_OPENCODE_TOOLS = (
+    "read", "edit", "write", "bash", "glob", "grep", "list", "webfetch", "websearch", "todowrite", "task", "question", "skill",
+    "plan_exit", "apply_patch", "multiedit",
+)  # fmt: skip
+
+AGENT_TOOLS: dict[str, dict[str, Row]] = {
+    "claude": {
+        "Read": Row("read", _PATH),
+        "Edit": Row("edit", {**_PATH, "old_string": "oldString", "new_string": "newString", "replace_all": "replaceAll"}),
+        "MultiEdit": Row("edit", _PATH),
+        "Write": Row("write", _PATH),
+        "NotebookEdit": Row("edit", {"notebook_path": "filePath", "new_source": "newString"}),
+        "Bash": Row("bash"),
+        "PowerShell": Row("bash"),
+        "Glob": Row("glob"),
+        "Grep": Row("grep", {"glob": "include"}),
+        "LS": Row("list"),
+        "WebFetch": Row("webfetch"),
+        "WebSearch": Row("websearch"),
+        "TodoWrite": Row("todowrite"),
+        "TaskCreate": Row("todowrite"),
+        "TaskUpdate": Row("todowrite"),
+        "TaskList": Row("todowrite"),
+        "TaskGet": Row("todowrite"),
+        "Agent": Row("task"),
+        "Task": Row("task"),
+        "AskUserQuestion": Row("question"),
+        "Skill": Row("skill", {"skill": "name"}),
+        "ExitPlanMode": Row("plan_exit"),
+    },
+    "mock": {name: Row(name) for name in _OPENCODE_TOOLS},
+}
+
+
+def arguments_of(text: str) -> Wire:
+    """Tool arguments as an object; what is no JSON object is kept under `input`."""
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {"input": text}
+    return obj(value) if isinstance(value, dict) else {"input": value}
+
+
+def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> ToolView:
+    """OpenCode's name and input for one call. `todos`: the session's list, for agents that only send changes."""
+    row = AGENT_TOOLS.get(agent, {}).get(name)
+    if row is None:
+        if name.startswith("mcp__"):
+            return ToolView("_".join(name.split("__")[1:]), arguments)
+        return ToolView(name, arguments)
+    renamed = {row.keys.get(key, key): value for key, value in arguments.items()}
+    if row.tool == "todowrite":
+        renamed = {"todos": [todo(t) for t in arr(renamed["todos"])] if "todos" in renamed else list(todos)}
+    elif row.tool == "edit" and (edits := arr(renamed.pop("edits", None))):
+        renamed["oldString"] = "\n".join(str(obj(e).get("old_string", "")) for e in edits)
+        renamed["newString"] = "\n".join(str(obj(e).get("new_string", "")) for e in edits)
+    elif row.tool == "question":
+        renamed = {"questions": [question(obj(q)) for q in arr(renamed.get("questions"))]}
+    return ToolView(row.tool, renamed)
+
+
+def arguments_given(view: ToolView) -> bool:
+    """Whether a todo call carried its list itself (Claude's TaskCreate and TaskUpdate only say what changes)."""
+    return bool(view.input.get("todos"))
+
+
+def todo(value: Any) -> Wire:
+    """One entry of a todo list in OpenCode's shape."""
+    entry = obj(value) or {"content": str(value)}
+    return {
+        "content": str(entry.get("content", "")),
+        "status": str(entry.get("status", "pending")),
+        "priority": str(entry.get("priority", "medium")),
+    }
+
+
+def question(value: Mapping[str, Any]) -> Wire:
+    """One question in OpenCode's shape."""
+    wire: Wire = {
+        "question": str(value.get("question", "")),
+        "header": str(value.get("header", "")),
+        "options": [
+            {"label": str(o.get("label", "")), "description": str(o.get("description", ""))}
+            for o in map(obj, arr(value.get("options")))
+        ],
+    }
+    if value.get("multiSelect") or value.get("multiple"):
+        wire["multiple"] = True
+    return wire
+
+
+def running_metadata(view: ToolView, context: ToolContext) -> tuple[str | None, Wire | None]:
+    """(title, metadata) of a tool that runs, where native shows some."""
+    if view.tool == "task" and context.child_session_id:
+        return str(view.input.get("description", "")), _task_metadata(context)
+    return None, None
+
+
+def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
+    """Output, title and metadata of a finished call, from its universal `tool_result` item."""
+    output = "".join(p.output for p in item.content if isinstance(p, ToolResultPart))
+    images = tuple(p for p in item.content if isinstance(p, ImagePart))
+    files = [p for p in item.content if isinstance(p, FileRefPart)]
+    meta = item.metadata or {}
+    build = RESULTS.get(view.tool, _other)
+    result = build(view, output, files, meta, context)
+    return ResultView(result.output, result.title, {**result.metadata, "truncated": bool(meta.get("truncated", False))}, images)
+
+
+_Result = Callable[[ToolView, str, list[FileRefPart], Mapping[str, Any], ToolContext], ResultView]
+
+
+def _path(view: ToolView, context: ToolContext) -> tuple[str, str]:
+    """(absolute, relative to the directory) of the call's file."""
+    given = str(view.input.get("filePath") or view.input.get("path") or "")
+    absolute = posixpath.normpath(posixpath.join(context.directory, given)) if given else context.directory
+    return absolute, relative(absolute, context.directory)
+
+
+def _read(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    absolute, title = _path(view, context)
+    file = obj(obj(meta.get("structured")).get("file"))
+    if isinstance(file.get("content"), str):
+        text = str(file["content"]).removesuffix("\n")
+        start, total = whole(file.get("startLine"), 1), whole(file.get("totalLines"))
+    else:
+        text, start, total = output, 1, 0
+    lines = text.split("\n") if text else []
+    end = start + len(lines) - 1 if lines else start
+    # Claude counts the empty string after a final newline as a line; native does not
+    total = end if total in (0, end + 1) else total
+    truncated = end < total
+    numbered = "".join(f"{start + i}: {line}\n" for i, line in enumerate(lines))
+    closing = f"(Showing lines {start}-{end} of {total})" if truncated else f"(End of file - total {total} lines)"
+    shown = f"<path>{absolute}</path>\n<type>file</type>\n<content>\n{numbered}\n{closing}\n</content>" if file else output
+    display: Wire = {
+        "type": "file",
+        "path": absolute,
+        "text": text,
+        "lineStart": start,
+        "lineEnd": end,
+        "totalLines": max(total, end),
+        "truncated": truncated,
+    }
+    return ResultView(shown, title, {"preview": "\n".join(lines[:PREVIEW_LINES]), "loaded": [], "display": display})
+
+
+def _diff_of(files: list[FileRefPart]) -> str:
+    return "".join(f.diff for f in files if f.diff)
+
+
+def _edit(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    absolute, title = _path(view, context)
+    patch = indexed(absolute, _diff_of(files))
+    added, removed = count(patch)
+    filediff = {"file": absolute, "patch": patch, "additions": added, "deletions": removed}
+    return ResultView("Edit applied successfully.", title, {"diagnostics": {}, "diff": patch, "filediff": filediff})
+
+
+def _write(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    absolute, title = _path(view, context)
+    exists = any(f.action == "patch" for f in files)
+    metadata: Wire = {"diagnostics": {}, "filepath": absolute, "exists": exists}
+    if exists and hunks(_diff_of(files)):
+        metadata["diff"] = indexed(absolute, _diff_of(files))
+    return ResultView("Wrote file successfully.", title, metadata)
+
+
+def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    command = str(view.input.get("command", ""))
+    metadata: Wire = {"output": output}
+    if isinstance(meta.get("exit_code"), int):
+        metadata["exit"] = meta["exit_code"]
+    return ResultView(output, command, metadata)
+
+
+def _todos(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    todos = [todo(t) for t in arr(meta.get("todos") or view.input.get("todos"))]
+    remaining = sum(t["status"] not in ("completed", "cancelled") for t in todos)
+    return ResultView(json.dumps(todos, indent=2, ensure_ascii=False), f"{remaining} todos", {"todos": todos})
+
+
+def _question(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    number = len(view.input.get("questions", []))
+    metadata: Wire = {"answers": arr(meta["answers"])} if "answers" in meta else {}
+    return ResultView(output, f"Asked {number} question{'' if number == 1 else 's'}", metadata)
+
+
+def _task_metadata(context: ToolContext) -> Wire:
+    metadata: Wire = {"parentSessionId": context.session_id}
+    if context.child_session_id:
+        metadata["sessionId"] = context.child_session_id
+    if context.model:
+        metadata["model"] = {"modelID": context.model["modelID"], "providerID": context.model["providerID"]}
+    return metadata
+
+
+def _task(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    shown = output
+    if context.child_session_id:
+        shown = f'<task id="{context.child_session_id}" state="completed">\n<task_result>\n{output}\n</task_result>\n</task>'
+    metadata = _task_metadata(context)
+    if meta.get("background"):
+        metadata["background"] = True
+    return ResultView(shown, str(view.input.get("description", "")), metadata)
+
+
+def _glob(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    found = [line for line in output.splitlines() if line.strip() and not line.startswith("No files found")]
+    title = relative(str(view.input.get("path", "")), context.directory) if view.input.get("path") else ""
+    return ResultView(output, title, {"count": len(found)})
+
+
+def _grep(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    structured = obj(meta.get("structured"))
+    matches = whole(structured.get("numMatches") or structured.get("numLines") or structured.get("numFiles"))
+    if not matches:
+        matches = sum(
+            bool(line.strip()) for line in output.splitlines() if not line.startswith(("Found ", "No files", "No matches"))
+        )
+    return ResultView(output, str(view.input.get("pattern", "")), {"matches": matches})
+
+
+def _titled(key: str) -> _Result:
+    def build(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+        return ResultView(output, str(view.input.get(key, "")), {})
+
+    return build
+
+
+def _other(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+    return ResultView(output, str(view.input.get("description") or view.input.get("title") or ""), {})
+
+
+RESULTS: dict[str, _Result] = {
+    "read": _read,
+    "edit": _edit,
+    "write": _write,
+    "bash": _bash,
+    "todowrite": _todos,
+    "question": _question,
+    "task": _task,
+    "glob": _glob,
+    "grep": _grep,
+    "list": _titled("path"),
+    "webfetch": _titled("url"),
+    "websearch": _titled("query"),
+    "skill": _titled("name"),
+}

@@ -1,0 +1,470 @@
+"""Messages and parts of one session, from universal items. Pure; owner of part order and of message endings.
+
+One assistant message per model step, as native has it: `step-start`, text, reasoning and tools, `step-finish`.
+A step ends when its message is complete *and* all its tools have results, whichever comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shim.ids import IdSequence, hashed_tail, render
+from shim.opencode import build
+from shim.opencode.build import Wire
+from shim.projection.diffs import FileChange, turn_diff
+from shim.projection.opencode1 import tools
+from shim.projection.opencode1.state import Conversation, Message, ToolState
+from shim.sse.event import OpenCodeEvent
+from universal.events import ItemDeltaData
+from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from universal.jsonvalue import arr, obj, text, whole
+
+Emit = Callable[..., None]
+"""emit(type, properties, *, urgent=False, legacy=None)"""
+
+
+class Transcript:
+    """The part of the projector that owns messages. `agent` names the tool table; ids depend on the journal alone."""
+
+    def __init__(self, conversation: Conversation, agent: str, emit: Emit) -> None:
+        self.conversation = conversation
+        self.agent = agent
+        self.emit = emit
+        self._ids = IdSequence()
+        self._by_item: dict[str, str] = {}
+        self._call_of_item: dict[str, str] = {}
+        self._user_of_item: dict[str, str] = {}
+        self._changes: list[FileChange] = []
+        self.parent_id: str | None = None
+        self.open_id: str | None = None
+        self.turn_messages: list[str] = []
+
+    # --- ids and emission --------------------------------------------------------------------------------
+
+    def _id(self, prefix: str, at_ms: int) -> str:
+        value = self._ids.next(at_ms)
+        return render(prefix, value, hashed_tail(f"{self.conversation.id}:{prefix}:{value}"))
+
+    def _message_updated(self, message: Message) -> None:
+        self.emit("message.updated", {"sessionID": self.conversation.id, "info": message.info})
+
+    def _put(self, message: Message, part: Wire, at_ms: int, *, legacy: Callable[[], OpenCodeEvent | None] | None = None) -> None:
+        message.parts[part["id"]] = part
+        properties = {"sessionID": self.conversation.id, "part": part, "time": at_ms}
+        self.emit("message.part.updated", properties, legacy=legacy)
+
+    def _part(self, message: Message, prefix: str, at_ms: int, **fields: Any) -> Wire:
+        return {"id": self._id(prefix, at_ms), "sessionID": self.conversation.id, "messageID": message.info["id"], **fields}
+
+    # --- user messages -----------------------------------------------------------------------------------
+
+    def user(self, item: Item, at_ms: int) -> Message:
+        """A prompt. `metadata.opencode` holds what the client sent: message_id, parts, agent, model, ..."""
+        given = obj(obj(item.metadata).get("opencode"))
+        session = self.conversation.info
+        message_id = text(given.get("message_id"))
+        if message_id:
+            self._ids.saw(message_id, at_ms)
+        else:
+            message_id = self._id("msg", at_ms)
+        model = obj(given.get("model")) or self._session_model()
+        info: Wire = {
+            "id": message_id,
+            "sessionID": session["id"],
+            "role": "user",
+            "time": {"created": at_ms},
+            "agent": text(given.get("agent"), session.get("agent") or "build"),
+            "model": model,
+        }
+        info.update({key: given[key] for key in ("system", "tools", "format") if given.get(key) is not None})
+        message = Message(info, done=True, finished=True)
+        self.conversation.messages[message_id] = message
+        self._user_of_item[item.item_id] = message_id
+        self._message_updated(message)
+        for part in arr(given.get("parts")) or _parts_of(item):
+            wire = {k: v for k, v in part.items() if v is not None}
+            if wire.get("id"):
+                self._ids.saw(wire["id"], at_ms)
+            else:
+                wire["id"] = self._id("prt", at_ms)
+            self._put(message, {**wire, "sessionID": session["id"], "messageID": message_id}, at_ms)
+        return message
+
+    def _session_model(self) -> Wire:
+        model = obj(self.conversation.info.get("model"))
+        wire = {"providerID": model.get("providerID", self.agent), "modelID": model.get("id", "default")}
+        if model.get("variant") and model["variant"] != "default":
+            wire["variant"] = model["variant"]
+        return wire
+
+    def handed(self, item_id: str, carried: list[str], agent: str) -> None:
+        """The prompt of this item is being answered from now on; `carried` messages went along as context."""
+        previous = self.parent_id
+        if previous is not None:
+            self._summarise(previous)
+        self.parent_id = self._user_of_item.get(item_id, self.parent_id)
+        for message_id in (*carried, self.parent_id):
+            if message_id in self.conversation.messages:
+                self.conversation.messages[message_id].known.add(agent)
+
+    def _summarise(self, user_id: str) -> None:
+        message = self.conversation.messages.get(user_id)
+        changes, self._changes = self._changes, []
+        if message is None or "summary" in message.info:
+            return
+        self.conversation.all_changes.extend(changes)
+        diffs = turn_diff(changes, self.conversation.info["directory"])
+        message.info = {**message.info, "summary": {"diffs": diffs}}
+        self._message_updated(message)
+
+    # --- assistant messages ------------------------------------------------------------------------------
+
+    def assistant(self, item: Item, at_ms: int) -> Message:
+        """The message of this item, made (with its step-start) if it is new."""
+        known = self._by_item.get(item.item_id)
+        if known is not None:
+            return self.conversation.messages[known]
+        return self._new_assistant(at_ms, item)
+
+    def _new_assistant(self, at_ms: int, item: Item | None) -> Message:
+        self.close_step(at_ms)
+        session = self.conversation.info
+        parent = self.parent_id or self._last_user()
+        user = self.conversation.messages.get(parent or "")
+        model = obj(user.info["model"]) if user else self._session_model()
+        meta = obj(item.metadata) if item else {}
+        agent = user.info["agent"] if user else session.get("agent") or "build"
+        info: Wire = {
+            "id": self._id("msg", at_ms),
+            "sessionID": session["id"],
+            "role": "assistant",
+            "parentID": parent or self._id("msg", at_ms),
+            "mode": agent,
+            "agent": agent,
+            "path": {"cwd": session["directory"], "root": session["directory"]},
+            "cost": 0,
+            "tokens": build.tokens(None),
+            "modelID": model["modelID"],
+            "providerID": model["providerID"],
+            "time": {"created": at_ms},
+        }
+        if model.get("variant"):
+            info["variant"] = model["variant"]
+        message = Message(info)
+        if meta.get("origin") != "shell":
+            message.known.add(self.agent)
+        self.conversation.messages[info["id"]] = message
+        self.turn_messages.append(info["id"])
+        self.open_id = info["id"]
+        if item is not None:
+            self._by_item[item.item_id] = info["id"]
+        self._message_updated(message)
+        if item is not None and meta.get("origin") != "shell":
+            self._put(message, self._part(message, "prt", at_ms, type="step-start"), at_ms)
+        return message
+
+    def _last_user(self) -> str | None:
+        return next((id_ for id_, m in reversed(self.conversation.messages.items()) if m.info["role"] == "user"), None)
+
+    def delta(self, data: ItemDeltaData, at_ms: int) -> None:
+        """A piece of text, reasoning or tool output."""
+        if data.part_type == "tool_output":
+            self._tool_output(data, at_ms)
+            return
+        message = self.conversation.messages.get(self._by_item.get(data.item_id, ""))
+        if data.part_type == "tool_input" or message is None or message.done:
+            return
+        part_id = message.text_parts.get(data.part_index)
+        if part_id is None:
+            part = self._part(message, "prt", at_ms, type=data.part_type, text="", time={"start": at_ms})
+            part_id = message.text_parts[data.part_index] = part["id"]
+            message.streaming[part_id] = []
+            self._put(message, part, at_ms, legacy=_nothing)
+        if part_id not in message.streaming:
+            return
+        message.streaming[part_id].append(data.delta)
+        message_id = message.info["id"]
+        properties = {
+            "sessionID": self.conversation.id,
+            "messageID": message_id,
+            "partID": part_id,
+            "field": "text",
+            "delta": data.delta,
+        }
+
+        def legacy() -> OpenCodeEvent:
+            part = {"part": message.part(part_id), "delta": data.delta}
+            return OpenCodeEvent("message.part.updated", {"sessionID": self.conversation.id, **part})
+
+        self.emit("message.part.delta", properties, legacy=legacy)
+
+    def complete(self, item: Item, at_ms: int) -> None:
+        """An assistant message is complete: final texts, usage; its step ends when its tools have."""
+        message = self.assistant(item, at_ms)
+        if message.done:
+            return
+        for index, part in enumerate(p for p in item.content if isinstance(p, (TextPart, ReasoningPart))):
+            self._final_text(message, index, part, at_ms)
+        self._end_texts(message, at_ms)
+        meta = obj(item.metadata)
+        message.done = True
+        message.finish = text(meta.get("finish")) or None
+        message.info = {**message.info, "tokens": build.tokens(obj(meta.get("usage"))), "cost": meta.get("cost") or 0}
+        if item.status is ItemStatus.FAILED and not message.open_tools:
+            self._finish(message, at_ms, step=False)
+        else:
+            self._finish_if_over(message, at_ms)
+
+    def _final_text(self, message: Message, index: int, part: TextPart | ReasoningPart, at_ms: int) -> None:
+        part_id = message.text_parts.get(index)
+        if part_id is None and not part.text:
+            return
+        if part_id is None:
+            kind = "text" if isinstance(part, TextPart) else "reasoning"
+            made = self._part(message, "prt", at_ms, type=kind, text="", time={"start": at_ms})
+            part_id = message.text_parts[index] = made["id"]
+            message.parts[part_id] = made
+        if part_id in message.streaming:
+            message.streaming[part_id] = [part.text]
+        start = message.parts[part_id]["time"]["start"]
+        message.streaming.pop(part_id, None)
+        self._put(message, {**message.parts[part_id], "text": part.text, "time": {"start": start, "end": at_ms}}, at_ms)
+
+    def _end_texts(self, message: Message, at_ms: int) -> None:
+        for part_id in list(message.streaming):
+            part = message.part(part_id)
+            del message.streaming[part_id]
+            self._put(message, {**part, "time": {**part["time"], "end": at_ms}}, at_ms)
+
+    def _finish_if_over(self, message: Message, at_ms: int) -> None:
+        if message.done and not message.open_tools and not message.finished:
+            self._finish(message, at_ms, step=True)
+
+    def _finish(self, message: Message, at_ms: int, *, step: bool, error: Wire | None = None) -> None:
+        self._end_texts(message, at_ms)
+        reason = message.finish or ("tool-calls" if message.had_tools else "stop")
+        info = {**message.info, "time": {**message.info["time"], "completed": at_ms}}
+        if error is not None:
+            info["error"] = error
+        elif step:
+            counts = {"cost": info["cost"], "tokens": info["tokens"]}
+            self._put(message, self._part(message, "prt", at_ms, type="step-finish", reason=reason, **counts), at_ms)
+            info["finish"] = reason
+        message.info = info
+        message.done = message.finished = True
+        if self.open_id == info["id"]:
+            self.open_id = None
+        self._message_updated(message)
+
+    def close_step(self, at_ms: int) -> None:
+        """The model goes on with another message: what is left of the last one ends now."""
+        message = self.conversation.messages.get(self.open_id or "")
+        if message is None or message.finished:
+            return
+        for call_id in sorted(message.open_tools):
+            self._fail_tool(self.conversation.tools[call_id], "The agent went on without a result for this tool call.", at_ms)
+        message.open_tools.clear()
+        self._finish(message, at_ms, step=True)
+
+    # --- tools ---------------------------------------------------------------------------------------------
+
+    def tool_call(self, item: Item, at_ms: int, *, complete: bool) -> None:
+        """A tool call is seen (pending) or its arguments are complete (running)."""
+        call = next((p for p in item.content if isinstance(p, ToolCallPart)), None)
+        if call is None:
+            return
+        state = self.conversation.tools.get(call.call_id)
+        if state is None:
+            message = self._message_of(item, at_ms)
+            part = self._part(message, "prt", at_ms, type="tool", tool=tools.view_call(self.agent, call.name, {}, []).tool)
+            part |= {"callID": call.call_id, "state": {"status": "pending", "input": {}, "raw": ""}}
+            view = tools.ToolView(part["tool"], {})
+            state = ToolState(message.info["id"], part["id"], call.call_id, call.name, view)
+            self.conversation.tools[call.call_id] = state
+            message.open_tools.add(call.call_id)
+            message.had_tools = True
+            self._put(message, part, at_ms)
+        if complete and state.status == "pending":
+            state.view = tools.view_call(self.agent, call.name, tools.arguments_of(call.arguments), self.conversation.todos)
+            state.status, state.started_ms = "running", at_ms
+            self._running(state, at_ms)
+            if state.view.tool == "plan_exit" and state.view.input.get("plan"):
+                message = self.conversation.messages[state.message_id]
+                plan = self._part(
+                    message, "prt", at_ms, type="text", text=str(state.view.input["plan"]), time={"start": at_ms, "end": at_ms}
+                )
+                self._put(message, plan, at_ms)
+
+    def _message_of(self, item: Item, at_ms: int) -> Message:
+        parent = self.conversation.messages.get(self._by_item.get(item.parent_id or "", ""))
+        if parent is not None and not parent.finished:
+            return parent
+        current = self.conversation.messages.get(self.open_id or "")
+        return current if current is not None else self._new_assistant(at_ms, None)
+
+    def _context(self, state: ToolState) -> tools.ToolContext:
+        info = self.conversation.messages[state.message_id].info
+        return tools.ToolContext(
+            self.conversation.info["directory"], self.agent, self.conversation.id, state.child_session_id, info
+        )
+
+    def _state_part(self, state: ToolState, wire_state: Wire, at_ms: int) -> None:
+        message = self.conversation.messages[state.message_id]
+        part = {**message.parts[state.part_id], "tool": state.view.tool, "state": wire_state}
+        self._put(message, part, at_ms)
+
+    def _running(self, state: ToolState, at_ms: int, metadata: Wire | None = None) -> None:
+        title, native = tools.running_metadata(state.view, self._context(state))
+        wire: Wire = {"status": "running", "input": state.view.input, "time": {"start": state.started_ms}}
+        if title is not None:
+            wire["title"] = title
+        if metadata or native:
+            wire["metadata"] = {**(native or {}), **(metadata or {})}
+        self._state_part(state, wire, at_ms)
+
+    def child_opened(self, call_id: str, child_session_id: str, at_ms: int) -> None:
+        """A subagent's session exists now: its tool card can be opened."""
+        state = self.conversation.tools.get(call_id)
+        if state is not None:
+            state.child_session_id = child_session_id
+            if state.status == "running":
+                self._running(state, at_ms)
+
+    def result_started(self, item: Item) -> None:
+        """A tool begins to give output."""
+        result = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
+        if result is not None:
+            self._call_of_item[item.item_id] = result.call_id
+
+    def _tool_output(self, data: ItemDeltaData, at_ms: int) -> None:
+        state = self.conversation.tools.get(self._call_of_item.get(data.item_id, ""))
+        if state is not None and state.status == "running":
+            state.output.append(data.delta)
+            self._running(state, at_ms, {"output": "".join(state.output)})
+
+    def result(self, item: Item, at_ms: int) -> None:
+        """A tool has ended, well or not."""
+        result = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
+        state = self.conversation.tools.get(result.call_id) if result is not None else None
+        if result is None or state is None or state.status == "ended":
+            return
+        message = self.conversation.messages[state.message_id]
+        failed_shell = state.view.tool == "bash" and isinstance(obj(item.metadata).get("exit_code"), int)
+        if item.status is ItemStatus.FAILED and not failed_shell:
+            self._fail_tool(state, result.output or "The tool failed without a word.", at_ms)
+        else:
+            self._complete_tool(state, item, at_ms)
+        message.open_tools.discard(state.call_id)
+        self._finish_if_over(message, at_ms)
+
+    def _complete_tool(self, state: ToolState, item: Item, at_ms: int) -> None:
+        for part in item.content:
+            if isinstance(part, FileRefPart) and part.action != "read":
+                self._changes.append(FileChange(part.path, part.diff or "", part.action == "write"))
+                self.emit("file.edited", {"file": part.path})
+        if state.view.tool == "todowrite" and not tools.arguments_given(state.view):
+            state.view = tools.ToolView("todowrite", {"todos": list(self.conversation.todos)})
+        view = tools.view_result(state.view, item, self._context(state))
+        start = state.started_ms or at_ms
+        wire: Wire = {
+            "status": "completed",
+            "input": state.view.input,
+            "output": view.output,
+            "title": view.title,
+            "metadata": view.metadata,
+            "time": {"start": start, "end": at_ms},
+        }
+        if view.attachments:
+            message = self.conversation.messages[state.message_id]
+            wire["attachments"] = [
+                self._part(message, "prt", at_ms, type="file", mime=a.mime or "image/png", url=_url(a)) for a in view.attachments
+            ]
+        state.status = "ended"
+        self._state_part(state, wire, at_ms)
+
+    def _fail_tool(self, state: ToolState, error: str, at_ms: int, *, interrupted: bool = False) -> None:
+        wire: Wire = {
+            "status": "error",
+            "input": state.view.input,
+            "error": error,
+            "time": {"start": state.started_ms or at_ms, "end": at_ms},
+        }
+        metadata: Wire = {"output": "".join(state.output)} if state.output else {}
+        if interrupted:
+            metadata["interrupted"] = True
+        if metadata:
+            wire["metadata"] = metadata
+        state.status = "ended"
+        self._state_part(state, wire, at_ms)
+
+    # --- the end of a turn ---------------------------------------------------------------------------------
+
+    def fail(self, error: Wire, at_ms: int, *, tool_error: str) -> None:
+        """The prompt being answered has failed: its message says so, whatever it was doing."""
+        message = self.conversation.messages.get(self.open_id or "")
+        if message is None and self.turn_messages:
+            message = self.conversation.messages.get(self.turn_messages[-1])
+            if message is not None and (message.info["parentID"] != self.parent_id or "error" in message.info):
+                message = None
+        if message is None:
+            message = self._new_assistant(at_ms, None)
+        for call_id in sorted(message.open_tools):
+            self._fail_tool(self.conversation.tools[call_id], tool_error, at_ms, interrupted=True)
+        message.open_tools.clear()
+        self._finish(message, at_ms, step=False, error=error)
+
+    def end_turn(self, usage_cost: float, at_ms: int) -> None:
+        """Everything of the turn that is still open ends now; cost goes to its last message."""
+        self.close_step(at_ms)
+        last = self.conversation.messages.get(self.turn_messages[-1]) if self.turn_messages else None
+        if last is not None and usage_cost:
+            last.info = {**last.info, "cost": last.info["cost"] + usage_cost}
+            self._message_updated(last)
+        if self.parent_id is not None:
+            self._summarise(self.parent_id)
+        totals = build.tokens(None)
+        for message_id in self.turn_messages:
+            message = self.conversation.messages.get(message_id)
+            if message is not None:
+                totals = build.add_tokens(totals, message.info["tokens"])
+        session = self.conversation.info
+        costs = sum(self.conversation.messages[m].info["cost"] for m in self.turn_messages if m in self.conversation.messages)
+        self.conversation.info = {
+            **session,
+            "tokens": build.add_tokens(session["tokens"], totals),
+            "cost": session["cost"] + costs,
+        }
+        self.turn_messages = []
+        self.parent_id = None
+
+
+def _nothing() -> OpenCodeEvent | None:
+    return None
+
+
+def _url(image: ImagePart) -> str:
+    return image.path if image.path.startswith(("data:", "http:", "https:", "file:")) else f"file://{image.path}"
+
+
+def _parts_of(item: Item) -> list[Wire]:
+    """Parts of a user message that no OpenCode client sent (a subagent's prompt, another face)."""
+    parts: list[Wire] = []
+    for part in item.content:
+        if isinstance(part, TextPart):
+            parts.append({"type": "text", "text": part.text})
+        elif isinstance(part, ImagePart):
+            parts.append({"type": "file", "mime": part.mime or "image/png", "url": _url(part)})
+        elif isinstance(part, FileRefPart):
+            parts.append(
+                {"type": "file", "mime": "text/plain", "filename": part.path.rsplit("/", 1)[-1], "url": f"file://{part.path}"}
+            )
+    return parts
+
+
+def retry_status(item: Item, at_ms: int) -> Wire:
+    """Session status of a `retry` item."""
+    meta = obj(item.metadata)
+    return build.status_retry(
+        whole(meta.get("attempt"), 1), text(meta.get("message"), "The model did not answer"), at_ms + whole(meta.get("delay_ms"))
+    )

@@ -1,0 +1,136 @@
+"""Logs: events `noun.verb` with values beside them, for people (console) or machines (json), on one stream.
+
+Source of context: `bound(session_id=..., turn=..., agent=...)`, kept in contextvars. Everything passes `redact` right
+before it is rendered, also what libraries log through `logging`: keys, tokens, passwords, prompts and what agents
+say or do never reach a log. Raw traffic is the recorder's business (`shim.runtime`), off by default.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence, Sized
+from contextlib import AbstractContextManager
+from typing import Any, TextIO, cast
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from shim.settings import LogFormat, LogLevel
+
+LEVELS: dict[LogLevel, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authori[sz]ation|cookie|credential", re.I
+)
+"""Names whose values are secrets. Numbers pass: `input_tokens=12` is a count."""
+
+PRIVATE_NAME = re.compile(
+    r"answers?|arguments|body|command|content|delta|input|lines?|output|parts|patch|payload|prompts?|raw|reasoning|result"
+    r"|stdin|stdout|system|text|title",
+    re.I,
+)
+"""Names of what people and agents say and do; logged as their length only."""
+
+SECRET_VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b(sk|pk|rk)-[A-Za-z0-9_-]{8,}"), r"\1-<redacted>"),
+    (re.compile(r"\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_|sgp_|AKIA|AIza)[A-Za-z0-9_-]{8,}"), r"\1<redacted>"),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+"), "<redacted token>"),
+    (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9+/=._~-]{6,}", re.I), r"\1 <redacted>"),
+    (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), r"\1:<redacted>@"),
+    (re.compile(r"((?:token|password|passwd|secret|api_?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+", re.I), r"\1<redacted>"),
+    # pydantic quotes the input that did not fit, which may be a whole prompt
+    (re.compile(r"input_value=.*?(?=, input_type=)", re.S), "input_value=<redacted>"),
+)
+"""Secrets inside of other texts: provider keys, tokens, credentials in headers and URLs, quoted inputs."""
+
+NOISY = {"aiohttp.access": logging.WARNING, "asyncio": logging.INFO}
+"""Loggers of libraries that say too much; requests are logged by our own middleware."""
+
+
+def redact(_logger: WrappedLogger | None, _method: str, event: EventDict) -> EventDict:
+    """structlog processor: the event without secrets and without what people and agents say."""
+    return {name: _clean(name, value) for name, value in event.items()}
+
+
+def _clean(name: str, value: object) -> object:
+    """One value under its name; nested values under theirs."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if SECRET_NAME.search(name):
+        return "<redacted>"
+    if PRIVATE_NAME.fullmatch(name):
+        return f"<{len(cast('Sequence[object]', value))} long>" if isinstance(value, Sized) else "<redacted>"
+    if isinstance(value, str):
+        for pattern, replacement in SECRET_VALUES:
+            value = pattern.sub(replacement, value)
+        return value
+    if isinstance(value, Mapping):
+        return {key: _clean(str(key), inner) for key, inner in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean("", inner) for inner in cast("Sequence[object]", value)]
+    return _clean("", str(value))
+
+
+def bound(*, session_id: str | None = None, turn: int | None = None, agent: str | None = None) -> AbstractContextManager[None]:
+    """Everything logged inside of the block carries these; None leaves a value as it is."""
+    values = {"session_id": session_id, "turn": turn, "agent": agent}
+    return structlog.contextvars.bound_contextvars(**{name: value for name, value in values.items() if value is not None})
+
+
+def configure(level: LogLevel, format_: LogFormat, stream: TextIO) -> None:
+    """Send all logs of the process to `stream`; may be called again. The one global thing here: logging itself is."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                redact,
+                _renderer(format_, stream),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(LEVELS[level])
+    for name, at_least in NOISY.items():
+        logging.getLogger(name).setLevel(max(at_least, LEVELS[level]))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        # Loggers are made at import, before this call: a cached one would keep the configuration it first saw.
+        cache_logger_on_first_use=False,
+    )
+
+
+def _renderer(format_: LogFormat, stream: TextIO) -> Processor:
+    if format_ == "json":
+        return structlog.processors.JSONRenderer(serializer=_json)
+    return structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback
+    )
+
+
+def _json(event: dict[str, Any], **_: Any) -> str:
+    first = {name: event[name] for name in ("time", "level", "event") if name in event}
+    return json.dumps(first | event, default=str)

@@ -1,0 +1,156 @@
+"""Settings: the order of the sources, what each says of itself, and what a wrong value is told."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import shim.settings
+from shim.settings import Settings, SettingsError, env_name
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory as cwd, home and configuration, and no SHIM_* in the environment."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(env_name(name), raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+def personal_file(here: Path, text: str) -> Path:
+    path = here.parent / "config" / "opencode-shim" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return path
+
+
+def test_defaults(here: Path) -> None:
+    settings = Settings.load()
+    assert (settings.hostname, settings.port, settings.directory) == ("127.0.0.1", 4096, here)
+    assert settings.data_dir == here.parent / "home/.local/share/opencode-shim"
+    assert set(settings.sources().values()) == {"default"}
+    assert set(settings.sources()) == set(Settings.model_fields)
+
+
+def test_xdg_data_home_is_used_if_absolute(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/srv/data")
+    assert Settings.load().data_dir == Path("/srv/data/opencode-shim")
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert Settings.load().data_dir == here.parent / "home/.local/share/opencode-shim"
+
+
+def test_each_source_beats_the_next(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    personal = personal_file(here, "port = 1\nlog_level = 'debug'\nidle_reap_s = 1\nabort_timeout_s = 1\n")
+    assert Settings.load().port == 1
+    (here / "shim.toml").write_text("port = 2\nlog_level = 'WARN'\nidle_reap_s = 2\n")
+    assert Settings.load().port == 2
+    monkeypatch.setenv("SHIM_PORT", "3")
+    monkeypatch.setenv("SHIM_LOG_LEVEL", "ERROR")
+    assert Settings.load().port == 3
+    settings = Settings.load({"port": 4, "hostname": None, "cors": []})
+    assert (settings.port, settings.log_level, settings.idle_reap_s, settings.abort_timeout_s) == (4, "error", 2, 1)
+    sources = settings.sources()
+    assert sources["port"] == "flag --port"
+    assert sources["log_level"] == "environment SHIM_LOG_LEVEL"
+    assert sources["idle_reap_s"] == f"file {here / 'shim.toml'}"
+    assert sources["abort_timeout_s"] == f"file {personal}"
+    assert sources["hostname"] == sources["cors"] == "default"
+
+
+def test_arguments_alone_read_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "shim.toml").write_text("port = 2\n")
+    monkeypatch.setenv("SHIM_PORT", "3")
+    settings = Settings(hostname="::1")
+    assert settings.port == 4096
+    assert settings.sources()["hostname"] == "argument"
+
+
+def test_it_is_frozen(here: Path) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().port = 5
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("true", True), ("ON", True), ("0", False), ("no", False), ("http://127.0.0.1:4097/", "http://127.0.0.1:4097")],
+)
+def test_web_ui_is_a_switch_or_a_url(here: Path, monkeypatch: pytest.MonkeyPatch, text: str, value: bool | str) -> None:
+    monkeypatch.setenv("SHIM_WEB_UI", text)
+    assert Settings.load().web_ui == value
+
+
+def test_cors_is_separated_by_commas_in_the_environment_and_a_list_in_the_file(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "shim.toml").write_text("cors = ['http://c']\n")
+    assert Settings.load().cors == ("http://c",)
+    monkeypatch.setenv("SHIM_CORS", "http://a, http://b")
+    assert Settings.load().cors == ("http://a", "http://b")
+
+
+def test_an_empty_variable_is_no_value(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIM_PORT", "")
+    assert Settings.load().port == 4096
+
+
+def test_paths_are_absolute_and_the_directory_is_resolved(here: Path) -> None:
+    (here / "real").mkdir()
+    (here / "link").symlink_to(here / "real")
+    settings = Settings.load({"directory": "link", "data_dir": "../data", "record_dir": "~/records"})
+    assert settings.directory == here / "real"
+    assert settings.data_dir == here.parent / "data"
+    assert settings.record_dir == here.parent / "home/records"
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"port": 70000}, r"port = 70000 \(flag --port\).*65535"),
+        ({"directory": "/no/such/place"}, r"directory = /no/such/place \(flag --directory\).*there is no directory"),
+        ({"log_level": "loud"}, r"log_level = loud .*'debug'"),
+        ({"web_ui": "maybe"}, r"web_ui = maybe .*use true, false or a URL"),
+        ({"abort_timeout_s": 0}, r"abort_timeout_s = 0 \(flag --abort-timeout-s\).*greater than 0"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_source(here: Path, flags: dict[str, object], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        Settings.load(flags)
+
+
+def test_an_unknown_name_in_a_file_is_told_with_the_known_ones(here: Path) -> None:
+    (here / "shim.toml").write_text("prot = 1\n")
+    with pytest.raises(SettingsError, match=r"Unknown setting prot \(file .*shim.toml\).*port"):
+        Settings.load()
+
+
+def test_a_broken_file_is_told(here: Path) -> None:
+    (here / "shim.toml").write_text("port = = 1\n")
+    with pytest.raises(SettingsError, match=r"Cannot read the settings of .*shim.toml"):
+        Settings.load()
+
+
+def test_every_setting_is_described() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, f"{name} has no docstring"
+        assert field.description.endswith("."), name
+
+
+def test_only_load_and_the_defaults_read_the_environment() -> None:
+    """`Settings(...)` must stay free of the machine: no other use of os.environ than the XDG base directories."""
+    tree = ast.parse(Path(shim.settings.__file__).read_text())
+    users = {
+        function.name
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr == "environ"
+    }
+    assert users == {"_xdg"}

@@ -1,0 +1,144 @@
+"""OpenCode's own web UI on our origin: its files come from an OpenCode server, everything else from us.
+
+The UI asks `location.origin` for its API, so that one origin serves both. A request is the UI's when no route of ours knows
+it and it has the shape of one of the UI's own paths (`is_document`, `is_file`); all else is not answered here, so that an
+unknown API path stays a JSON 404 and never the web page that native OpenCode sends for it.
+Source: `opencode serve` 1.18.33, which has the files inside (920 files, 33 MB), and the router in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
+
+from shim.errors import AgentStartFailed
+from shim.runtime import hidden_opencode
+
+FETCH_S = 20.0
+"""For one file of the hidden server, on loopback."""
+CACHE_BYTES = 64 * 2**20
+"""Room for all files of the UI (33 MB in 1.18.33); what does not fit is fetched each time."""
+PASSED_HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "ETag", "Last-Modified")
+DOCUMENT_PATHS = re.compile(r"/(index\.html|new-session|server/[^/]+(/session(/[^/]+)?)?)?")
+DIRECTORY_PATHS = re.compile(r"/([A-Za-z0-9_-]+)(/session(/[^/]+)?)?")
+FILE_PATHS = re.compile(r"/(assets/[^/]+|[^/]+\.(js|css|png|svg|ico|webmanifest|woff2?|aac|mp3|txt|xml))")
+
+
+def is_document(path: str) -> bool:
+    """A path of the UI's router: `/`, `/new-session`, `/server/KEY/session/ID`, and `/DIR[/session[/ID]]` with DIR an
+    absolute path in base64url. They all get the same page."""
+    if DOCUMENT_PATHS.fullmatch(path):
+        return True
+    found = DIRECTORY_PATHS.fullmatch(path)
+    return found is not None and _is_directory(found[1])
+
+
+def is_file(path: str) -> bool:
+    """A file of the UI: `/assets/*`, and icons, scripts and the like at the top."""
+    return FILE_PATHS.fullmatch(path) is not None
+
+
+def _is_directory(text: str) -> bool:
+    try:
+        decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    return re.match(r"/|[A-Za-z]:[\\/]", decoded) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_page(self) -> bool:
+        return self.headers.get("Content-Type", "").startswith("text/html")
+
+
+class WebUI:
+    """The UI's files, from a hidden `opencode serve` (source None) or from the OpenCode server at the URL `source`.
+
+    `start()` must have returned before `handle()` is called; `close()` ends the hidden server.
+    """
+
+    def __init__(self, source: str | None = None, *, environ: Mapping[str, str] | None = None) -> None:
+        self._source = source
+        self._environ = environ
+        self._hidden: hidden_opencode.HiddenServer | None = None
+        self._session: ClientSession | None = None
+        self._base = ""
+        self._cache: dict[str, _File] = {}
+        self._cached_bytes = 0
+
+    async def start(self) -> None:
+        """Raises: AgentNotFound (no `opencode`), AgentStartFailed (it does not start, or has no web UI inside)."""
+        headers: dict[str, str] = {}
+        if self._source is None:
+            self._hidden = await hidden_opencode.start(self._environ)
+            self._base = self._hidden.url
+            headers["Authorization"] = "Basic " + base64.b64encode(":".join(self._hidden.auth).encode()).decode()
+        else:
+            self._base = self._source.rstrip("/")
+        # No proxy of the environment may come between (trust_env is off by default).
+        self._session = ClientSession(headers=headers, timeout=ClientTimeout(total=FETCH_S))
+        try:
+            page = await self._fetch("/")
+            if page.status != 200 or not page.is_page:
+                raise AgentStartFailed(f"its page was answered with {page.status}; old versions have no UI inside, 1.18 has.")
+        except (ClientError, TimeoutError, AgentStartFailed) as error:
+            await self.close()
+            origin = self._source or "the installed `opencode`"
+            raise AgentStartFailed(f"The web UI cannot be had from {origin}: {error or 'no answer in time'}") from error
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """May be called twice, and after a failed start."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        hidden, self._hidden = self._hidden, None
+        if hidden is not None:
+            await hidden_opencode.stop(hidden)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse | None:
+        """The answer to a GET or HEAD of a path that no route knows; None when the path is not the UI's."""
+        if request.method not in ("GET", "HEAD") or self._session is None:
+            return None
+        if is_document(request.path):
+            path = "/"
+        elif is_file(request.path):
+            path = request.path
+        else:
+            return None
+        try:
+            file = await self._fetch(path)
+        except (ClientError, TimeoutError) as error:
+            text = f"The web UI's file {path} cannot be had from the OpenCode server behind it: {error or 'no answer in time'}"
+            return web.json_response({"name": "UnknownError", "data": {"message": text}}, status=502)
+        # The native server answers its page for a file that it has not; a script must not get that.
+        if file.is_page and path != "/":
+            return None
+        return web.Response(status=file.status, headers=dict(file.headers), body=file.body)
+
+    async def _fetch(self, path: str) -> _File:
+        known = self._cache.get(path)
+        if known is not None:
+            return known
+        assert self._session is not None
+        async with self._session.get(self._base + path, allow_redirects=False) as answer:
+            headers = {name: answer.headers[name] for name in PASSED_HEADERS if name in answer.headers}
+            file = _File(answer.status, headers, await answer.read())
+        if file.status == 200 and self._cached_bytes + len(file.body) <= CACHE_BYTES and not (file.is_page and path != "/"):
+            self._cache[path] = file
+            self._cached_bytes += len(file.body)
+        return file

@@ -1,0 +1,196 @@
+"""The laws of turns, as a reader of the effects sees them; knows nothing of the table in `universal.turn`.
+
+`LawBook.watch(machine, input, key)` applies one input and raises `LawBroken` with the law's name if what came out
+does not fit. Each law says in its name what a client would see if it were broken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, replace
+
+from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent, Started, TurnMachine
+
+IDLE_MAY_HEED = (Input.PROMPT, Input.ACTIVITY, Input.DELETE)
+
+
+class LawBroken(AssertionError):
+    """A law of turns does not hold."""
+
+
+def law(name: str, holds: bool) -> None:
+    """Raise unless it holds."""
+    if not holds:
+        raise LawBroken(name)
+
+
+@dataclass
+class LawBook:
+    """What an observer of one machine knows, and what it therefore expects."""
+
+    turns: int = 0
+    live: bool = False
+    deleted: bool = False
+    working: bool = False
+    """A handed prompt, or activity of the agent's own, has not been answered yet."""
+    held: set[str] = field(default_factory=set)
+    failure: str | None = None
+    """The first failure since the last hand."""
+    aborting: bool = False
+    interrupted: bool = False
+    stopped: bool = False
+    pending: list[str] = field(default_factory=list)
+    handed: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    accepted: int = 0
+    history: list[str] = field(default_factory=list)
+
+    def watch(self, machine: TurnMachine, input_: Input, key: str = "") -> list[Effect]:
+        """Apply one input to the machine and check all laws."""
+        was_live, was_aborting, was_deleted = self.live, self.aborting, self.deleted
+        effects = machine.apply(input_, key)
+        self.history.append(f"{input_} {key} -> {effects}")
+        try:
+            law(
+                "L5 an idle or deleted session does not heed it",
+                was_live or not effects or (input_ in IDLE_MAY_HEED and not was_deleted),
+            )
+            if not was_deleted:
+                self._hear(input_, key)
+            for index, effect in enumerate(effects):
+                self._see(effect, input_, effects[:index])
+            self._rest(machine)
+            if input_ is Input.ABORT and was_live and not was_aborting:
+                law("an abort asks the agent to stop", InterruptAgent() in effects)
+            if input_ is Input.ABORT and was_live:
+                law("nothing accepted before an abort is handed after it", not self.pending)
+            if (input_ is Input.DELETE and not was_deleted) or (input_ is Input.ABORT_TIMEOUT and was_aborting):
+                law("the agent is killed", effects.count(KillAgent()) == 1)
+        except LawBroken as broken:
+            raise LawBroken(f"{broken}\n  " + "\n  ".join(self.history)) from None
+        return effects
+
+    def _hear(self, input_: Input, key: str) -> None:
+        """What the input says, whatever the machine makes of it."""
+        if input_ is Input.PROMPT:
+            self.accepted += 1
+            self.pending.append(key)
+        elif input_ is Input.ACTIVITY:
+            self.working = True
+        elif input_ is Input.DELETE:
+            self.deleted = True
+        elif not self.live:
+            return
+        elif input_ is Input.OPENED:
+            self.held.add(key)
+        elif input_ is Input.CLOSED:
+            self.held.discard(key)
+        elif input_ is Input.ABORT:
+            self.aborting = True
+        elif input_ is Input.ABORT_TIMEOUT:
+            self.stopped = self.aborting
+        else:  # DONE, FAILED, EXIT
+            self.working = False
+            self.stopped = self.aborting
+            if input_ is Input.EXIT:
+                self.held.clear()
+            if input_ is not Input.DONE:
+                self.failure = self.failure or ("error" if input_ is Input.FAILED else "agent_exited")
+
+    def _see(self, effect: Effect, input_: Input, before: list[Effect]) -> None:
+        match effect:
+            case Started(turn, origin):
+                law("L1 a turn starts only when none is running", not self.live and not self.deleted)
+                law("L1 turns are numbered without gaps", turn == self.turns + 1)
+                law("the origin is told", origin == ("agent" if input_ is Input.ACTIVITY else "user"))
+                self.turns, self.live = turn, True
+            case Hand(key):
+                law("a prompt is handed only in a running turn", self.live and not self.aborting and not self.deleted)
+                law("L4 no prompt is handed twice", key not in self.handed)
+                law("prompts are handed in order", self.pending[:1] == [key])
+                law("prompts are handed one at a time", not self.working)
+                self.handed.append(self.pending.pop(0))
+                self.working, self.failure = True, None
+            case Cancelled(keys):
+                law("only an abort or a deletion cancels", input_ in (Input.ABORT, Input.DELETE) and self.live)
+                law("exactly what was queued is cancelled", bool(keys) and list(keys) == self.pending)
+                self.cancelled += self.pending
+                self.pending.clear()
+            case InterruptAgent():
+                law("only the first abort of a turn interrupts", input_ is Input.ABORT and self.live and not self.interrupted)
+                law("cancelled prompts are told before the interrupt", not self.pending)
+                self.interrupted = True
+            case KillAgent():
+                law("only a deaf agent or a deleted one is killed", input_ is Input.DELETE or (self.stopped and self.aborting))
+                law("Ended is the last effect of its turn", not any(isinstance(e, Ended) for e in before))
+            case Ended(turn, reason):
+                law("L1 exactly one end per turn", self.live and turn == self.turns)
+                over = self.stopped or not (self.working or self.held)
+                law("L2 a turn ends when nothing goes on, not before", self.deleted or over)
+                law("a turn ends only after its queue", self.aborting or not self.pending)
+                expected = "aborted" if self.aborting or self.deleted else self.failure or "completed"
+                law(f"L6 the reason is {expected}", reason == expected)
+                self.live = self.working = self.aborting = self.interrupted = self.stopped = False
+                self.failure = None
+                self.held.clear()
+
+    def _rest(self, machine: TurnMachine) -> None:
+        """What must hold between two inputs."""
+        law("L2 busy iff started and not ended", machine.busy == self.live)
+        law("L4 accepted = handed + queued + cancelled", self.accepted == len(self.handed + self.pending + self.cancelled))
+        law("L4 what waits is what the machine has queued", list(machine.queue) == self.pending)
+        if self.live:
+            law("a deleted session is not busy", not self.deleted)
+            law("a turn without work ends (no busy for ever)", self.working or bool(self.held))
+            law("an abort ends with the agent's stop or the timeout", not self.stopped)
+            law("a prompt waits only for another to be answered", not self.pending or self.working or self.aborting)
+        else:
+            law("L3 nothing is open and nothing waits when idle", not machine.open and not self.pending)
+
+
+MOVES: tuple[tuple[Input, str], ...] = (
+    *((input_, "") for input_ in Input if input_ not in (Input.OPENED, Input.CLOSED)),
+    *((input_, key) for input_ in (Input.OPENED, Input.CLOSED) for key in ("a", "b")),
+)
+"""Everything that can happen, with two pieces of work that hold a turn open; a PROMPT gets a key of its own."""
+
+
+def walk(make: Callable[[], TurnMachine], prompts_waiting: int = 3, states: int = 5_000) -> int:
+    """Apply each move in each state that can be reached with at most so many prompts waiting; the number of states.
+
+    Breadth first, so that a broken law comes with its shortest history. Not random: a proof, up to the bound.
+    """
+    start = (make(), LawBook())
+    seen = {_outline(*start)}
+    todo = deque([start])
+    while todo:
+        machine, book = todo.popleft()
+        for input_, key in MOVES:
+            if input_ is Input.PROMPT and len(book.pending) == prompts_waiting:
+                continue
+            after, notes = _copy(machine), deepcopy(book)
+            notes.watch(after, input_, key or f"p{book.accepted + 1}")
+            if (outline := _outline(after, notes)) not in seen:
+                seen.add(outline)
+                todo.append((after, notes))
+        law(f"there are no more than {states} states", len(seen) <= states)
+    return len(seen)
+
+
+def _copy(machine: TurnMachine) -> TurnMachine:
+    return replace(machine, queue=list(machine.queue), open=set(machine.open), ignored=machine.ignored.copy())
+
+
+def _outline(machine: TurnMachine, book: LawBook) -> tuple[object, ...]:
+    """Two pairs with the same outline behave alike: numbers, names of prompts and the past do not matter."""
+    state = {f.name: getattr(machine, f.name) for f in fields(machine) if f.name not in ("turn", "ignored", "table")}
+    notes = {f.name: getattr(book, f.name) for f in fields(book)}
+    past = ("turns", "handed", "cancelled", "accepted", "history")
+    state["queue"] = len(machine.queue)
+    notes["pending"] = len(book.pending)
+    return (
+        *(frozenset(v) if isinstance(v, set) else v for v in state.values()),
+        *(frozenset(v) if isinstance(v, set) else v for k, v in notes.items() if k not in past),
+    )

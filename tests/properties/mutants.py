@@ -1,0 +1,301 @@
+"""Turn machines with one planted bug each: the tests of the laws' tests.
+
+A first version of the laws drew all inputs from one rule and did not see a lost queue in 400 runs; since then
+every bug that somebody may plausibly write is planted here, and `test_mutants.py` wants each of them found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from universal.turn import (
+    TRANSITIONS,
+    Cancelled,
+    Effect,
+    Ended,
+    Hand,
+    Input,
+    InterruptAgent,
+    KillAgent,
+    Reason,
+    State,
+    Step,
+    Table,
+    TurnMachine,
+)
+
+Row = tuple[State, Input]
+
+
+def table(change: dict[Row, tuple[State, Step] | None]) -> Callable[[], TurnMachine]:
+    """A machine with these rows changed; None takes the row away."""
+    merged: dict[Row, tuple[State, Step] | None] = {**TRANSITIONS, **change}
+    rows: Table = {pair: row for pair, row in merged.items() if row is not None}
+    return lambda: TurnMachine(table=rows)
+
+
+class IdleOnStrayDone(TurnMachine):
+    """A DONE after the end says idle once more (duplicate `session.idle`)."""
+
+    def apply(self, input_: Input, key: str = "") -> list[Effect]:
+        if self.state is State.IDLE and input_ is Input.DONE and self.turn:
+            return [Ended(self.turn, "completed")]
+        return super().apply(input_, key)
+
+
+class DoneEndsAtOnce(TurnMachine):
+    """A DONE ends the turn though background work goes on."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        super()._step(step, key, effects)
+        if step == "answer":
+            self.open.clear()
+
+
+class QueueLostAtEnd(TurnMachine):
+    """What arrived while aborting is forgotten at the end."""
+
+    def _end(self, reason: Reason, effects: list[Effect]) -> None:
+        super()._end(reason, effects)
+        self.queue.clear()
+
+
+class QueueLostInExit(TurnMachine):
+    """A crash takes the queued prompts with it."""
+
+    def _fail(self, *, lost: bool) -> None:
+        super()._fail(lost=lost)
+        if lost:
+            self.queue.clear()
+
+
+class OpenNotCleared(TurnMachine):
+    """What the ended turn left open holds the next one."""
+
+    def _end(self, reason: Reason, effects: list[Effect]) -> None:
+        left = set(self.open)
+        super()._end(reason, effects)
+        self.open |= left
+
+
+class OpenSurvivesExit(TurnMachine):
+    """The process is gone, its background work is waited for all the same."""
+
+    def _fail(self, *, lost: bool) -> None:
+        left = set(self.open)
+        super()._fail(lost=lost)
+        self.open |= left
+
+
+class DoubleEnd(TurnMachine):
+    """An abort says idle at once, and the agent's stop says it again."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        super()._step(step, key, effects)
+        if step == "interrupt":
+            effects.append(Ended(self.turn, "aborted"))
+
+
+class DoubleEndAfterKill(TurnMachine):
+    """The abort's timeout ends the turn twice."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        super()._step(step, key, effects)
+        if step == "kill":
+            effects.append(Ended(self.turn, "aborted"))
+
+
+class HandedTwice(TurnMachine):
+    """The prompt stays in the queue and is handed again."""
+
+    def _hand(self, effects: list[Effect]) -> None:
+        again = self.queue[0]
+        super()._hand(effects)
+        if self.turn % 2 == 0:
+            self.queue.insert(0, again)
+
+
+class HandedAtOnce(TurnMachine):
+    """A prompt that arrives while another is answered is handed at once; the agent merges them."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        super()._step(step, key, effects)
+        if step == "queue" and self.state is State.RUNNING:
+            self._hand(effects)
+
+
+class LastInFirstOut(TurnMachine):
+    """The newest prompt overtakes."""
+
+    def _hand(self, effects: list[Effect]) -> None:
+        self.queue.insert(0, self.queue.pop())
+        super()._hand(effects)
+
+
+class StartedWithoutHand(TurnMachine):
+    """Busy is said, but the prompt waits for the next input."""
+
+    def _settle(self, effects: list[Effect]) -> None:
+        if self.state is State.IDLE and self.queue:
+            self._begin("user", effects)
+        else:
+            super()._settle(effects)
+
+
+class AbortKeepsQueue(TurnMachine):
+    """An abort stops the running prompt only; the queued ones run all the same."""
+
+    def _cancel(self, effects: list[Effect]) -> None:
+        if self.state is State.CLOSED:
+            super()._cancel(effects)
+
+
+class CancelledVanish(TurnMachine):
+    """Cancelled prompts are dropped without a word, their HTTP requests wait for ever."""
+
+    def _cancel(self, effects: list[Effect]) -> None:
+        self.queue.clear()
+
+
+class CancelledAfterInterrupt(TurnMachine):
+    """The interrupt goes out first."""
+
+    def apply(self, input_: Input, key: str = "") -> list[Effect]:
+        effects = super().apply(input_, key)
+        if len(effects) == 2 and isinstance(effects[0], Cancelled) and effects[1] == InterruptAgent():
+            effects.reverse()
+        return effects
+
+
+class DeleteWithoutEnd(TurnMachine):
+    """A deleted session never says idle."""
+
+    def _end(self, reason: Reason, effects: list[Effect]) -> None:
+        if self.state is not State.CLOSED:
+            super()._end(reason, effects)
+
+
+class KillAfterEnd(TurnMachine):
+    """Something follows `Ended` in its own turn."""
+
+    def apply(self, input_: Input, key: str = "") -> list[Effect]:
+        effects = super().apply(input_, key)
+        if input_ is Input.DELETE and len(effects) > 1:
+            effects.remove(KillAgent())
+            effects.append(KillAgent())
+        return effects
+
+
+class DeletedTwice(TurnMachine):
+    """A deleted session can be prompted back to life."""
+
+    def apply(self, input_: Input, key: str = "") -> list[Effect]:
+        if self.state is State.CLOSED and input_ is Input.PROMPT:
+            return [Hand(key)]
+        return super().apply(input_, key)
+
+
+class FailureForgotten(TurnMachine):
+    """A failed turn ends as if it had been completed."""
+
+    def _fail(self, *, lost: bool) -> None:
+        super()._fail(lost=lost)
+        self._reason = "completed"
+
+
+class FailureSticks(TurnMachine):
+    """The failure of one prompt is told of the next one, which went well."""
+
+    def _hand(self, effects: list[Effect]) -> None:
+        reason = self._reason
+        super()._hand(effects)
+        self._reason = reason
+
+
+class LastFailureWins(TurnMachine):
+    """The exit after an error hides the error."""
+
+    def _fail(self, *, lost: bool) -> None:
+        self._reason = "completed"
+        super()._fail(lost=lost)
+
+
+class AbortLooksCompleted(TurnMachine):
+    """An aborted turn ends as completed."""
+
+    def _end(self, reason: Reason, effects: list[Effect]) -> None:
+        super()._end("completed" if reason == "aborted" else reason, effects)
+
+
+class StopIsSticky(TurnMachine):
+    """The next turn's abort ends before the agent has stopped."""
+
+    def _end(self, reason: Reason, effects: list[Effect]) -> None:
+        stopped = self._stopped
+        super()._end(reason, effects)
+        self._stopped = stopped
+
+
+class WakesUnnumbered(TurnMachine):
+    """A turn that the agent began has the number of the one before."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        if step == "wake":
+            self.turn -= 1
+        super()._step(step, key, effects)
+
+
+MUTANTS: dict[str, Callable[[], TurnMachine]] = {
+    **{
+        mutant.__name__: mutant
+        for mutant in (
+            IdleOnStrayDone,
+            DoneEndsAtOnce,
+            QueueLostAtEnd,
+            QueueLostInExit,
+            OpenNotCleared,
+            OpenSurvivesExit,
+            DoubleEnd,
+            DoubleEndAfterKill,
+            HandedTwice,
+            HandedAtOnce,
+            LastInFirstOut,
+            StartedWithoutHand,
+            AbortKeepsQueue,
+            CancelledVanish,
+            CancelledAfterInterrupt,
+            DeleteWithoutEnd,
+            KillAfterEnd,
+            DeletedTwice,
+            FailureForgotten,
+            FailureSticks,
+            LastFailureWins,
+            AbortLooksCompleted,
+            StopIsSticky,
+            WakesUnnumbered,
+        )
+    },
+    "ExitWithoutEnd": table({(State.RUNNING, Input.EXIT): (State.IDLE, "lost")}),
+    "ExitIgnoredInDraining": table({(State.DRAINING, Input.EXIT): None}),
+    "ExitIgnoredInAborting": table({(State.ABORTING, Input.EXIT): None}),
+    "FailedByAnotherDoor": table({(State.RUNNING, Input.FAILED): (State.IDLE, "fail")}),
+    "FailedIgnored": table({(State.RUNNING, Input.FAILED): None}),
+    "HoldIgnoredInRunning": table({(State.RUNNING, Input.OPENED): None}),
+    "HoldIgnoredInDraining": table({(State.DRAINING, Input.OPENED): None}),
+    "ReleaseIgnoredInDraining": table({(State.DRAINING, Input.CLOSED): None}),
+    "ReleaseIgnoredInAborting": table({(State.ABORTING, Input.CLOSED): None}),
+    "PromptLostInDraining": table({(State.DRAINING, Input.PROMPT): None}),
+    "PromptLostInAborting": table({(State.ABORTING, Input.PROMPT): None}),
+    "BusyAfterDelete": table({(State.RUNNING, Input.DELETE): (State.RUNNING, "close")}),
+    "DeleteIgnoredInAborting": table({(State.ABORTING, Input.DELETE): None}),
+    "AbortTimeoutIgnored": table({(State.ABORTING, Input.ABORT_TIMEOUT): None}),
+    "AbortIgnoredInDraining": table({(State.DRAINING, Input.ABORT): None}),
+    "SecondAbortIgnored": table({(State.ABORTING, Input.ABORT): None}),
+    "SecondAbortInterrupts": table({(State.ABORTING, Input.ABORT): (State.ABORTING, "interrupt")}),
+    "StopHeededTooEarly": table({(State.RUNNING, Input.ABORT): (State.ABORTING, "stopped")}),
+    "WakeMissed": table({(State.IDLE, Input.ACTIVITY): None}),
+    "ActivityMissedInDraining": table({(State.DRAINING, Input.ACTIVITY): None}),
+    "ActivityMissedInAborting": table({(State.ABORTING, Input.ACTIVITY): None}),
+    "StrayDoneWakes": table({(State.IDLE, Input.DONE): (State.RUNNING, "wake")}),
+    "AbortWhenIdleInterrupts": table({(State.IDLE, Input.ABORT): (State.IDLE, "interrupt")}),
+}

@@ -1,0 +1,313 @@
+"""The turn machine, row by row, and the bugs of others by name. The laws are in tests/properties."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from tools import turn_doc
+from universal.turn import (
+    TRANSITIONS,
+    Cancelled,
+    Effect,
+    Ended,
+    Hand,
+    Input,
+    InterruptAgent,
+    KillAgent,
+    Started,
+    State,
+    Step,
+    TurnMachine,
+)
+
+P, Q = "prompt one", "prompt two"
+PROMPT, SECOND = (Input.PROMPT, P), (Input.PROMPT, Q)
+OPENED, CLOSED = (Input.OPENED, "task"), (Input.CLOSED, "task")
+OTHER_OPENED, OTHER_CLOSED = (Input.OPENED, "other"), (Input.CLOSED, "other")
+BEGUN: list[Effect] = [Started(1, "user"), Hand(P)]
+
+Move = Input | tuple[Input, str]
+
+
+def machine(*moves: Move) -> TurnMachine:
+    """A machine after these inputs."""
+    made = TurnMachine()
+    for move in moves:
+        say(made, move)
+    return made
+
+
+def say(turn: TurnMachine, move: Move) -> list[Effect]:
+    """One input."""
+    return turn.apply(*move) if isinstance(move, tuple) else turn.apply(move)
+
+
+BEFORE: dict[State, tuple[Move, ...]] = {
+    State.IDLE: (),
+    State.RUNNING: (PROMPT,),
+    State.DRAINING: (PROMPT, OPENED, Input.DONE),
+    State.ABORTING: (PROMPT, Input.ABORT),
+    State.CLOSED: (Input.DELETE,),
+}
+"""How to get into each state."""
+
+ROWS: dict[tuple[State, Move], tuple[list[Effect], State]] = {
+    (State.IDLE, PROMPT): (BEGUN, State.RUNNING),
+    (State.IDLE, Input.ACTIVITY): ([Started(1, "agent")], State.RUNNING),
+    (State.IDLE, Input.DELETE): ([KillAgent()], State.CLOSED),
+    (State.RUNNING, SECOND): ([], State.RUNNING),
+    (State.RUNNING, Input.ACTIVITY): ([], State.RUNNING),
+    (State.RUNNING, Input.DONE): ([Ended(1, "completed")], State.IDLE),
+    (State.RUNNING, Input.FAILED): ([Ended(1, "error")], State.IDLE),
+    (State.RUNNING, OPENED): ([], State.RUNNING),
+    (State.RUNNING, CLOSED): ([], State.RUNNING),
+    (State.RUNNING, Input.ABORT): ([InterruptAgent()], State.ABORTING),
+    (State.RUNNING, Input.EXIT): ([Ended(1, "agent_exited")], State.IDLE),
+    (State.RUNNING, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
+    (State.DRAINING, SECOND): ([Hand(Q)], State.RUNNING),
+    (State.DRAINING, Input.ACTIVITY): ([], State.RUNNING),
+    (State.DRAINING, Input.DONE): ([], State.DRAINING),
+    (State.DRAINING, Input.FAILED): ([], State.DRAINING),
+    (State.DRAINING, OTHER_OPENED): ([], State.DRAINING),
+    (State.DRAINING, CLOSED): ([Ended(1, "completed")], State.IDLE),
+    (State.DRAINING, Input.ABORT): ([InterruptAgent()], State.ABORTING),
+    (State.DRAINING, Input.EXIT): ([Ended(1, "agent_exited")], State.IDLE),
+    (State.DRAINING, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
+    (State.ABORTING, SECOND): ([], State.ABORTING),
+    (State.ABORTING, Input.ACTIVITY): ([], State.ABORTING),
+    (State.ABORTING, Input.DONE): ([Ended(1, "aborted")], State.IDLE),
+    (State.ABORTING, Input.FAILED): ([Ended(1, "aborted")], State.IDLE),
+    (State.ABORTING, OPENED): ([], State.ABORTING),
+    (State.ABORTING, CLOSED): ([], State.ABORTING),
+    (State.ABORTING, Input.ABORT): ([], State.ABORTING),
+    (State.ABORTING, Input.ABORT_TIMEOUT): ([KillAgent(), Ended(1, "aborted")], State.IDLE),
+    (State.ABORTING, Input.EXIT): ([Ended(1, "aborted")], State.IDLE),
+    (State.ABORTING, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
+}
+
+
+def input_of(move: Move) -> Input:
+    return move[0] if isinstance(move, tuple) else move
+
+
+@pytest.mark.parametrize(("row", "expected"), ROWS.items(), ids=[f"{s}-{input_of(m)}" for s, m in ROWS])
+def test_row(row: tuple[State, Move], expected: tuple[list[Effect], State]) -> None:
+    state, move = row
+    turn = machine(*BEFORE[state])
+    assert turn.state is state
+    effects = say(turn, move)
+    assert (effects, turn.state) == expected
+    assert not turn.ignored
+
+
+def test_every_row_has_a_case() -> None:
+    assert {(state, input_of(move)) for state, move in ROWS} == set(TRANSITIONS)
+
+
+@pytest.mark.parametrize(("state", "input_"), [(s, i) for s in State for i in Input if (s, i) not in TRANSITIONS])
+def test_what_is_not_in_the_table_is_ignored_and_counted(state: State, input_: Input) -> None:
+    turn = machine(*BEFORE[state])
+    before = turn.turn, list(turn.queue), set(turn.open)
+    assert turn.apply(input_, "key") == []
+    assert (turn.state, turn.turn, turn.queue, turn.open) == (state, *before)
+    assert turn.ignored == {(state, input_): 1}
+
+
+# --- by name: what went wrong elsewhere (issue numbers are of the projects named) ------------------------------
+
+
+def test_a_stray_done_says_nothing() -> None:
+    """opencode #40882: idle twice."""
+    turn = machine(PROMPT, Input.DONE)
+    assert say(turn, Input.DONE) == []
+    assert say(turn, Input.FAILED) == []
+    assert not turn.busy
+
+
+def test_a_withheld_idle_is_sent_when_the_last_task_closes() -> None:
+    """claude-agent-sdk #1088: `result` is not the end while background tasks run.
+
+    sandbox-agent #132 delayed idle for that, and never sent it.
+    """
+    turn = machine(PROMPT, OPENED, OTHER_OPENED)
+    assert say(turn, Input.DONE) == []
+    assert say(turn, CLOSED) == []
+    assert turn.busy
+    assert say(turn, OTHER_CLOSED) == [Ended(1, "completed")]
+
+
+def test_the_task_may_close_before_the_answer_is_done() -> None:
+    turn = machine(PROMPT, OPENED, CLOSED)
+    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+
+
+def test_bookkeeping_after_idle_does_not_reopen_the_turn() -> None:
+    """opencui #453: events after idle."""
+    turn = machine(PROMPT, Input.DONE)
+    assert [say(turn, move) for move in (OPENED, CLOSED, Input.DONE, Input.EXIT, Input.ABORT, Input.ABORT_TIMEOUT)] == [[]] * 6
+    assert not turn.busy
+    assert not turn.open
+    assert turn.ignored.total() == 6
+
+
+def test_a_late_opening_does_not_hold_the_next_turn() -> None:
+    turn = machine(PROMPT, Input.DONE, OPENED, SECOND)
+    assert say(turn, Input.DONE) == [Ended(2, "completed")]
+
+
+def test_a_continuation_by_the_agent_is_a_turn_of_its_own() -> None:
+    """Claude, when a background shell ends after `result` and idle (recorded with 2.1.330)."""
+    turn = machine(PROMPT, Input.DONE)
+    assert say(turn, Input.ACTIVITY) == [Started(2, "agent")]
+    assert say(turn, Input.DONE) == [Ended(2, "completed")]
+
+
+def test_a_continuation_while_draining_belongs_to_the_turn() -> None:
+    """Claude 2.1.330's background agents: `result`, the task's end, a second `result`; one turn, one idle."""
+    turn = machine(PROMPT, OPENED, Input.DONE, Input.ACTIVITY)
+    assert say(turn, CLOSED) == []
+    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+
+
+def test_a_continuation_that_is_told_after_the_task_closed_is_a_new_turn() -> None:
+    turn = machine(PROMPT, OPENED, Input.DONE)
+    assert say(turn, CLOSED) == [Ended(1, "completed")]
+    assert say(turn, Input.ACTIVITY) == [Started(2, "agent")]
+
+
+def test_a_prompt_while_draining_is_handed_at_once() -> None:
+    """It must not wait for a background task that may take hours."""
+    turn = machine(PROMPT, OPENED, Input.DONE)
+    assert say(turn, SECOND) == [Hand(Q)]
+    assert say(turn, CLOSED) == []
+    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+
+
+def test_prompts_while_busy_are_one_turn_with_one_idle() -> None:
+    turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"))
+    assert say(turn, Input.DONE) == [Hand(Q)]
+    assert say(turn, Input.DONE) == [Hand("three")]
+    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+
+
+def test_a_prompt_waits_for_what_the_agent_began_by_itself() -> None:
+    turn = machine(Input.ACTIVITY)
+    assert say(turn, PROMPT) == []
+    assert say(turn, Input.DONE) == [Hand(P)]
+
+
+@pytest.mark.parametrize("end", [Input.FAILED, Input.EXIT])
+def test_an_error_ends_the_turn(end: Input) -> None:
+    """sandbox-agent #126: a turn that ended with an error hung."""
+    turn = machine(PROMPT, Input.ACTIVITY)
+    assert [type(effect) for effect in say(turn, end)] == [Ended]
+
+
+def test_an_error_of_one_prompt_does_not_stop_the_next_nor_stain_it() -> None:
+    turn = machine(PROMPT, SECOND)
+    assert say(turn, Input.FAILED) == [Hand(Q)]
+    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+
+
+def test_the_first_failure_is_the_reason() -> None:
+    """Claude with an unknown session: an error `result`, then exit 1. The error says why, the exit does not."""
+    turn = machine(PROMPT, OPENED, Input.FAILED)
+    assert say(turn, Input.EXIT) == [Ended(1, "error")]
+
+
+def test_an_error_is_not_made_good_by_a_background_task() -> None:
+    turn = machine(PROMPT, OPENED, Input.FAILED, Input.ACTIVITY, CLOSED)
+    assert say(turn, Input.DONE) == [Ended(1, "error")]
+
+
+def test_a_crash_with_queued_prompts_hands_the_next_one() -> None:
+    """The queue does not die with the process."""
+    turn = machine(PROMPT, SECOND, OPENED)
+    assert say(turn, Input.EXIT) == [Hand(Q)]
+    assert not turn.open
+    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+
+
+def test_a_crash_at_each_prompt_ends_the_turn_all_the_same() -> None:
+    turn = machine(PROMPT, SECOND)
+    assert say(turn, Input.EXIT) == [Hand(Q)]
+    assert say(turn, Input.EXIT) == [Ended(1, "agent_exited")]
+
+
+def test_a_crash_when_only_background_work_runs() -> None:
+    """Its tasks can close no more; waiting for them would be busy for ever."""
+    turn = machine(PROMPT, OPENED, OTHER_OPENED, Input.DONE)
+    assert say(turn, Input.EXIT) == [Ended(1, "agent_exited")]
+
+
+def test_an_abort_cancels_what_is_queued() -> None:
+    turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"))
+    assert say(turn, Input.ABORT) == [Cancelled((Q, "three")), InterruptAgent()]
+    assert say(turn, Input.FAILED) == [Ended(1, "aborted")]
+
+
+def test_an_abort_while_only_background_work_runs() -> None:
+    """The agent has nothing to interrupt and sends no `result`: the tasks' end is the end, or the timeout."""
+    turn = machine(PROMPT, OPENED, OTHER_OPENED, Input.DONE)
+    assert say(turn, Input.ABORT) == [InterruptAgent()]
+    assert say(turn, CLOSED) == []
+    assert say(turn, OTHER_CLOSED) == [Ended(1, "aborted")]
+
+
+def test_an_abort_of_background_work_waits_for_what_it_woke() -> None:
+    """The interrupt will hit the continuation; were the turn over, it would end the next one as an error."""
+    turn = machine(PROMPT, OPENED, Input.DONE, Input.ABORT, Input.ACTIVITY)
+    assert say(turn, CLOSED) == []
+    assert say(turn, Input.FAILED) == [Ended(1, "aborted")]
+
+
+def test_an_abort_that_crosses_the_answer() -> None:
+    turn = machine(PROMPT, Input.ABORT)
+    assert say(turn, Input.DONE) == [Ended(1, "aborted")]
+    assert say(turn, Input.ABORT_TIMEOUT) == []
+
+
+def test_a_deaf_agent_is_killed_and_a_prompt_that_came_meanwhile_goes_to_the_next_process() -> None:
+    turn = machine(PROMPT, Input.ABORT, SECOND)
+    assert say(turn, Input.ABORT_TIMEOUT) == [KillAgent(), Ended(1, "aborted"), Started(2, "user"), Hand(Q)]
+
+
+def test_a_second_abort_cancels_what_was_queued_since_the_first() -> None:
+    """OpenCode: a prompt right before an abort runs all the same."""
+    turn = machine(PROMPT, Input.ABORT, SECOND)
+    assert say(turn, Input.ABORT) == [Cancelled((Q,))]
+    assert say(turn, Input.FAILED) == [Ended(1, "aborted")]
+
+
+def test_a_stop_does_not_carry_over_to_the_next_turn() -> None:
+    turn = machine(PROMPT, Input.ABORT, Input.EXIT, SECOND)
+    assert say(turn, Input.ABORT) == [InterruptAgent()]
+    assert turn.busy
+
+
+def test_a_deletion_cancels_kills_ends_in_this_order() -> None:
+    turn = machine(PROMPT, SECOND)
+    assert say(turn, Input.DELETE) == [Cancelled((Q,)), KillAgent(), Ended(1, "aborted")]
+    assert say(turn, PROMPT) == []
+    assert not turn.busy
+
+
+def test_machines_share_nothing() -> None:
+    machine(PROMPT, OPENED, SECOND)
+    fresh = TurnMachine()
+    assert (fresh.queue, fresh.open, dict(fresh.ignored)) == ([], set(), {})
+
+
+# --- the document ------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_current() -> None:
+    assert turn_doc.TARGET.read_text(encoding="utf-8") == turn_doc.render(), "run `python -m tools.turn_doc`"
+
+
+def test_the_document_names_every_step_and_row() -> None:
+    assert set(turn_doc.STEPS) == set(get_args(Step))
+    assert set(turn_doc.outcomes()) == set(TRANSITIONS)
+    assert {step for _, step in TRANSITIONS.values()} == set(get_args(Step))

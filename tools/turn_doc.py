@@ -1,0 +1,153 @@
+"""Writes docs/turn.md from the turn machine itself: `python -m tools.turn_doc`; `--check` says if it is not current.
+
+The table comes from `TRANSITIONS`; the diagram and the outcomes come from walking the machine through every state it
+can reach (with at most WAITING prompts in the queue), so that they cannot say what the code does not do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict, deque
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias, get_args
+
+from universal.turn import TRANSITIONS, Cancelled, Effect, Ended, Hand, Input, Started, State, Step, TurnMachine
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "turn.md"
+WAITING = 2
+
+STEPS: dict[Step, str] = {
+    "wake": "a turn begins that nobody asked for",
+    "work": "the agent has something to answer",
+    "queue": "the prompt waits",
+    "answer": "the agent has nothing to answer any more",
+    "fail": "as answer; the turn's reason is error, unless it has one already",
+    "hold": "the key is open",
+    "release": "the key is no longer open",
+    "interrupt": "what is queued is cancelled, the agent is asked to stop",
+    "cancel": "what is queued is cancelled",
+    "stopped": "the agent has stopped",
+    "kill": "the process is ended, which counts as stopped",
+    "lost": "nothing is open any more; the reason is agent_exited, unless it has one already",
+    "close": "what is queued is cancelled, the process is ended",
+}
+
+HEAD = """# The turn machine
+
+GENERATED from `universal/turn.py` by `python -m tools.turn_doc`; do not edit.
+
+A turn is one stretch of being busy. It begins when a prompt is accepted, or when the agent wakes up by itself, and it
+ends exactly once. The machine is pure: inputs go in, effects come out, and the session acts on them in order.
+
+- **idle**: no turn.
+- **running**: the agent works on a prompt, or on something of its own.
+- **draining**: it has answered, but something that it started is still open (a background task).
+- **aborting**: we have asked it to stop.
+- **closed**: the session is deleted.
+"""
+
+CONDITIONS = """After the step, these run until none applies. Only they hand a prompt over; only they and a deletion end a turn:
+
+1. *aborting*, and it has stopped, or neither works nor holds anything open: `Ended(aborted)`, idle
+2. *draining*, and a prompt waits: `Hand`, running
+3. *draining*, and nothing is open: `Ended`, idle
+4. *idle*, and a prompt waits: `Started`, `Hand`, running
+"""
+
+Outcome: TypeAlias = tuple[State, tuple[str, ...]]
+
+
+def outcomes() -> dict[tuple[State, Input], set[Outcome]]:
+    """For each state and input that is heeded: the states that may follow at rest, with the effects on the way."""
+    found: dict[tuple[State, Input], set[Outcome]] = defaultdict(set)
+    todo, seen = deque([TurnMachine()]), set[str]()
+    while todo:
+        machine = todo.popleft()
+        for input_ in Input:
+            if input_ is Input.PROMPT and len(machine.queue) == WAITING:
+                continue
+            after = replace(machine, queue=list(machine.queue), open=set(machine.open), ignored=machine.ignored.copy())
+            effects = after.apply(input_, "key")
+            if not after.ignored - machine.ignored:
+                found[machine.state, input_].add((after.state, tuple(_name(effect) for effect in effects)))
+            outline = repr(replace(after, turn=0, ignored=type(after.ignored)()))
+            if outline not in seen:
+                seen.add(outline)
+                todo.append(after)
+    return found
+
+
+def _name(effect: Effect) -> str:
+    match effect:
+        case Started(origin="agent"):
+            return "Started(agent)"
+        case Ended(reason=reason):
+            return f"Ended({reason})"
+        case Started() | Hand() | Cancelled() | _:
+            return type(effect).__name__
+
+
+def render() -> str:
+    """The whole document."""
+    return "\n".join([HEAD, *_diagram(), *_table(), CONDITIONS, *_steps(), *_outcome_list()])
+
+
+def _diagram() -> list[str]:
+    """Mermaid; inputs that leave the state as it is are in the list below instead."""
+    edges: dict[tuple[State, State], list[str]] = defaultdict(list)
+    for (state, input_), after in outcomes().items():
+        for next_ in sorted({next_ for next_, _ in after} - {state}):
+            edges[state, next_].append(input_.name)
+    lines = [f"    {a.value} --> {b.value}: {', '.join(sorted(names))}" for (a, b), names in sorted(edges.items())]
+    return ["```mermaid", "stateDiagram-v2", "    [*] --> idle", *lines, "    closed --> [*]", "```", ""]
+
+
+def _table() -> list[str]:
+    """`TRANSITIONS` as a matrix."""
+    states = [state for state in State if state is not State.CLOSED]
+    lines = [
+        "## The table",
+        "",
+        "A cell is the step, and the state before the conditions below are looked at. An empty one is ignored and counted;",
+        "in *closed* everything is.",
+        "",
+        f"| input | {' | '.join(states)} |",
+        f"|---|{'---|' * len(states)}",
+    ]
+    for input_ in Input:
+        rows = [TRANSITIONS.get((state, input_)) for state in states]
+        cells = [
+            f"{row[1]}{'' if row[0] is state else f', {row[0].value}'}" if row else ""
+            for row, state in zip(rows, states, strict=True)
+        ]
+        lines.append(f"| {input_.name} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _steps() -> list[str]:
+    return ["## Steps", "", *(f"- **{step}**: {STEPS[step]}" for step in get_args(Step)), ""]
+
+
+def _outcome_list() -> list[str]:
+    """What may come of each input."""
+    lines = ["## What may come of it", "", "| in | input | effects, state |", "|---|---|---|"]
+    for (state, input_), after in sorted(
+        outcomes().items(), key=lambda row: (list(State).index(row[0][0]), list(Input).index(row[0][1]))
+    ):
+        said = sorted(f"{', '.join((*effects, next_.value))}" for next_, effects in after)
+        lines.append(f"| {state.value} | {input_.name} | {'<br>'.join(said)} |")
+    return [*lines, ""]
+
+
+def main(argv: list[str]) -> int:
+    """Write it, or with `--check` compare."""
+    text = render()
+    if "--check" in argv:
+        return 0 if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text else 1
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""The store that forgets: everything in dicts. The reference for the behaviour of all others, and good for trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from shim.errors import StoreError
+from shim.store.base import SessionRow
+from shim.store.rows import dump, follow, load, row_of
+from universal.events import UniversalEvent
+
+
+class MemoryStore:
+    """A `Store` in memory. What is refused, and when, is the same as with the store on disk."""
+
+    def __init__(self) -> None:
+        self._open = False
+        self._sessions: dict[str, tuple[SessionRow, str]] = {}
+        self._events: dict[str, list[UniversalEvent]] = {}
+        self._values: dict[tuple[str, str], str] = {}
+
+    async def open(self) -> None:
+        """Ready to use. Raises StoreError if it is open already."""
+        if self._open:
+            raise StoreError("The store is open already.")
+        self._open = True
+
+    async def close(self) -> None:
+        """No more use. Again is fine."""
+        self._open = False
+
+    def append(self, events: Sequence[UniversalEvent]) -> None:
+        """Add to the journals. Raises StoreError, and adds nothing, if a sequence is not the next one."""
+        self._check_open()
+        follow({event.session_id: len(self._events.get(event.session_id, ())) for event in events}, events)
+        for event in events:
+            row_of(event)  # what a disk could not hold is refused here too
+        for event in events:
+            self._events.setdefault(event.session_id, []).append(event)
+
+    def save_session(self, row: SessionRow) -> None:
+        """Insert or update."""
+        self._check_open()
+        self._sessions[row.id] = (replace(row, data={}), dump(dict(row.data), f"session {row.id}"))
+
+    def delete_session(self, session_id: str) -> None:
+        """Remove a session and its journal; an unknown one is fine."""
+        self._check_open()
+        self._sessions.pop(session_id, None)
+        self._events.pop(session_id, None)
+
+    def set_value(self, namespace: str, key: str, value: Any) -> None:
+        """Set a small value; None removes it."""
+        self._check_open()
+        if value is None:
+            self._values.pop((namespace, key), None)
+        else:
+            self._values[namespace, key] = dump(value, f"value {namespace}/{key}")
+
+    async def flush(self) -> None:
+        """Nothing to wait for."""
+        self._check_open()
+
+    async def sessions(self) -> list[SessionRow]:
+        """All rows."""
+        self._check_open()
+        return [replace(row, data=load(data, f"session {row.id}")) for row, data in self._sessions.values()]
+
+    async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
+        """The journal from `after` on, at most `limit` events."""
+        self._check_open()
+        found = self._events.get(session_id, [])[max(after, 0) :]
+        return found if limit is None else found[: max(limit, 0)]
+
+    async def values(self, namespace: str) -> dict[str, Any]:
+        """All values of a namespace."""
+        self._check_open()
+        return {key: load(text, f"value {space}/{key}") for (space, key), text in self._values.items() if space == namespace}
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreError("The store is not open. This is a bug of the server.")

@@ -1,0 +1,356 @@
+"""The store on disk: one SQLite file, one writing connection in a thread of its own, one reading connection.
+
+    <data dir>/            0700, made if absent
+      server.lock          who uses it (`lock.py`)
+      journal.db  0600     + -wal, -shm
+
+WAL with `synchronous=NORMAL`: what was flushed survives `kill -9`; a loss of power can take the last commits, but never
+damages the file. Group commit, the bounded queue and what happens when a write fails: `writer.py`. This module owns the
+schema and the sentences for what SQLite says. The only importer of sqlite3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import resources
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from shim.errors import StoreError
+from shim.store.base import SessionRow
+from shim.store.lock import DirectoryLock, make_directory, unusable
+from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
+from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
+from universal.events import UniversalEvent
+
+T = TypeVar("T")
+
+BUSY_MS = 5_000
+"""How long to wait for somebody else's lock: a person who looks into the file with `sqlite3`."""
+
+ADD_EVENT = "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+SAVE_SESSION = (
+    "INSERT OR REPLACE INTO session (id, directory, project_id, parent_id, created_ms, updated_ms, data) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+DELETE_EVENTS = "DELETE FROM event WHERE session_id = ?"
+DELETE_SESSION = "DELETE FROM session WHERE id = ?"
+SET_VALUE = "INSERT OR REPLACE INTO value (namespace, key, value) VALUES (?, ?, ?)"
+DELETE_VALUE = "DELETE FROM value WHERE namespace = ? AND key = ?"
+
+SESSIONS = "SELECT id, directory, project_id, parent_id, created_ms, updated_ms, data FROM session"
+EVENTS = (
+    "SELECT session_id, sequence, event_id, time, type, source, body, raw FROM event "
+    "WHERE session_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
+)
+VALUES = "SELECT key, value FROM value WHERE namespace = ?"
+LAST_SEQUENCES = """
+WITH RECURSIVE journal(id) AS (
+    SELECT min(session_id) FROM event
+    UNION ALL
+    SELECT (SELECT min(session_id) FROM event WHERE session_id > journal.id) FROM journal WHERE journal.id IS NOT NULL
+)
+SELECT id, (SELECT max(sequence) FROM event WHERE session_id = journal.id) FROM journal WHERE id IS NOT NULL
+"""
+"""Hops over the index from journal to journal; a GROUP BY would read all of it."""
+
+ADVICE: dict[int, str] = {
+    sqlite3.SQLITE_FULL: "The disk is full. Free some space; what waits to be written is kept and tried again.",
+    sqlite3.SQLITE_IOERR: "The disk refused. Look at its space, quota and health; what waits is kept and tried again.",
+    sqlite3.SQLITE_READONLY: "The file or its directory is read-only. Make both writable for this user.",
+    sqlite3.SQLITE_CANTOPEN: "The file cannot be opened. Look at the permissions of it and of its directory.",
+    sqlite3.SQLITE_PERM: "The file cannot be opened. Look at the permissions of it and of its directory.",
+    sqlite3.SQLITE_BUSY: "Another program holds it locked. Close whatever else has this file open.",
+    sqlite3.SQLITE_CORRUPT: "The file is damaged. Nothing was changed. Restore it from a backup, or stop the server and move it "
+    "(with its -wal and -shm files) away to start with an empty one; `sqlite3 FILE .recover` may save what is left.",
+    sqlite3.SQLITE_NOTADB: "This is not a database. Nothing was changed. Move it away if you do not need it, or choose another "
+    "data directory.",
+}
+"""By SQLite's primary result code: what it means and what to do."""
+
+
+class Migration(NamedTuple):
+    """One step of the schema; `version` is the `user_version` after it."""
+
+    version: int
+    sql: str
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What `open` makes and `close` ends."""
+
+    read: sqlite3.Connection
+    write: sqlite3.Connection
+    lock: DirectoryLock
+    writer: GroupWriter
+    last: dict[str, int]
+
+
+def explain(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
+    """What SQLite said, as a sentence with what to do."""
+    code = getattr(error, "sqlite_errorcode", None)
+    advice = ADVICE.get(code & 0xFF, "") if isinstance(code, int) else ""
+    return StoreError(f"Cannot {doing} {path}: {error}. {advice}".rstrip())
+
+
+def migrations() -> tuple[Migration, ...]:
+    """The steps of `sql/NNNN_*.sql`, in order, numbered from 1 without holes."""
+    found = [
+        Migration(int(match[1]), file.read_text(encoding="utf-8"))
+        for file in resources.files("shim.store").joinpath("sql").iterdir()
+        if (match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name))
+    ]
+    found.sort()
+    assert [step.version for step in found] == list(range(1, len(found) + 1)), "migrations have holes"
+    return tuple(found)
+
+
+class SqliteStore:
+    """A `Store` in one SQLite file. `path` is the file; its directory is the data directory, and locked while open.
+
+    In: everything from the event loop that opened it. Writes never wait; reads see all that was written before them.
+    Raises: StoreError with what happened and what to do. From the writes: a sequence that is not the next one, a payload
+    that is not JSON, a full queue; nothing of that call is stored then. From `flush`, `close` and the reads: the disk.
+    """
+
+    def __init__(self, path: Path, *, limits: Limits = DEFAULT_LIMITS, steps: Sequence[Migration] | None = None) -> None:
+        self.path = path
+        self._limits = limits
+        self._steps = tuple(steps) if steps is not None else migrations()
+        self._opened: _Opened | None = None
+        self._reader: ThreadPoolExecutor | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing can be written at present; None if all is well. For health reports."""
+        failure = self._opened.writer.failure if self._opened else None
+        return str(failure) if failure else None
+
+    @property
+    def pending(self) -> int:
+        """Rows that are queued and not on disk yet."""
+        return self._opened.writer.pending if self._opened else 0
+
+    async def open(self) -> None:
+        """Make or open the file, take the data directory's lock, migrate."""
+        if self._reader is not None:
+            raise StoreError(f"{self.path} is open already.")
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-read")
+        try:
+            self._opened = await self._in_thread(self._open)
+        except BaseException:
+            self._reader.shutdown(wait=False)
+            self._reader = None
+            raise
+        self._opened.writer.start()
+
+    async def close(self) -> None:
+        """Write what is queued, then give everything back. Again is fine. Raises StoreError if rows were left unwritten."""
+        opened, reader = self._opened, self._reader
+        self._opened = self._reader = None
+        if opened is None or reader is None:
+            return
+        try:
+            await opened.writer.close()
+        finally:
+            if opened.writer.ended:  # else the thread still writes: leave it what it uses, and the lock
+                await asyncio.get_running_loop().run_in_executor(reader, _shut, opened)
+            reader.shutdown(wait=False)
+
+    # Writes: checked at once, then queued.
+
+    def append(self, events: Sequence[UniversalEvent]) -> None:
+        """Queue events, all or none."""
+        opened = self._use()
+        new = follow(opened.last, events)
+        opened.writer.put([_statement(ADD_EVENT, row_of(event)) for event in events])
+        opened.last.update(new)
+
+    def save_session(self, row: SessionRow) -> None:
+        """Queue an insert or update."""
+        data = dump(dict(row.data), f"session {row.id}")
+        cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data)
+        self._use().writer.put([_statement(SAVE_SESSION, cells)])
+
+    def delete_session(self, session_id: str) -> None:
+        """Queue the removal of a session and its journal; an unknown one is fine."""
+        opened = self._use()
+        opened.writer.put([_statement(DELETE_EVENTS, (session_id,)), _statement(DELETE_SESSION, (session_id,))])
+        opened.last.pop(session_id, None)
+
+    def set_value(self, namespace: str, key: str, value: Any) -> None:
+        """Queue a small value; None removes it."""
+        if value is None:
+            statement = _statement(DELETE_VALUE, (namespace, key))
+        else:
+            statement = _statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}")))
+        self._use().writer.put([statement])
+
+    async def flush(self) -> None:
+        """Wait until all that was queued is committed."""
+        await self._use().writer.flush()
+
+    # Reads: flush first, then in the reading thread.
+
+    async def sessions(self) -> list[SessionRow]:
+        """All rows."""
+        return await self._read(SESSIONS, (), _session)
+
+    async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
+        """The journal from `after` on, at most `limit` events."""
+        cells = (session_id, max(after, 0), -1 if limit is None else max(limit, 0))
+        return await self._read(EVENTS, cells, _event)
+
+    async def values(self, namespace: str) -> dict[str, Any]:
+        """All values of a namespace."""
+        rows = await self._read(VALUES, (namespace,))
+        return {_text(key): load(_text(text), f"value {namespace}/{_text(key)}") for key, text in rows}
+
+    async def _read(self, sql: str, cells: tuple[str | int, ...] = (), make: Callable[[Any], T] = lambda row: row) -> list[T]:
+        opened = self._use()
+        await opened.writer.flush()
+        bound = _bind(cells)
+
+        def run() -> list[T]:
+            try:
+                return [make(row) for row in opened.read.execute(sql, bound)]
+            except sqlite3.Error as error:
+                raise explain(error, self.path, "read") from error
+
+        return await self._in_thread(run)
+
+    def _use(self) -> _Opened:
+        if self._opened is None:
+            raise StoreError(f"{self.path} is not open. This is a bug of the server.")
+        return self._opened
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._reader is None:
+            raise StoreError(f"{self.path} was closed.")
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+
+    # In the threads.
+
+    def _open(self) -> _Opened:
+        make_directory(self.path.parent)
+        lock = DirectoryLock(self.path.parent)
+        lock.acquire()
+        connections: list[sqlite3.Connection] = []
+        try:
+            _make_private(self.path)
+            write = self._connect(connections)
+            _migrate(write, self.path, self._steps)
+            read = self._connect(connections)
+            read.execute("PRAGMA query_only = ON")
+            last = {_text(id_): sequence for id_, sequence in read.execute(LAST_SEQUENCES)}
+        except BaseException as error:
+            for connection in connections:
+                connection.close()
+            lock.release()
+            if isinstance(error, sqlite3.Error):
+                raise explain(error, self.path, "open") from error
+            raise
+        return _Opened(read, write, lock, GroupWriter(lambda batch: self._commit(write, batch), self._limits), last)
+
+    def _connect(self, into: list[sqlite3.Connection]) -> sqlite3.Connection:
+        """A connection without Python's own transactions; each is used by one thread at a time."""
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
+        into.append(connection)
+        return connection
+
+    def _commit(self, connection: sqlite3.Connection, batch: Sequence[Statement]) -> None:
+        """All in one transaction or nothing."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for sql, run in groupby(batch, key=lambda statement: statement.sql):
+                connection.executemany(sql, [_bind(statement.parameters) for statement in run])
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):  # SQLite has rolled back already after some errors
+                connection.execute("ROLLBACK")
+            raise explain(error, self.path, "write to") from error
+
+
+def _shut(opened: _Opened) -> None:
+    """The writing connection last: it folds the -wal file into the database."""
+    opened.read.close()
+    with suppress(sqlite3.Error):  # a fold that fails is made up by the next open
+        opened.write.close()
+    opened.lock.release()
+
+
+def _make_private(path: Path) -> None:
+    """The file, 0600 from its first moment; SQLite gives its -wal and -shm files the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except OSError as error:
+        raise unusable(path.parent, error) from error
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> None:
+    """Bring the schema to the last step, all missing steps in one transaction. Refuses before it changes anything."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(steps):
+        raise StoreError(
+            f"{path} was written by a newer opencode-shim (schema {version}; this one knows {len(steps)}). Upgrade this one, "
+            f"or choose another data directory. Nothing was changed."
+        )
+    if version == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise StoreError(f"{path} is the database of another program. Choose another data directory. Nothing was changed.")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if missing := steps[version:]:
+        script = "\n".join(step.sql for step in missing)
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {len(steps)};\nCOMMIT;")
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
+    return Statement(sql, cells, 64 + sum(len(cell) for cell in cells if isinstance(cell, str)))
+
+
+def _bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
+    """Cells as SQLite takes them. Text without UTF-8 (a directory whose name is no UTF-8) becomes bytes."""
+    return [_encodable(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def _encodable(text: str) -> str | bytes:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _text(cell: str | bytes) -> str:
+    """The inverse of `_encodable`."""
+    return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
+
+
+def _session(cells: tuple[Any, ...]) -> SessionRow:
+    id_, directory, project_id, created_ms, updated_ms = cells[0], cells[1], cells[2], cells[4], cells[5]
+    data = load(_text(cells[6]), f"session {_text(id_)}")
+    parent_id = None if cells[3] is None else _text(cells[3])
+    return SessionRow(_text(id_), _text(directory), _text(project_id), parent_id, created_ms, updated_ms, data)
+
+
+def _event(cells: tuple[Any, ...]) -> UniversalEvent:
+    values: list[Any] = [_text(cell) if isinstance(cell, bytes) else cell for cell in cells]
+    return event_of(EventRow(*values))

@@ -1,0 +1,215 @@
+"""One thread that writes in groups: rows are queued by the event loop, committed together, and waited for by `flush`.
+
+    put -> queue -> [64 rows | 20 ms | a flush] -> commit(rows) -> out of the queue -> flush returns
+
+A row leaves the queue only when its commit has succeeded. When a commit fails, its rows stay first in the queue, every
+`flush` says so, and it is tried again by the next flush and once a second: a disk that has room again loses nothing.
+The queue is bounded, for a disk that never has: then `put` refuses.
+Knows no database: `commit` is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import structlog
+
+from shim.errors import StoreError
+
+GROUP_ROWS = 64
+"""So many queued rows are committed at once, without waiting for more."""
+GROUP_S = 0.02
+"""The longest that a queued row waits for company."""
+QUEUE_ROWS = 20_000
+"""Rows that may wait for the disk: more than a minute of several busy agents. Then `put` refuses."""
+QUEUE_BYTES = 128 * 1024 * 1024
+"""The same in bytes of row text, so that large tool outputs cannot fill the memory."""
+RETRY_S = 1.0
+"""How often a failed commit is tried again when nobody asks."""
+CLOSE_S = 10.0
+"""How long `close` waits for the last commit; a disk that hangs longer is reported."""
+
+log = structlog.get_logger()
+
+
+class Statement(NamedTuple):
+    """One row to write: a statement, its parameters, and about how many bytes they are."""
+
+    sql: str
+    parameters: tuple[str | int | None, ...]
+    size: int
+
+
+class Limits(NamedTuple):
+    """The numbers above, as tests may want them smaller."""
+
+    group_rows: int = GROUP_ROWS
+    group_s: float = GROUP_S
+    queue_rows: int = QUEUE_ROWS
+    queue_bytes: int = QUEUE_BYTES
+    retry_s: float = RETRY_S
+    close_s: float = CLOSE_S
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class GroupWriter:
+    """The queue and its thread.
+
+    commit  writes all statements in one transaction or none; raises StoreError. Called in the thread only.
+    """
+
+    def __init__(self, commit: Callable[[Sequence[Statement]], None], limits: Limits = DEFAULT_LIMITS) -> None:
+        self._commit = commit
+        self._limits = limits
+        self._changed = threading.Condition()
+        # All below is read and written under `_changed`.
+        self._queue: deque[Statement] = deque()
+        self._bytes = 0
+        self._accepted = 0
+        self._committed = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._failure: StoreError | None = None
+        self._closing = False
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="store-write", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why the last commit failed, None if it did not."""
+        return self._failure
+
+    @property
+    def ended(self) -> bool:
+        """The thread has ended, or was never started; what it used may be closed."""
+        return not self._thread.is_alive()
+
+    @property
+    def pending(self) -> int:
+        """Rows that are not committed yet."""
+        with self._changed:
+            return self._accepted - self._committed
+
+    def put(self, statements: Sequence[Statement]) -> None:
+        """Queue them all, in order, or none. Never waits for the disk.
+
+        Raises: StoreError when the queue is full or closed; the same call may be made again later.
+        """
+        size = sum(statement.size for statement in statements)
+        with self._changed:
+            self._check(len(statements), size)
+            was = len(self._queue)
+            self._queue.extend(statements)
+            self._bytes += size
+            self._accepted += len(statements)
+            if was == 0 or len(self._queue) >= self._limits.group_rows > was:
+                self._changed.notify()
+
+    def _check(self, rows: int, size: int) -> None:
+        if self._closing:
+            raise StoreError("The store is closed; nothing more can be written.")
+        full = len(self._queue) + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes
+        if full and self._queue:
+            why = self._failure or "the disk is too slow"
+            raise StoreError(
+                f"{len(self._queue)} rows ({self._bytes} bytes) wait to be written and no more are taken: {why}. Nothing of this "
+                f"call was queued."
+            )
+
+    async def flush(self) -> None:
+        """Wait until all that was put so far is committed. Raises StoreError if that failed; it stays queued."""
+        loop = asyncio.get_running_loop()
+        with self._changed:
+            if self._committed == self._accepted and self._failure is None:
+                return
+            if self._ended:
+                raise StoreError(str(self._failure or "The store is closed."))
+            done: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((self._accepted, done))
+            self._changed.notify()
+        await done
+
+    async def close(self) -> None:
+        """Commit what is queued and end the thread. Raises StoreError if something could not be written."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, self._limits.close_s)
+        with self._changed:
+            left, failure = len(self._queue), self._failure
+        if self._thread.is_alive():
+            raise StoreError(f"The disk has not answered for {self._limits.close_s:g} s; {left} rows may not be written.")
+        if left:
+            raise StoreError(f"{left} rows were not written: {failure}")
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            while self._group():
+                pass
+        except Exception as error:
+            log.exception("store.writer_died")
+            self._settle(StoreError(f"The writer of the store has stopped ({error}). Restart the server; this is a bug."), 0)
+        with self._changed:
+            self._ended = True
+
+    def _group(self) -> bool:
+        """Wait for a group and commit it. False at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._hurry())
+            if self._failure is None:
+                self._changed.wait_for(lambda: len(self._queue) >= self._limits.group_rows or self._hurry(), self._limits.group_s)
+            else:
+                self._changed.wait_for(self._hurry, self._limits.retry_s)
+            closing = self._closing
+            batch = list(self._queue)
+        try:
+            if batch:
+                self._commit(batch)
+        except StoreError as error:
+            self._settle(error, 0)
+            return not closing
+        self._settle(None, len(batch))
+        return not closing
+
+    def _hurry(self) -> bool:
+        return bool(self._waiting) or self._closing
+
+    def _settle(self, failure: StoreError | None, written: int) -> None:
+        """A commit is over: take its rows out of the queue and tell who waits. A failure is told to all of them."""
+        with self._changed:
+            before, self._failure = self._failure, failure
+            for _ in range(written):
+                self._bytes -= self._queue.popleft().size
+            self._committed += written
+            told = [wait for wait in self._waiting if failure is not None or wait[0] <= self._committed]
+            self._waiting = [wait for wait in self._waiting if wait not in told]
+            queued = len(self._queue)
+        if failure is not None and before is None:
+            log.error("store.failed", reason=str(failure), queued=queued)
+        elif failure is None and before is not None:
+            log.info("store.recovered", queued=queued)
+        for _, done in told:
+            with suppress(RuntimeError):  # its loop is closed: nobody waits any more
+                done.get_loop().call_soon_threadsafe(_finish, done, failure)
+
+
+def _finish(done: asyncio.Future[None], failure: StoreError | None) -> None:
+    if done.done():
+        return
+    if failure is None:
+        done.set_result(None)
+    else:
+        done.set_exception(StoreError(str(failure)))

@@ -1,0 +1,89 @@
+"""Rows: nothing of an event is lost, damage is named without showing what was said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shim.errors import StoreError
+from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
+from tests.unit.store.store_contract import event
+from universal.events import ErrorData
+
+CHARACTERS = st.characters(codec=None) | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
+TEXT = st.text(CHARACTERS)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def joined(value: Any) -> Any:
+    """`value` as JSON can tell it: two surrogates that happen to be a pair are one character."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        case list():
+            return [joined(inner) for inner in value]
+        case dict():
+            return {joined(key): joined(inner) for key, inner in value.items()}
+        case _:
+            return value
+
+
+@settings(max_examples=300)
+@given(JSON)
+def test_dump_and_load(value: Any) -> None:
+    text = dump(value)
+    text.encode()
+    assert joined(load(text, "it")) == joined(value)
+
+
+def test_dump_is_readable_where_it_can_be() -> None:
+    assert dump({"a": "ünï\u2028"}) == '{"a":"ünï\u2028"}'
+    assert dump("ü\ud800") == '"\\u00fc\\ud800"'
+
+
+@settings(max_examples=100)
+@given(JSON, TEXT)
+def test_an_event_survives(raw: Any, message: str) -> None:
+    before = event(3, data=ErrorData(message=joined(message), details={"raw": joined(raw)}), raw=joined(raw))
+    row = row_of(before)
+    assert '"raw":' not in row.body.split('"details"', maxsplit=1)[0]
+    assert event_of(row) == before
+
+
+def test_a_damaged_event_is_named_but_not_shown() -> None:
+    row = row_of(event(1, data=ErrorData(message="secret prompt")))
+    with pytest.raises(StoreError) as found:
+        event_of(row._replace(body=row.body.replace('"code"', '"coda"')))
+    assert str(found.value).startswith("The stored event 1 of session ses_a cannot be read, ")
+    assert "secret" not in str(found.value)
+    with pytest.raises(StoreError, match="event 1 of session ses_a is damaged"):
+        event_of(row._replace(raw="{"))
+
+
+def test_columns_and_body_share_nothing() -> None:
+    row = row_of(event(2))
+    assert row == EventRow(
+        session_id="ses_a",
+        sequence=2,
+        event_id="evt_ses_a_2",
+        time="2026-11-21T20:43:04.083Z",
+        type="item.delta",
+        source="agent",
+        body='{"native_session_id":null,"synthetic":false,"data":{"item_id":"itm_1","native_item_id":null,"delta":"piece 2",'
+        '"part_index":0,"part_type":"text"}}',
+        raw=None,
+    )
+
+
+def test_follow_returns_what_changed() -> None:
+    assert follow({"ses_a": 4, "ses_b": 1}, [event(5), event(6), event(1, "ses_c")]) == {"ses_a": 6, "ses_c": 1}
+    assert follow({}, []) == {}
+    with pytest.raises(StoreError, match="event 5, not 4"):
+        follow({"ses_a": 4}, [event(4)])

@@ -1,0 +1,183 @@
+"""The walls that import-linter cannot see, and habits that nobody should have to watch for. See `[tool.importlinter]`.
+
+Each rule is a function from a file to its offences, and is tried on a bad example too: a rule that finds nothing
+because it looks at nothing would pass for ever.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+PACKAGES = ("universal", "shim")
+MAX_LINES = 500
+
+PROCESS_OWNERS = ("shim/runtime/", "shim/host/")
+"""Only these start and end processes; `shim/cli/clients.py` starts the TUI, which is the person's, not ours."""
+
+PROCESS_CALLS = re.compile(r"asyncio\.create_subprocess_\w+|os\.(fork\w*|killpg|exec\w+|spawn\w+|system|popen)")
+
+MACHINE_PATHS = re.compile("|".join([r"\.\./" + "shared", "/wo" + "rk/", "/ro" + "ot/", "/tmp/" + r"(?!e2e-)[a-z]+[/-]"]))
+"""Paths of one machine. Cut in two here, so that this file does not offend itself."""
+
+TEXT_ENDINGS = {".py", ".toml", ".md", ".json", ".jsonl", ".mjs", ".yml", ".yaml", ".sh", ".sql", ".txt", ""}
+
+
+def tracked() -> list[str]:
+    """All files of the repository, by git; new ones that are not ignored too."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=REPO, check=True, capture_output=True, text=True
+    )
+    return [name for name in listing.stdout.splitlines() if (REPO / name).is_file()]
+
+
+FILES = tracked()
+OURS = [name for name in FILES if name.endswith(".py") and name.startswith(tuple(f"{package}/" for package in PACKAGES))]
+TESTS = [name for name in FILES if name.endswith(".py") and name.startswith("tests/")]
+
+
+def read(name: str) -> str:
+    return (REPO / name).read_text("utf-8")
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Names of all modules that are imported anywhere in a file, `from a import b` as `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def attributes(tree: ast.AST) -> Iterator[str]:
+    """All `name.attribute` in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield f"{node.value.id}.{node.attr}"
+
+
+# --- rules: (name, text) -> offences ---------------------------------------------------------------------
+
+
+def too_long(name: str, text: str) -> list[str]:
+    lines = text.count("\n")
+    return [f"{lines} lines, {MAX_LINES} are allowed"] if lines > MAX_LINES else []
+
+
+def starts_processes(name: str, text: str) -> list[str]:
+    if name.startswith(PROCESS_OWNERS):
+        return []
+    tree = ast.parse(text)
+    found = [used for used in attributes(tree) if PROCESS_CALLS.fullmatch(used)]
+    found += [used for used in imports(tree) if re.match(r"asyncio\.subprocess|pty\b|multiprocessing", used)]
+    if name != "shim/cli/clients.py":
+        found += [used for used in imports(tree) if used.split(".")[0] == "subprocess"]
+    return found
+
+
+def undocumented(name: str, text: str) -> list[str]:
+    """Modules need a docstring, and so do public classes and functions at their top."""
+    tree = ast.parse(text)
+    nodes: list[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef] = [tree] if tree.body else []
+    nodes += [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    ]
+    return [getattr(node, "name", "the module") for node in nodes if ast.get_docstring(node) is None]
+
+
+def knows_other_agents(name: str, text: str) -> list[str]:
+    """`universal/agents/claude_tools.py` may import what begins with claude, and no other agent."""
+    prefix = "universal/agents/"
+    if not name.startswith(prefix) or name == f"{prefix}__init__.py":
+        return []
+    family = re.split(r"[_./]", name.removeprefix(prefix))[0]
+    others = [used for used in imports(ast.parse(text)) if used.startswith("universal.agents.")]
+    return [used for used in others if re.split(r"[_.]", used.removeprefix("universal.agents."))[0] != family]
+
+
+def sleeps(name: str, text: str) -> list[str]:
+    """Waiting by time. `sleep(0)` only yields; stand-ins for agents and clients of other processes must poll or delay."""
+    if name.startswith(("tests/e2e/", "tests/fakes/")):
+        return []
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    return [
+        f"line {node.lineno}"
+        for node in calls
+        if ast.unparse(node.func) in ("time.sleep", "asyncio.sleep", "sleep")
+        and not (len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+    ]
+
+
+def names_a_machine(name: str, text: str) -> list[str]:
+    return [f"line {number}: {line[:120]}" for number, line in enumerate(text.splitlines(), 1) if MACHINE_PATHS.search(line)]
+
+
+def silent_switch_off(name: str, text: str) -> list[str]:
+    """Lint and type checks that are switched off without saying why."""
+    return [
+        f"line {number}: {line.strip()[:120]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(r"#\s*(noqa|type: ignore|pyright: ignore)[^-]*$", line)
+    ]
+
+
+Rule = Callable[[str, str], list[str]]
+
+RULES: dict[str, tuple[Rule, Iterable[str]]] = {
+    "no module over 500 lines": (too_long, [*OURS, *TESTS]),
+    "processes are started in runtime and host only": (starts_processes, OURS),
+    "what is public says what it is": (undocumented, OURS),
+    "agents do not know each other": (knows_other_agents, OURS),
+    "tests do not wait by sleeping": (sleeps, TESTS),
+    "nothing names a path of one machine": (
+        names_a_machine,
+        [name for name in FILES if Path(name).suffix in TEXT_ENDINGS and name != "uv.lock"],
+    ),
+    "checks are switched off with a reason": (silent_switch_off, OURS),
+}
+
+BAD: dict[str, tuple[str, str]] = {
+    "no module over 500 lines": ("shim/x.py", "\n" * 501),
+    "processes are started in runtime and host only": ("shim/sessions/x.py", "asyncio.create_subprocess_exec('a')"),
+    "what is public says what it is": ("shim/x.py", "'''Module.'''\ndef public(): ...\ndef _private(): ..."),
+    "agents do not know each other": ("universal/agents/claude_x.py", "from universal.agents.mock import MOCK"),
+    "tests do not wait by sleeping": ("tests/unit/x.py", "import time\ntime.sleep(0.1)"),
+    "nothing names a path of one machine": ("docs/x.md", "see /wo" + "rk/notes.md"),
+    "checks are switched off with a reason": ("shim/x.py", "x = 1  # noqa" + ": E501"),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule(rule: str) -> None:
+    check, names = RULES[rule]
+    offences = {name: found for name in names if (found := check(name, read(name)))}
+    assert not offences, f"{rule}: {offences}"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_bites(rule: str) -> None:
+    check, names = RULES[rule]
+    assert list(names), "it looks at no file"
+    assert len(check(*BAD[rule])) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (knows_other_agents, "universal/agents/claude.py", "from universal.agents.claude_tools import x"),
+        (knows_other_agents, "universal/agents/mock/codec.py", "from universal.agents.mock.wire import x"),
+        (starts_processes, "shim/runtime/process.py", "import asyncio\nasyncio.create_subprocess_exec('a')"),
+        (sleeps, "tests/unit/x.py", "import asyncio\nasyncio.sleep(0)"),
+        (silent_switch_off, "shim/x.py", "x = 1  # noqa: E501 - a table"),
+    ],
+)
+def test_the_rule_lets_pass(rule: Rule, name: str, text: str) -> None:
+    assert rule(name, text) == []

@@ -1,0 +1,64 @@
+"""Writes docs/settings.md from `shim.settings` and the command's own help; `--check` says whether it is current (exit 1)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "docs" / "settings.md"
+COMPUTED = {"directory": "the current directory", "data_dir": "`$XDG_DATA_HOME/opencode-shim`, or `~/.local/share/opencode-shim`"}
+
+TEXT = """<!-- Written by tools/settings.py (`make docs`); do not edit. -->
+# Settings
+
+Each setting can be given in four ways; the first that has it wins:
+
+1. a flag of `opencode-shim serve` or `web`, where the table names one
+2. an environment variable
+3. a TOML file, with the names below at its top level: `shim.toml` in the current directory, then
+   `$XDG_CONFIG_HOME/opencode-shim/config.toml` (`~/.config` if unset)
+4. the default
+
+`opencode-shim config` prints the settings in force and where each came from; `--json` is for programs.
+
+| name | flag | environment | default | what it is |
+|---|---|---|---|---|
+{rows}
+
+Binaries of agents are looked up on PATH, or taken from `SHIM_CLAUDE_BIN` and the like ({binaries}); the `opencode` of
+`tui` and `web` from `SHIM_OPENCODE_BIN`.
+"""
+
+
+def render() -> str:
+    """Text of docs/settings.md."""
+    from shim.cli.commands import FLAGS
+    from shim.settings import Settings, env_name
+    from universal.registry import agents
+
+    rows: list[str] = []
+    for name, field in Settings.model_fields.items():
+        default = COMPUTED.get(name) or (f"`{field.default}`" if field.default not in (None, ()) else "unset")
+        flag = f"`--{name.replace('_', '-')}`" if name in FLAGS else ""
+        rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {field.description} |")
+    binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)
+    return TEXT.format(rows="\n".join(rows), binaries=binaries)
+
+
+def main(arguments: list[str]) -> int:
+    """Write, or with `--check` compare. Returns the exit code."""
+    text = render()
+    if TARGET.exists() and TARGET.read_text() == text:
+        return 0
+    if "--check" in arguments:
+        sys.stderr.write(f"{TARGET.relative_to(ROOT)} is not current: run `make docs`\n")
+        return 1
+    TARGET.write_text(text)
+    sys.stdout.write(f"wrote {TARGET.relative_to(ROOT)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(sys.argv[1:]))

@@ -2,7 +2,7 @@
 
     ShimError
       ApiError(status, name, message, data)   what a client gets: {"name", "data": {"message", ...}}
-        NotFound  BadRequest  Conflict  Unsupported
+        NotFound  BadRequest  Conflict  SessionBusy  RequestNotFound  Unsupported
       AgentError                              something about an agent's process
         AgentNotFound  AgentStartFailed  AgentGone  AgentStuck
       StoreError                              the journal cannot be read or written
@@ -46,6 +46,13 @@ class BadRequest(ApiError):
 
     def __init__(self, message: str, kind: str = "Payload") -> None:
         super().__init__(400, "BadRequest", message, data={"kind": kind})
+
+
+class Conflict(ApiError):
+    """409: it clashes with what is there already."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(409, "ConflictError", message)
 
 
 class SessionBusy(ApiError):

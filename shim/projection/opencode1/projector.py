@@ -234,11 +234,13 @@ class Projector:
             self._session_updated()
 
     def _prompt(self, item: Item, at_ms: int) -> None:
-        """A prompt was handed to an agent (`state`: handed), or will not be (cancelled)."""
+        """`state`: handed to an agent; cancelled; own (we carry it out ourselves: a shell command)."""
         meta = obj(item.metadata)
         if meta.get("state") == "handed":
             self.agent = text(meta.get("agent"), self.agent)
             self.transcript.handed(text(meta.get("item_id")), [text(m) for m in arr(meta.get("carried"))], self.agent)
+        elif meta.get("state") == "own":
+            self.transcript.handed(text(meta.get("item_id")), [], "")
 
     def _message_removed(self, item: Item, at_ms: int) -> None:
         message_id = text(obj(item.metadata).get("message_id"))

@@ -98,6 +98,10 @@ class Transcript:
             wire["variant"] = model["variant"]
         return wire
 
+    def message_of_item(self, item_id: str) -> str:
+        """The id of the user message that this item became; empty if it is not one."""
+        return self._user_of_item.get(item_id, "")
+
     def handed(self, item_id: str, carried: list[str], agent: str) -> None:
         """The prompt of this item is being answered from now on; `carried` messages went along as context."""
         previous = self.parent_id

@@ -1,0 +1,120 @@
+"""Files that a prompt names: read once, when the prompt is accepted.
+
+A file part makes what native OpenCode makes of it: two synthetic text parts (the read and its output) and the file
+part itself; a missing file two texts that say so. Source: recordings `file_part`, `image_part` of 1.18.33.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
+
+from universal.codec import Attachment
+
+TEXT_LIMIT_BYTES = 512 * 1024
+"""Text of one attached file that goes into the conversation; more is cut, and the text says so."""
+BINARY_LIMIT_BYTES = 20 * 1024 * 1024
+"""An attached image or document; larger ones are named, not sent."""
+LISTING_LIMIT = 1_000
+"""Entries of an attached directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFile:
+    """What one file part becomes. `texts` are synthetic texts before it; `keep` whether the part itself stays."""
+
+    texts: tuple[str, ...] = ()
+    keep: bool = True
+    attachment: Attachment | None = None
+    error: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def _call(path: str, **more: Any) -> str:
+    return f"Called the Read tool with the following input: {json.dumps({'filePath': path, **more}, separators=(',', ':'), ensure_ascii=False)}"
+
+
+async def read_part(url: str, mime: str, filename: str | None) -> PromptFile:
+    """Read what a file part points to: `data:` and `file:` URLs. Others stay as they are and are named to the agent."""
+    if url.startswith("data:"):
+        return _data_url(url, mime, filename)
+    if url.startswith("file:"):
+        return await asyncio.to_thread(_file_url, url, mime, filename)
+    return PromptFile(attachment=Attachment(mime=mime, filename=filename, text=f"(see {url})"))
+
+
+def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
+    head, _, body = url.partition(",")
+    try:
+        content = base64.b64decode(body, validate=False) if head.endswith(";base64") else unquote_to_bytes(body)
+    except (binascii.Error, ValueError):
+        return PromptFile(keep=False, error=f"The attachment {filename or ''} is not valid base64.")
+    if mime.startswith("text/"):
+        text = content.decode("utf-8", "replace")
+        return PromptFile((_call(filename or "attachment"), text), attachment=Attachment(mime=mime, filename=filename, text=text))
+    return PromptFile(attachment=Attachment(mime=mime, filename=filename, base64=base64.b64encode(content).decode()))
+
+
+def _file_url(url: str, mime: str, filename: str | None) -> PromptFile:
+    split = urlsplit(url)
+    path = unquote(split.path)
+    query = parse_qs(split.query)
+    start, end = (int(v[0]) if (v := query.get(k)) and v[0].isdigit() else None for k in ("start", "end"))
+    file = Path(path)
+    if "\0" in path or not file.exists():
+        error = f"File not found: {path}"
+        text = f"Read tool failed to read {path} with the following error: {error}"
+        return PromptFile(
+            (_call(path), text), keep=False, error=error, attachment=Attachment(mime="text/plain", path=path, text=text)
+        )
+    try:
+        if file.is_dir():
+            return _directory(file, path)
+        if mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf":
+            return _binary(file, path, mime, filename)
+        return _text(file, path, mime, filename, start, end)
+    except OSError as problem:
+        error = f"{path} cannot be read: {problem.strerror or problem}"
+        return PromptFile(
+            (_call(path), error), keep=False, error=error, attachment=Attachment(mime="text/plain", path=path, text=error)
+        )
+
+
+def _directory(file: Path, path: str) -> PromptFile:
+    names = sorted((f"{e.name}/" if e.is_dir() else e.name for e in file.iterdir()), key=str.lower)
+    shown = names[:LISTING_LIMIT]
+    listing = "\n".join(shown)
+    text = f"<path>{path}</path>\n<type>directory</type>\n<entries>\n{listing}\n\n({len(names)} entries)\n</entries>"
+    return PromptFile((_call(path), text), attachment=Attachment(mime="application/x-directory", path=path, text=text))
+
+
+def _binary(file: Path, path: str, mime: str, filename: str | None) -> PromptFile:
+    size = file.stat().st_size
+    if size > BINARY_LIMIT_BYTES:
+        error = f"{path} is too large to attach: {size} bytes, at most {BINARY_LIMIT_BYTES}."
+        return PromptFile((_call(path), error), keep=False, error=error)
+    encoded = base64.b64encode(file.read_bytes()).decode()
+    attachment = Attachment(mime=mime, path=path, filename=filename, base64=encoded)
+    # Clients of other machines cannot open our paths: the part carries the bytes, as native's does.
+    return PromptFile(attachment=attachment, extra={"url": f"data:{mime};base64,{encoded}"})
+
+
+def _text(file: Path, path: str, mime: str, filename: str | None, start: int | None, end: int | None) -> PromptFile:
+    with file.open("rb") as stream:
+        content = stream.read(TEXT_LIMIT_BYTES + 1)
+    cut = len(content) > TEXT_LIMIT_BYTES
+    lines = content[:TEXT_LIMIT_BYTES].decode("utf-8", "replace").removesuffix("\n").split("\n")
+    total = len(lines)
+    first = max(start or 1, 1)
+    last = min(end or total, total)
+    numbered = "\n".join(f"{n}: {line}" for n, line in enumerate(lines[first - 1 : last], first))
+    closing = f"(Output cut at {TEXT_LIMIT_BYTES} bytes)" if cut else f"(End of file - total {total} lines)"
+    text = f"<path>{path}</path>\n<type>file</type>\n<content>\n{numbered}\n\n{closing}\n</content>"
+    more = {} if start is None else {"offset": first, "limit": last - first + 1}
+    return PromptFile((_call(path, **more), text), attachment=Attachment(mime=mime, path=path, filename=filename, text=text))

@@ -1,0 +1,166 @@
+"""Prompts, slash commands and shell commands. Source: `docs/wire.md` section 7; recordings `body_fields`, `command`, `shell`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shim.errors import BadRequest, NotFound
+from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.opencode.build import Wire
+from shim.routes.opencode1.message import in_order
+from shim.routes.opencode1.session import SessionPath, need_idle
+from shim.sessions.prompting import Body
+from shim.sessions.shell import shell as run_shell
+from shim.sessions.submit import submit
+
+
+class PromptModel(BaseModel):
+    """`model` of a prompt."""
+
+    providerID: str
+    modelID: str
+    variant: str | None = None
+
+
+class PromptPart(BaseModel):
+    """A part of a prompt; what each type needs is checked, the rest passes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+
+    @model_validator(mode="after")
+    def _complete(self) -> PromptPart:
+        needed = {"text": ("text",), "file": ("mime", "url"), "agent": ("name",), "subtask": ("prompt", "description", "agent")}
+        if self.type not in needed:
+            raise ValueError(f'Expected "text" | "file" | "agent" | "subtask", got "{self.type}"')
+        extra = self.model_extra or {}
+        for key in needed[self.type]:
+            if not isinstance(extra.get(key), str):
+                raise ValueError(f'a {self.type} part needs "{key}"')  # noqa: TRY004 - pydantic reports ValueError
+        return self
+
+
+class PromptBody(BaseModel):
+    """`POST /session/{id}/message` and `/prompt_async`. The Python SDK sends providerID and modelID at the top."""
+
+    parts: list[PromptPart]
+    messageID: str | None = None
+    model: PromptModel | None = None
+    providerID: str | None = None
+    modelID: str | None = None
+    agent: str | None = None
+    mode: str | None = None
+    noReply: bool = False
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    variant: str | None = None
+    format: dict[str, Any] | None = None
+
+    def body(self) -> Body:
+        """What the sessions need of it."""
+        model: Wire | None = None
+        if self.model is not None:
+            model = self.model.model_dump(exclude_none=True)
+        elif self.providerID is not None and self.modelID is not None:
+            model = {"providerID": self.providerID, "modelID": self.modelID}
+        return Body(
+            parts=[p.model_dump() for p in self.parts],
+            message_id=self.messageID,
+            model=model,
+            mode=self.agent or self.mode,
+            variant=self.variant or (self.model.variant if self.model is not None else None),
+            system=self.system,
+            tools=self.tools,
+            format=self.format,
+        )
+
+
+@operation("session.prompt_async")
+async def prompt_async(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
+    """204 when the prompt is stored and its turn is visible as busy."""
+    await _submit(ctx, path.sessionID, body)
+    return NO_CONTENT
+
+
+@operation("session.prompt")
+async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
+    """Answers when the turn has ended, with its last assistant message; `noReply`: at once, with the user's message."""
+    message_id = await _submit(ctx, path.sessionID, body)
+    if body.noReply:
+        return (await ctx.services.sessions.conversation(path.sessionID)).messages[message_id].wire()
+    return await _answer(ctx, path.sessionID, message_id)
+
+
+async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
+    if body.format is not None and body.format.get("type") not in (None, "text"):
+        raise BadRequest(
+            'format "json_schema" is not served: the agents behind this server have no structured output. Leave it out.'
+        )
+    message_id = await submit(ctx.services.sessions, session_id, body.body(), reply=not body.noReply)
+    await ctx.services.store.flush()
+    return message_id
+
+
+async def _answer(ctx: Ctx, session_id: str, message_id: str) -> Wire:
+    branch = await ctx.services.sessions.branch(session_id)
+    await branch.idle()
+    after = in_order(branch.conversation)
+    last = next((m for m in reversed(after) if m.info["role"] == "assistant"), None)
+    if last is None:
+        raise NotFound(f"The turn of {message_id} has ended without an answer.")
+    return last.wire()
+
+
+class CommandBody(BaseModel):
+    """`POST /session/{id}/command`. `model` is "provider/model"."""
+
+    command: str
+    arguments: str
+    messageID: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    parts: list[PromptPart] = Field(default_factory=list[PromptPart])
+
+
+@operation("session.command")
+async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
+    """A command of the project's config (its template, expanded) or of the agent; answers as a prompt does."""
+    model: Wire | None = None
+    if body.model:
+        provider, _, model_id = body.model.partition("/")
+        model = {"providerID": provider, "modelID": model_id}
+    message_id = await ctx.services.sessions.command(
+        path.sessionID,
+        body.command,
+        body.arguments,
+        Body(
+            parts=[p.model_dump() for p in body.parts],
+            message_id=body.messageID,
+            model=model,
+            mode=body.agent,
+            variant=body.variant,
+        ),
+    )
+    await ctx.services.store.flush()
+    return await _answer(ctx, path.sessionID, message_id)
+
+
+class ShellBody(BaseModel):
+    """`POST /session/{id}/shell`."""
+
+    command: str
+    agent: str
+    messageID: str | None = None
+    model: PromptModel | None = None
+
+
+@operation("session.shell")
+async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
+    """Runs a command of the person's in the session's directory, shown as a turn; the agent hears of it with the next prompt."""
+    await need_idle(ctx, path.sessionID)
+    await run_shell(ctx.services.sessions, path.sessionID, body.command, body.agent, body.messageID)
+    return await _answer(ctx, path.sessionID, body.command)

@@ -1,0 +1,238 @@
+"""Sessions: made, listed, read, changed, forked, deleted.
+
+Source: `docs/wire.md` section 6; recordings `session_ops`, `list_queries`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from shim.errors import BadRequest, NotFound, SessionBusy
+from shim.http.operation import Ctx, operation
+from shim.opencode.build import Wire
+from shim.projection.diffs import relative
+from shim.sessions.fork import fork as fork_session
+
+DEFAULT_LIMIT = 100
+"""Sessions in one answer when the client names no limit, as native."""
+
+
+class SessionPath(BaseModel):
+    """`{sessionID}` of a path."""
+
+    sessionID: str
+
+
+class RuleBody(BaseModel):
+    """A permission rule."""
+
+    permission: str
+    pattern: str
+    action: str
+
+
+class ModelBody(BaseModel):
+    """A session's model."""
+
+    id: str
+    providerID: str
+    variant: str | None = None
+
+
+class CreateBody(BaseModel):
+    """`POST /session`."""
+
+    parentID: str | None = None
+    title: str | None = None
+    agent: str | None = None
+    model: ModelBody | None = None
+    metadata: dict[str, Any] | None = None
+    permission: list[RuleBody] | None = None
+
+
+@operation("session.create")
+async def create(ctx: Ctx, body: CreateBody | None) -> object:
+    """A new session. A parent that does not exist is accepted, as by native."""
+    given = body or CreateBody()
+    if given.parentID is not None and not given.parentID.startswith("ses"):
+        raise BadRequest(f'Expected a string starting with "ses", got "{given.parentID}"\n  at ["parentID"]')
+    services = ctx.services
+    project = await services.projects.of(ctx.directory)
+    extra: Wire = {"path": _path(ctx.directory, project.worktree)}
+    if given.agent is not None:
+        extra["agent"] = given.agent
+    if given.model is not None:
+        extra["model"] = given.model.model_dump(exclude_none=True)
+    if given.metadata is not None:
+        extra["metadata"] = given.metadata
+    info = services.sessions.create(
+        ctx.directory,
+        project,
+        title=given.title,
+        parent_id=given.parentID,
+        permission=[r.model_dump() for r in given.permission or ()] or None,
+        agent_name=given.model.providerID if given.model is not None else None,
+        extra=extra,
+    )
+    await services.store.flush()
+    return info
+
+
+def _path(directory: str, worktree: str) -> str:
+    path = relative(directory, worktree) if worktree != "/" else ""
+    return "" if path in (".", directory) else path
+
+
+class ListQuery(BaseModel):
+    """`GET /session`. Times in epoch ms; `limit=abc` is ignored, as by native."""
+
+    directory: str | None = None
+    scope: str | None = None
+    path: str | None = None
+    roots: str | None = None
+    start: str | None = None
+    search: str | None = None
+    limit: str | None = None
+
+
+@operation("session.list")
+async def list_(ctx: Ctx, query: ListQuery) -> object:
+    """Newest first by `time.updated`; of the directory's project, narrowed by what the query names."""
+    if query.roots not in (None, "true", "false"):
+        raise BadRequest(f'Expected "true" or "false", got "{query.roots}"\n  at ["roots"]', "Query")
+    project = await ctx.services.projects.of(ctx.directory)
+    found = [i for i in ctx.services.sessions.infos() if i["projectID"] == project.id]
+    if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
+        found = [i for i in found if i["directory"] == ctx.directory]
+    if query.path is not None and query.scope != "project":
+        prefix = query.path.strip("/")
+        found = [i for i in found if not prefix or i.get("path") == prefix or str(i.get("path", "")).startswith(prefix + "/")]
+    if query.roots == "true":
+        found = [i for i in found if "parentID" not in i]
+    start = _number(query.start)
+    if start is not None:
+        found = [i for i in found if i["time"]["updated"] >= start]
+    if query.search:
+        found = [i for i in found if query.search.lower() in i["title"].lower()]
+    limit = _number(query.limit)
+    found.sort(key=lambda i: (i["time"]["updated"], i["time"]["created"]), reverse=True)
+    return found[: int(limit) if limit is not None else DEFAULT_LIMIT]
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+@operation("session.get")
+async def get(ctx: Ctx, path: SessionPath) -> object:
+    """One session, whatever the directory of the request."""
+    return ctx.services.sessions.info(path.sessionID)
+
+
+class TimeBody(BaseModel):
+    """`time` of a patch; `archived` null takes it back."""
+
+    archived: float | None = None
+
+
+class PatchBody(BaseModel):
+    """`PATCH /session/{id}`."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    permission: list[RuleBody] | None = None
+    time: TimeBody | None = None
+
+
+@operation("session.update")
+async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
+    """Change title, permission rules, metadata, archived; an empty body changes nothing and sends nothing."""
+    changes: dict[str, Any] = {}
+    if body.title is not None:
+        changes["title"] = body.title
+    if body.metadata is not None:
+        changes["metadata"] = body.metadata
+    if body.permission is not None:
+        changes["permission"] = [r.model_dump() for r in body.permission]
+    if body.time is not None and "archived" in body.time.model_fields_set:
+        changes["archived"] = body.time.archived
+    info = await ctx.services.sessions.patch(path.sessionID, **changes)
+    await ctx.services.store.flush()
+    return info
+
+
+@operation("session.delete")
+async def delete(ctx: Ctx, path: SessionPath) -> object:
+    """Ends what runs, removes the session and all below it."""
+    await ctx.services.sessions.delete(path.sessionID)
+    await ctx.services.store.flush()
+    return True
+
+
+@operation("session.children")
+async def children(ctx: Ctx, path: SessionPath) -> object:
+    """Sessions with this one as parent (subagents); forks are not."""
+    ctx.services.sessions.info(path.sessionID)
+    return ctx.services.sessions.children(path.sessionID)
+
+
+class ForkBody(BaseModel):
+    """`messageID` is exclusive: the fork has what is before it."""
+
+    messageID: str | None = None
+
+
+@operation("session.fork")
+async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object:
+    """A new session with the conversation up to a message; its agent gets that conversation with its first prompt."""
+    info = await fork_session(ctx.services.sessions, path.sessionID, body.messageID if body is not None else None)
+    await ctx.services.store.flush()
+    return info
+
+
+@operation("session.status")
+async def status(ctx: Ctx) -> object:
+    """Sessions that are not idle, of all directories."""
+    return ctx.services.sessions.statuses()
+
+
+@operation("session.todo")
+async def todo(ctx: Ctx, path: SessionPath) -> object:
+    """The session's todo list."""
+    return (await ctx.services.sessions.conversation(path.sessionID)).todos
+
+
+class DiffQuery(BaseModel):
+    """`messageID` of a user message: only the changes of its turn."""
+
+    messageID: str | None = None
+
+
+@operation("session.diff")
+async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
+    """What the session's agents changed in files."""
+    conversation = await ctx.services.sessions.conversation(path.sessionID)
+    if query.messageID is None:
+        return conversation.diffs
+    message = conversation.messages.get(query.messageID)
+    if message is None:
+        raise NotFound(f"Message not found: {query.messageID}")
+    return message.info.get("summary", {}).get("diffs", [])
+
+
+@operation("session.abort")
+async def abort(ctx: Ctx, path: SessionPath) -> object:
+    """Stops the turn; the answer comes when it has ended. Nothing to stop is fine too."""
+    await ctx.services.sessions.abort(path.sessionID)
+    return True
+
+
+async def need_idle(ctx: Ctx, session_id: str) -> None:
+    """Raises SessionBusy while a turn runs."""
+    if (await ctx.services.sessions.conversation(session_id)).busy:
+        raise SessionBusy(session_id)

@@ -1,0 +1,174 @@
+"""One session's journal, projection and turn: the one writer of all three.
+
+All methods are synchronous and run on the event loop, so each is a critical section: an event is stamped, queued
+for the store, folded into the state that HTTP reads and published, before anything else can happen. There is no
+mailbox to wait for (docs/adr/0002).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from shim.clock import Clock, from_rfc3339, rfc3339
+from shim.ids import Ids
+from shim.projection.opencode1.projector import Projector
+from shim.projection.opencode1.state import Conversation
+from shim.sse.event import OpenCodeEvent
+from shim.store.base import Store
+from universal.codec import Fact
+from universal.events import EventData, EventType, ItemData, PermissionData, QuestionData, Source, TurnData, UniversalEvent
+from universal.items import Item, ItemKind, ItemStatus, StatusPart
+from universal.turn import Effect, Ended, Input, Started, TurnMachine
+
+
+class Publisher(Protocol):
+    """Where OpenCode events go."""
+
+    def publish(self, event: OpenCodeEvent) -> object:
+        """Give it to all subscribers; never waits."""
+        ...
+
+
+class Branch:
+    """One session. `sequence` is the last one used. `on_change` is called after turns and info changed."""
+
+    def __init__(
+        self,
+        session_id: str,
+        agent: str,
+        *,
+        store: Store,
+        hub: Publisher,
+        clock: Clock,
+        ids: Ids,
+        on_change: Callable[[Branch], None],
+    ) -> None:
+        self.id = session_id
+        self.projector = Projector(session_id, agent)
+        self.machine = TurnMachine()
+        self.sequence = 0
+        self.native_session_id: str | None = None
+        self._store = store
+        self._hub = hub
+        self._clock = clock
+        self._ids = ids
+        self._on_change = on_change
+        self._turn_id = ""
+        self._turn_metadata: dict[str, Any] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def conversation(self) -> Conversation:
+        """What clients see of it."""
+        return self.projector.conversation
+
+    def load(self, events: Sequence[UniversalEvent]) -> None:
+        """Rebuild from the journal: same code as live, but nothing is stored or published."""
+        for event in events:
+            self.projector.feed(event, from_rfc3339(event.time))
+            self.sequence = event.sequence
+            self.native_session_id = event.native_session_id or self.native_session_id
+            if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
+                self.machine.turn += 1
+                self._turn_id = event.data.turn_id
+
+    def record(self, type_: EventType, data: EventData, *, source: Source = Source.DAEMON, raw: Any = None) -> UniversalEvent:
+        """Stamp, store, project, publish one event."""
+        now = self._clock.now_ms()
+        self.sequence += 1
+        event = UniversalEvent(
+            event_id=self._ids.new("event"),
+            sequence=self.sequence,
+            time=rfc3339(now),
+            session_id=self.id,
+            native_session_id=self.native_session_id,
+            source=source,
+            synthetic=source is Source.DAEMON,
+            type=type_,
+            data=data,
+            raw=raw,
+        )
+        self._store.append((event,))
+        for out in self.projector.feed(event, now):
+            self._hub.publish(out)
+        return event
+
+    def copy(self, event: UniversalEvent) -> None:
+        """An event of another session's journal as this one's, at its own time; nothing is published."""
+        self.sequence += 1
+        own = {"event_id": self._ids.new("event"), "sequence": self.sequence, "session_id": self.id, "native_session_id": None}
+        event = event.model_copy(update=own)
+        self._store.append((event,))
+        self.projector.feed(event, from_rfc3339(event.time))
+
+    def fact(self, fact: Fact) -> None:
+        """Record what a codec said."""
+        self.native_session_id = fact.native_session_id or self.native_session_id
+        self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)
+
+    def status(self, label: str, detail: str | None = None, **metadata: Any) -> None:
+        """Record a status item of ours: something that changed the session beside its turns."""
+        item = Item(
+            item_id=self._ids.new("item"),
+            kind=ItemKind.STATUS,
+            status=ItemStatus.COMPLETED,
+            content=(StatusPart(label=label, detail=detail),),
+            metadata=metadata,
+        )
+        self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+    def apply(self, input_: Input, key: str = "", **metadata: Any) -> list[Effect]:
+        """One input of the turn machine; starts and ends are recorded here, the rest is for the caller."""
+        self._add_metadata(metadata)
+        effects = self.machine.apply(input_, key)
+        for effect in effects:
+            if isinstance(effect, Started):
+                self._turn_id = self._ids.new("turn")
+                self._turn_metadata = {}
+                data = TurnData(phase="started", turn_id=self._turn_id, metadata={"origin": effect.origin})
+                self.record(EventType.TURN_STARTED, data)
+                self._on_change(self)
+            elif isinstance(effect, Ended):
+                self.end_turn(effect.reason)
+        return effects
+
+    def _add_metadata(self, metadata: dict[str, Any]) -> None:
+        """Usage and cost of the prompts of one turn add up."""
+        cost = metadata.get("cost")
+        if isinstance(cost, (int, float)):
+            self._turn_metadata["cost"] = self._turn_metadata.get("cost", 0) + cost
+        usage = metadata.get("usage")
+        if isinstance(usage, dict):
+            total = self._turn_metadata.setdefault("usage", {})
+            for key, value in usage.items():  # pyright: ignore[reportUnknownVariableType]
+                total[key] = total.get(key, 0) + value
+
+    def end_turn(self, reason: str) -> None:
+        """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
+        self.withdraw_requests()
+        metadata = {"reason": reason, **self._turn_metadata}
+        self.record(EventType.TURN_ENDED, TurnData(phase="ended", turn_id=self._turn_id, metadata=metadata))
+        self._turn_metadata = {}
+        self._on_change(self)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def withdraw_requests(self) -> None:
+        """Open permissions and questions end as rejected."""
+        for id_ in list(self.conversation.permissions):
+            data = PermissionData(permission_id=id_, action="withdrawn", status="reject", metadata={"withdrawn": True})
+            self.record(EventType.PERMISSION_RESOLVED, data)
+        for id_ in list(self.conversation.questions):
+            question = QuestionData(question_id=id_, prompt="", options=(), status="rejected", metadata={"withdrawn": True})
+            self.record(EventType.QUESTION_RESOLVED, question)
+
+    async def idle(self) -> None:
+        """Wait for the end of the running turn; at once when there is none."""
+        if self.machine.busy:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter

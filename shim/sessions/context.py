@@ -1,0 +1,67 @@
+"""What an agent has missed of a conversation, as text for its next prompt. Pure.
+
+An agent knows what it said itself and the prompts that it was handed. It has not seen: the messages of a fork, of
+another agent in the same session, context-only prompts (`noReply`), prompts that were queued when the turn was
+aborted, and shell commands that the person ran. They are sent along once, oldest first, before the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from shim.projection.opencode1.state import Conversation, Message
+
+CONTEXT_LIMIT_CHARS = 200_000
+"""The newest part is kept; older text is left out, and the text says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """`text` is empty when nothing was missed; `message_ids` are known to the agent once it was sent."""
+
+    text: str
+    message_ids: tuple[str, ...]
+
+
+def missed(conversation: Conversation, agent: str, leave_out: Collection[str]) -> Missed:
+    """What `agent` does not know yet, except the messages in `leave_out` (the prompt itself, queued ones)."""
+    ids = [id_ for id_, m in conversation.messages.items() if agent not in m.known and id_ not in leave_out]
+    blocks = [(id_, _block(conversation.messages[id_])) for id_ in ids]
+    kept: list[str] = []
+    size = 0
+    for _, block in reversed(blocks):
+        size += len(block)
+        if size > CONTEXT_LIMIT_CHARS:
+            kept.append("(older messages are left out)")
+            break
+        if block:
+            kept.append(block)
+    if not kept:
+        return Missed("", tuple(ids))
+    body = "\n\n".join(reversed(kept))
+    text = f"<earlier-in-this-conversation>\n{body}\n</earlier-in-this-conversation>\n\n"
+    return Missed(text, tuple(ids))
+
+
+def _block(message: Message) -> str:
+    role = "User" if message.info["role"] == "user" else "Assistant"
+    lines: list[str] = []
+    for part_id, part in message.parts.items():
+        if part["type"] == "text" and message.part(part_id)["text"].strip():
+            lines.append(message.part(part_id)["text"])
+        elif part["type"] == "tool" and part["state"]["status"] == "completed":
+            state = part["state"]
+            lines.append(f"[{part['tool']} {state['title']}]\n{state['output'][:4000]}")
+        elif part["type"] == "file":
+            lines.append(f"[file {part.get('filename') or part['url'][:200]}]")
+    return f"{role}:\n" + "\n".join(lines) if lines else ""
+
+
+def title_of(text: str) -> str:
+    """A session's title from its first prompt: its first line, at most 50 characters, cut at a word."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if len(line) <= 50:
+        return line
+    cut = line[:50].rsplit(" ", 1)[0]
+    return (cut if len(cut) > 20 else line[:49]).rstrip(" ,.;:") + "…"

@@ -1,0 +1,84 @@
+"""Forks: a new session with the conversation of another, up to a message.
+
+The journal is copied (same times, new ids), so a fork is a session like any other: rebuilt, exported, forked again.
+Its agent starts a conversation of its own and is given this one as text with the first prompt (`context`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shim.clock import from_rfc3339
+from shim.errors import NotFound
+from shim.opencode.build import Wire
+from shim.projection.opencode1.projector import Projector
+from shim.sessions.branch import Branch
+from shim.sessions.manager import SessionManager
+from shim.sse.event import OpenCodeEvent
+from universal.events import EventType, ItemData, UniversalEvent
+from universal.items import Item
+from universal.jsonvalue import arr, obj
+
+
+async def fork(manager: SessionManager, session_id: str, before: str | None) -> Wire:
+    """The new session's `info`; `before` is exclusive. Raises NotFound for an unknown session or message."""
+    source = await manager.conversation(session_id)
+    if before is not None and before not in source.messages:
+        raise NotFound(f"Message not found: {before}")
+    await manager.deps.store.flush()
+    events = up_to(await manager.deps.store.events(session_id), session_id, before)
+    number = 1 + sum(i["title"].startswith(f"{source.info['title']} (fork #") for i in manager.infos())
+    target = manager.copy_of(session_id, f"{source.info['title']} (fork #{number})")
+    replay(target, events)
+    announce(manager, target)
+    return target.conversation.info
+
+
+def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None) -> list[UniversalEvent]:
+    """The events before the one that made the message `before`; all if None."""
+    if before is None:
+        return list(events)
+    projector = Projector(session_id, "")
+    kept: list[UniversalEvent] = []
+    for event in events:
+        projector.feed(event, from_rfc3339(event.time))
+        if before in projector.conversation.messages:
+            break
+        kept.append(event)
+    return kept
+
+
+def replay(target: Branch, events: Sequence[UniversalEvent]) -> None:
+    """Write the events into the new session's journal, without the ids that clients gave to the old one's messages."""
+    for event in events:
+        if event.type in (EventType.SESSION_STARTED, EventType.SESSION_ENDED):
+            continue
+        data = event.data
+        if isinstance(data, ItemData):
+            if (data.item.metadata or {}).get("title"):
+                continue
+            data = ItemData(item=_without_ids(data.item))
+        target.copy(event.model_copy(update={"data": data}))
+    if target.conversation.busy:
+        target.end_turn("aborted")
+
+
+def _without_ids(item: Item) -> Item:
+    given = obj(obj(item.metadata).get("opencode"))
+    if not given:
+        return item
+    parts = [{k: v for k, v in obj(p).items() if k != "id"} for p in arr(given.get("parts"))]
+    fresh = {k: v for k, v in given.items() if k != "message_id"} | {"parts": parts}
+    return item.model_copy(update={"metadata": {**obj(item.metadata), "opencode": fresh}})
+
+
+def announce(manager: SessionManager, target: Branch) -> None:
+    """Tell clients of the copied messages, as native does."""
+    info = target.conversation.info
+    for message in target.conversation.messages.values():
+        wire = message.wire()
+        events = [("message.updated", {"sessionID": target.id, "info": wire["info"]})]
+        time = wire["info"]["time"]["created"]
+        events += [("message.part.updated", {"sessionID": target.id, "part": p, "time": time}) for p in wire["parts"]]
+        for kind, properties in events:
+            manager.deps.hub.publish(OpenCodeEvent(kind, properties, info["directory"], info["projectID"]))

@@ -1,0 +1,430 @@
+"""All sessions: made, found, listed, changed, deleted; loaded from the journal when first needed.
+
+Owner of the rows of the store's session table and of the rules that `always` added. A session that was busy when
+the server died is closed at the next start, as `agent_exited`, so that no client sees it busy for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from shim.errors import BadRequest, NotFound, RequestNotFound, SessionBusy
+from shim.opencode import build
+from shim.opencode.build import Wire
+from shim.projection.opencode1.asks import DECISIONS
+from shim.projection.opencode1.state import Conversation
+from shim.sessions.actor import NativeSession, SessionActor
+from shim.sessions.branch import Branch
+from shim.sessions.deps import ProjectLike, SessionDeps
+from shim.sessions.rules import Rule
+from shim.sse.event import OpenCodeEvent
+from shim.store.base import SessionRow
+from universal.codec import Fact, PermissionReply, QuestionReply
+from universal.events import ErrorData, EventType, SessionStartedData
+from universal.jsonvalue import arr, obj, text
+
+log = structlog.get_logger()
+
+SERVER_STOPPED = (
+    "The server was stopped while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
+)
+REAP_EVERY_S = 30.0
+"""How often idle agent processes are looked for."""
+
+
+@dataclass(slots=True)
+class Known:
+    """A session that exists: its row's data, and what is loaded of it."""
+
+    info: Wire
+    agent: str
+    native: dict[str, NativeSession]
+    busy: bool = False
+    branch: Branch | None = None
+    actor: SessionActor | None = None
+    subagent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Project:
+    id: str
+    worktree: str = "/"
+
+
+class SessionManager:
+    """The sessions of this server, of all directories."""
+
+    def __init__(self, deps: SessionDeps) -> None:
+        self.deps = deps
+        self._known: dict[str, Known] = {}
+        self._always: dict[str, list[Rule]] = {}
+        self._loading: dict[str, asyncio.Task[Known]] = {}
+        self._reaper: asyncio.Task[None] | None = None
+
+    # --- life of the server --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the rows; close what was busy when the server died."""
+        for row in await self.deps.store.sessions():
+            self._known[row.id] = _from_row(row)
+        for session_id, known in list(self._known.items()):
+            if known.busy:
+                await self._recover(session_id)
+        self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
+
+    async def close(self) -> None:
+        """End all turns and all agents."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+            await asyncio.wait([self._reaper])
+        actors = {id(k.actor): k.actor for k in self._known.values() if k.actor is not None}
+        await asyncio.gather(*(actor.close() for actor in actors.values()))
+
+    async def _recover(self, session_id: str) -> None:
+        known = await self._load(session_id)
+        branch = known.branch
+        if branch is None or not branch.conversation.busy:
+            known.busy = False
+            self._save(known)
+            return
+        log.warning("turn.lost", session_id=session_id)
+        branch.record(EventType.ERROR, ErrorData(message=SERVER_STOPPED, code="agent_exited"))
+        branch.end_turn("agent_exited")
+
+    async def _reap_idle(self) -> None:
+        while True:
+            await asyncio.sleep(REAP_EVERY_S)
+            self.reap(self.deps.clock.now_ms())
+
+    def reap(self, now_ms: int) -> int:
+        """End agents that have been idle for long; how many."""
+        limit = now_ms - int(self.deps.idle_reap_s * 1000)
+        idle = [k.actor for k in self._known.values() if k.actor is not None and k.actor.alive and k.actor.last_active_ms < limit]
+        for actor in set(idle):
+            actor.reap()
+        return len(idle)
+
+    # --- making and finding ----------------------------------------------------------------------------------
+
+    def _branch(self, session_id: str, agent: str) -> Branch:
+        return Branch(
+            session_id,
+            agent,
+            store=self.deps.store,
+            hub=self.deps.hub,
+            clock=self.deps.clock,
+            ids=self.deps.ids,
+            on_change=self._branch_changed,
+        )
+
+    def create(
+        self,
+        directory: str,
+        project: ProjectLike,
+        *,
+        title: str | None = None,
+        parent_id: str | None = None,
+        permission: list[Rule] | None = None,
+        agent_name: str | None = None,
+        extra: Wire | None = None,
+    ) -> Wire:
+        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`."""
+        session_id = self.deps.ids.new("session")
+        now = self.deps.clock.now_ms()
+        info: Wire = {
+            "id": session_id,
+            "slug": build.slug(session_id),
+            "version": build.OPENCODE_VERSION,
+            "projectID": project.id,
+            "directory": directory,
+            "path": "",
+            "title": title or build.default_title(now, child=parent_id is not None),
+            "cost": 0,
+            "tokens": build.tokens(None),
+            "time": {"created": now, "updated": now},
+            **(extra or {}),
+        }
+        if parent_id is not None:
+            info["parentID"] = parent_id
+        if permission:
+            info["permission"] = permission
+        name = agent_name or self.deps.agents.default().spec.name
+        known = Known(info, name, {})
+        self._known[session_id] = known
+        self._open(known, self._branch(session_id, name))
+        assert known.branch is not None
+        known.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info, "agent": name}))
+        self._save(known)
+        return known.branch.conversation.info
+
+    def copy_of(self, session_id: str, title: str) -> Branch:
+        """A new, empty session beside an existing one: same directory, agent, model and rules. Publishes `session.created`."""
+        info = self.info(session_id)
+        extra = {k: info[k] for k in ("path", "agent", "model", "metadata") if k in info}
+        project = _Project(info["projectID"])
+        permission = arr(info.get("permission")) or None
+        agent = self.agent_of(session_id)
+        made = self.create(info["directory"], project, title=title, permission=permission, agent_name=agent, extra=extra)
+        branch = self._known[made["id"]].branch
+        assert branch is not None
+        return branch
+
+    def _open(self, known: Known, branch: Branch, actor: SessionActor | None = None) -> None:
+        known.branch = branch
+        known.actor = actor or SessionActor(
+            self.deps,
+            branch,
+            directory=known.info["directory"],
+            open_child=self._open_child,
+            rules=self._rules,
+            on_change=self._actor_changed,
+            native=known.native,
+        )
+
+    def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> Branch:
+        """A subagent begins: a session of its own below the one whose tool call made it."""
+        parent = self._known[actor.main.id]
+        meta = obj(fact.data.metadata) if isinstance(fact.data, SessionStartedData) else {}
+        subagent = text(meta.get("agent"), "general")
+        session_id = self.deps.ids.new("session")
+        now = self.deps.clock.now_ms()
+        parent_info = actor.main.conversation.info
+        info: Wire = {
+            **{k: parent_info[k] for k in ("version", "projectID", "directory", "path", "model") if k in parent_info},
+            "id": session_id,
+            "slug": build.slug(session_id),
+            "parentID": actor.main.id,
+            "title": f"{text(meta.get('title'), 'subagent')} (@{subagent} subagent)",
+            "agent": subagent,
+            "permission": [{"permission": "task", "pattern": "*", "action": "deny"}],
+            "cost": 0,
+            "tokens": build.tokens(None),
+            "time": {"created": now, "updated": now},
+        }
+        branch = self._branch(session_id, actor.main.projector.agent)
+        known = Known(info, actor.main.projector.agent, {}, subagent=True)
+        self._known[session_id] = known
+        self._open(known, branch, actor)
+        metadata = {**meta, "parent_session_id": actor.main.id, "opencode": info, "agent": parent.agent}
+        branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
+        self._save(known)
+        actor.main.status("child", call_id=text(meta.get("call_id"), key), session_id=session_id)
+        return branch
+
+    async def _load(self, session_id: str) -> Known:
+        known = self._known.get(session_id)
+        if known is None:
+            raise NotFound(f"Session not found: {session_id}")
+        if known.branch is not None:
+            return known
+        task = self._loading.get(session_id)
+        if task is None:
+            task = self._loading[session_id] = asyncio.create_task(self._read(session_id, known), name=f"load {session_id}")
+            task.add_done_callback(lambda _: self._loading.pop(session_id, None))
+        return await asyncio.shield(task)
+
+    async def _read(self, session_id: str, known: Known) -> Known:
+        events = await self.deps.store.events(session_id)
+        branch = self._branch(session_id, known.agent)
+        branch.load(events)
+        self._open(known, branch)
+        return known
+
+    def info(self, session_id: str) -> Wire:
+        """A session's `info`, loaded or not. Raises NotFound."""
+        known = self._known.get(session_id)
+        if known is None:
+            raise NotFound(f"Session not found: {session_id}")
+        return known.branch.conversation.info if known.branch is not None else known.info
+
+    def infos(self) -> Iterable[Wire]:
+        """All sessions' infos, in no order."""
+        for known in self._known.values():
+            yield known.branch.conversation.info if known.branch is not None else known.info
+
+    async def conversation(self, session_id: str) -> Conversation:
+        """What can be read of a session. Raises NotFound."""
+        return (await self._branch_of(session_id)).conversation
+
+    async def _branch_of(self, session_id: str) -> Branch:
+        known = await self._load(session_id)
+        assert known.branch is not None
+        return known.branch
+
+    async def branch(self, session_id: str) -> Branch:
+        """The session's writer. Raises NotFound."""
+        return await self._branch_of(session_id)
+
+    async def actor(self, session_id: str) -> SessionActor:
+        """The session at work. Raises NotFound; BadRequest for a subagent's session, which takes no prompts."""
+        known = await self._load(session_id)
+        assert known.actor is not None
+        if known.subagent:
+            raise BadRequest(
+                "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
+            )
+        return known.actor
+
+    def agent_of(self, session_id: str) -> str:
+        """The name of the agent that the session used last."""
+        known = self._known.get(session_id)
+        if known is None:
+            raise NotFound(f"Session not found: {session_id}")
+        return known.branch.projector.agent if known.branch is not None else known.agent
+
+    async def abort(self, session_id: str) -> None:
+        """Abort a session's turn; a subagent's by aborting its parent's. Unknown sessions are nothing to abort."""
+        known = self._known.get(session_id)
+        if known is not None and known.actor is not None and known.branch is not None and known.branch.machine.busy:
+            known.actor.abort()
+            await known.branch.idle()
+
+    def children(self, session_id: str) -> list[Wire]:
+        """Infos of the sessions below this one, oldest first."""
+        return sorted((i for i in self.infos() if i.get("parentID") == session_id), key=lambda i: i["time"]["created"])
+
+    def statuses(self) -> dict[str, Wire]:
+        """Status of each session that is not idle."""
+        branches = [k.branch for k in self._known.values() if k.branch is not None]
+        return {b.id: b.conversation.status for b in branches if b.conversation.busy}
+
+    # --- changing ---------------------------------------------------------------------------------------------
+
+    async def patch(self, session_id: str, **changes: Any) -> Wire:
+        """Set `title`, `permission`, `archived`, `metadata`, ...; the new `info`."""
+        branch = await self._branch_of(session_id)
+        if changes:
+            branch.status("session", **changes)
+            self._branch_changed(branch)
+        return branch.conversation.info
+
+    async def delete(self, session_id: str) -> None:
+        """End it and remove it and all below it, children first."""
+        known = await self._load(session_id)
+        for child in self.children(session_id):
+            await self.delete(child["id"])
+        info = self.info(session_id)
+        if known.subagent and known.branch is not None and known.branch.machine.busy:
+            raise SessionBusy(session_id)
+        if known.actor is not None and not known.subagent:
+            await known.actor.close(delete=True)
+        self._known.pop(session_id, None)
+        self.deps.store.delete_session(session_id)
+        self.deps.hub.publish(_event("session.deleted", {"sessionID": session_id, "info": info}, info))
+
+    async def dispose(self, directory: str | None) -> None:
+        """`/instance/dispose`: turns of this directory (None: of all) end, agents stop; the sessions stay."""
+        for known in list(self._known.values()):
+            if known.actor is None or known.subagent or directory not in (None, known.info["directory"]):
+                continue
+            if known.actor.main.machine.busy:
+                known.actor.abort()
+                await known.actor.main.idle()
+            known.actor.reap()
+        if directory is None:
+            self._always.clear()
+        else:
+            self._always.pop(directory, None)
+
+    # --- permissions and questions -------------------------------------------------------------------------------
+
+    def _rules(self, branch: Branch) -> list[Rule]:
+        """Config, then the session's own (its parent's first), then what `always` added: the last match decides."""
+        info = branch.conversation.info
+        session: list[Rule] = [dict(r) for r in arr(info.get("permission"))]
+        parent = self._known.get(text(info.get("parentID")))
+        if parent is not None and parent.branch is not None:
+            session = [dict(r) for r in arr(parent.branch.conversation.info.get("permission"))] + session
+        directory = info["directory"]
+        return [*self.deps.config_rules(directory), *session, *self._always.get(directory, [])]
+
+    def _waiting(self) -> Sequence[Branch]:
+        return [k.branch for k in self._known.values() if k.branch is not None]
+
+    def permissions(self, directory: str | None = None) -> list[Wire]:
+        """Open permission requests, oldest first; of one directory if given."""
+        return _of_directory(self._waiting(), directory, "permissions")
+
+    def questions(self, directory: str | None = None) -> list[Wire]:
+        """Open questions, oldest first; of one directory if given."""
+        return _of_directory(self._waiting(), directory, "questions")
+
+    def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
+        """`once`, `always` or `reject`. Raises RequestNotFound."""
+        for known in self._known.values():
+            wire = known.branch.conversation.permissions.get(request_id) if known.branch is not None else None
+            if wire is None or known.actor is None or known.branch is None:
+                continue
+            if reply == "always":
+                allowed = [{"permission": wire["permission"], "pattern": p, "action": "allow"} for p in wire["always"]]
+                self._always.setdefault(known.branch.conversation.info["directory"], []).extend(allowed)
+            decision = DECISIONS[reply]
+            known.actor.reply_permission(request_id, PermissionReply(request_id, decision, message))  # pyright: ignore[reportArgumentType]
+            return
+        raise RequestNotFound("Permission", request_id)
+
+    def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
+        """Labels per question, or None to refuse. Raises RequestNotFound."""
+        for known in self._known.values():
+            if known.branch is not None and known.actor is not None and request_id in known.branch.conversation.questions:
+                known.actor.reply_question(QuestionReply(request_id, answers))
+                return
+        raise RequestNotFound("Question", request_id)
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def _branch_changed(self, branch: Branch) -> None:
+        known = self._known.get(branch.id)
+        if known is not None:
+            known.info = branch.conversation.info
+            known.busy = branch.machine.busy
+            known.agent = branch.projector.agent
+            self._save(known)
+
+    def _actor_changed(self, actor: SessionActor) -> None:
+        known = self._known.get(actor.main.id)
+        if known is not None:
+            known.native = actor.native
+            self._branch_changed(actor.main)
+
+    def _save(self, known: Known) -> None:
+        info = known.info
+        native = {name: {"id": n.id, "started": n.started} for name, n in known.native.items()}
+        data = {"info": info, "agent": known.agent, "native": native, "busy": known.busy, "subagent": known.subagent}
+        row = SessionRow(
+            info["id"],
+            info["directory"],
+            info["projectID"],
+            info.get("parentID"),
+            info["time"]["created"],
+            info["time"]["updated"],
+            data,
+        )
+        self.deps.store.save_session(row)
+
+
+def _event(kind: str, properties: Wire, info: Wire) -> OpenCodeEvent:
+    return OpenCodeEvent(kind, properties, info["directory"], info["projectID"])
+
+
+def _of_directory(branches: Sequence[Branch], directory: str | None, field: str) -> list[Wire]:
+    out: list[Wire] = []
+    for branch in branches:
+        if directory is None or branch.conversation.info["directory"] == directory:
+            out += getattr(branch.conversation, field).values()
+    return sorted(out, key=lambda r: r["id"])
+
+
+def _from_row(row: SessionRow) -> Known:
+    data = row.data
+    native = {
+        name: NativeSession(text(obj(n).get("id")), bool(obj(n).get("started"))) for name, n in obj(data.get("native")).items()
+    }
+    known = Known(dict(obj(data.get("info"))), text(data.get("agent")), native, bool(data.get("busy")))
+    known.subagent = bool(data.get("subagent"))
+    return known

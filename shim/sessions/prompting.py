@@ -1,0 +1,166 @@
+"""A prompt body of a client -> what is stored, shown and handed to the agent.
+
+Everything that can be wrong with a prompt is found here, before anything is stored: a bad or used id, an unknown
+agent or model. Files are read through `shim.host.prompt_files`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shim.errors import BadRequest, Conflict
+from shim.host.prompt_files import read_part
+from shim.ids import Ids
+from shim.opencode.build import Wire
+from shim.projection.opencode1.state import Conversation
+from shim.sessions.actor import Accepted
+from shim.sessions.deps import AgentLike, Agents
+from universal.codec import Attachment, Prompt
+from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
+from universal.jsonvalue import obj, text
+
+AGENT_HINT = " Use the above message and context to generate a prompt and call the task tool with subagent: "
+"""What native adds for `@agent`, to the letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which agent, model, variant and mode answer a prompt; `wire` as in a user message's `model`."""
+
+    agent: AgentLike
+    model: str | None
+    variant: str | None
+    mode: str
+    wire: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The fields of a prompt request that matter here, already of the right types."""
+
+    parts: Sequence[Wire]
+    message_id: str | None = None
+    model: Wire | None = None
+    mode: str | None = None
+    variant: str | None = None
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    format: Wire | None = None
+
+
+async def choose(agents: Agents, conversation: Conversation, body: Body) -> Choice:
+    """Resolve agent, model and mode: what the prompt says, else what the session used last, else the defaults."""
+    session_model = obj(conversation.info.get("model"))
+    provider = text(obj(body.model).get("providerID")) or text(session_model.get("providerID"))
+    model_id = text(obj(body.model).get("modelID")) or text(session_model.get("id"))
+    found = await agents.available()
+    if not provider:
+        default = agents.default()
+        provider, model_id = default.spec.name, ""
+    agent = next((a for a in found if a.spec.name == provider), None)
+    if agent is None:
+        names = ", ".join(a.spec.name for a in found)
+        missing = agents.get(provider)
+        why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
+        raise BadRequest(f'Provider not found: "{provider}".{why} Available: {names}.')
+    catalogue = agent.catalogue
+    model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else "default")
+    model = next((m for m in catalogue.models if m.id == model_id), None)
+    if model is None:
+        raise BadRequest(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
+    mode = body.mode or text(conversation.info.get("agent")) or "build"
+    modes = {m.id for a in found for m in a.spec.modes}
+    if mode not in modes:
+        raise BadRequest(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
+    if mode not in {m.id for m in agent.spec.modes}:
+        mode = "build"
+    same_model = not body.model or session_model.get("id") == model_id
+    variant = body.variant or (text(session_model.get("variant")) if same_model else None)
+    if variant in ("default", "") or variant not in model.variants:
+        variant = None
+    wire: Wire = {"providerID": provider, "modelID": model_id, **({"variant": variant} if variant else {})}
+    return Choice(agent, model_id, variant, mode, wire)
+
+
+def check_ids(conversation: Conversation, body: Body) -> None:
+    """Client-made ids: right prefix, never used before. Raises BadRequest, Conflict."""
+    if body.message_id is not None:
+        if not body.message_id.startswith("msg"):
+            raise BadRequest(f'Expected a string starting with "msg", got "{body.message_id}"\n  at ["messageID"]')
+        if body.message_id in conversation.messages:
+            raise Conflict(f"Message {body.message_id} exists already in this session: make a new messageID for each prompt.")
+    for index, part in enumerate(body.parts):
+        id_ = part.get("id")
+        if id_ is not None and not str(id_).startswith("prt"):
+            raise BadRequest(f'Expected a string starting with "prt", got "{id_}"\n  at ["parts"][{index}]["id"]')
+
+
+async def accept(body: Body, choice: Choice, ids: Ids) -> tuple[Accepted, list[str]]:
+    """Read files, make the user message. Returns the prompt, and errors about files to be told (the turn goes on)."""
+    parts: list[Wire] = []
+    texts: list[str] = []
+    attachments: list[Attachment] = []
+    content: list[ContentPart] = []
+    errors: list[str] = []
+    for part in body.parts:
+        kind = part.get("type")
+        if kind == "text":
+            parts.append({k: part.get(k) for k in ("id", "type", "text", "synthetic", "ignored", "metadata", "time")})
+            if not part.get("ignored"):
+                texts.append(text(part.get("text")))
+                content.append(TextPart(text=text(part.get("text"))))
+        elif kind == "file":
+            file = await read_part(text(part.get("url")), text(part.get("mime"), "text/plain"), part.get("filename"))
+            parts += [{"type": "text", "text": t, "synthetic": True} for t in file.texts]
+            if file.keep:
+                parts.append({**{k: part.get(k) for k in ("id", "type", "mime", "filename", "url", "source")}, **file.extra})
+            if file.error:
+                errors.append(file.error)
+            if file.attachment is not None:
+                attachments.append(file.attachment)
+                content.append(_content(file.attachment, text(part.get("url"))))
+        elif kind == "agent":
+            hint = f"{AGENT_HINT}{part.get('name')}"
+            parts.append({k: part.get(k) for k in ("id", "type", "name", "source")})
+            parts.append({"type": "text", "text": hint, "synthetic": True})
+            texts.append(hint)
+        elif kind == "subtask":
+            parts.append({k: part.get(k) for k in ("id", "type", "prompt", "description", "agent", "model", "command")})
+            texts.append(f"Use a subagent ({part.get('agent')}) for this task: {part.get('prompt')}")
+    item_id = ids.new("item")
+    given: dict[str, Any] = {
+        "message_id": body.message_id,
+        "parts": [{k: v for k, v in p.items() if v is not None} for p in parts],
+        "agent": choice.mode,
+        "model": choice.wire,
+        "system": body.system,
+        "tools": body.tools,
+        "format": body.format,
+    }
+    item = Item(
+        item_id=item_id,
+        kind=ItemKind.MESSAGE,
+        role=ItemRole.USER,
+        status=ItemStatus.COMPLETED,
+        content=tuple(content),
+        metadata={"opencode": {k: v for k, v in given.items() if v is not None}},
+    )
+    prompt = Prompt(
+        key=item_id,
+        text="\n\n".join(t for t in texts if t),
+        attachments=tuple(attachments),
+        model=choice.model,
+        variant=choice.variant,
+        mode=choice.mode,
+        system=body.system,
+    )
+    return Accepted(item, prompt, choice.agent.spec.name), errors
+
+
+def _content(attachment: Attachment, url: str) -> ContentPart:
+    if attachment.mime.startswith("image/"):
+        path = f"data:{attachment.mime};base64,{attachment.base64}" if attachment.base64 else attachment.path or url
+        return ImagePart(path=path, mime=attachment.mime)
+    return FileRefPart(path=attachment.path or attachment.filename or url[:200], action="read")

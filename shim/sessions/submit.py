@@ -1,0 +1,43 @@
+"""Taking a prompt: everything between a request's body and the session at work."""
+
+from __future__ import annotations
+
+from shim.opencode.build import is_default_title
+from shim.sessions import prompting
+from shim.sessions.context import title_of
+from shim.sessions.manager import SessionManager
+from shim.sessions.prompting import Body
+from shim.sse.event import OpenCodeEvent
+from universal.events import EventType, ItemData
+from universal.jsonvalue import arr, text
+
+
+async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True) -> str:
+    """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
+
+    Raises NotFound, BadRequest (unknown agent or model, bad id), Conflict (an id that is used). Nothing is stored then.
+    """
+    actor = await manager.actor(session_id)
+    branch = actor.main
+    prompting.check_ids(branch.conversation, body)
+    choice = await prompting.choose(manager.deps.agents, branch.conversation, body)
+    accepted, errors = await prompting.accept(body, choice, manager.deps.ids)
+    prompting.check_ids(branch.conversation, body)  # files were read meanwhile: the id may have been taken
+    info = branch.conversation.info
+    for message in errors:
+        properties = {"sessionID": session_id, "error": {"name": "UnknownError", "data": {"message": message}}}
+        manager.deps.hub.publish(OpenCodeEvent("session.error", properties, info["directory"], info["projectID"]))
+    if body.tools:
+        rules = [{"permission": n, "pattern": "*", "action": "allow" if on else "deny"} for n, on in body.tools.items()]
+        branch.status("session", permission=[*arr(info.get("permission")), *rules])
+    if reply:
+        title = title_of(first_text(body))
+        actor.prompt(accepted, title if title and is_default_title(text(info.get("title"))) else None)
+    else:
+        branch.record(EventType.ITEM_COMPLETED, ItemData(item=accepted.item))
+    return branch.projector.transcript.message_of_item(accepted.item.item_id)
+
+
+def first_text(body: Body) -> str:
+    """What the person wrote, for the session's title."""
+    return next((text(p.get("text")) for p in body.parts if p.get("type") == "text" and not p.get("synthetic")), "")

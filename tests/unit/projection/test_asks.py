@@ -1,0 +1,54 @@
+"""Permission requests in OpenCode's terms: patterns and what `always` covers."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.projection.opencode1.asks import always_of, ask_of, commands_of
+from universal.events import PermissionData
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("echo hi && ls", ["echo hi", "ls"]),
+        ("a; b | c || d", ["a", "b", "c", "d"]),
+        ('echo "a && b"; ls', ['echo "a && b"', "ls"]),
+        ("echo 'x;y'", ["echo 'x;y'"]),
+        ("first\nsecond", ["first", "second"]),
+        ('echo "unclosed && rm', ['echo "unclosed && rm']),
+        ("sleep 1 &", ["sleep 1 &"]),
+    ],
+)
+def test_commands_of_a_line(line: str, commands: list[str]) -> None:
+    assert commands_of(line) == commands
+
+
+@pytest.mark.parametrize(
+    ("command", "always"), [("echo hi", "echo *"), ("git status -s", "git status *"), ("ls", "ls *"), ("", "*")]
+)
+def test_always_covers_the_command_not_its_arguments(command: str, always: str) -> None:
+    assert always_of(command) == always
+
+
+def request(tool: str, **given: object) -> PermissionData:
+    return PermissionData(permission_id="per_1", action=tool, status="requested", metadata={"tool": tool, "input": given})
+
+
+def test_a_claude_shell_command_is_opencodes_bash() -> None:
+    ask = ask_of("claude", request("Bash", command="echo hi && ls", description="say hi"), "/p")
+    assert (ask.permission, ask.patterns, ask.always) == ("bash", ("echo hi", "ls"), ("echo *", "ls *"))
+    assert ask.metadata["command"] == "echo hi && ls"
+
+
+def test_an_edit_is_relative_and_carries_its_diff() -> None:
+    data = request("Edit", file_path="/p/a/b.txt", old_string="x", new_string="y")
+    data = data.model_copy(update={"metadata": {**(data.metadata or {}), "diff": "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"}})
+    ask = ask_of("claude", data, "/p")
+    assert (ask.permission, ask.patterns, ask.always) == ("edit", ("a/b.txt",), ("*",))
+    assert ask.metadata["filepath"] == "/p/a/b.txt"
+    assert ask.metadata["diff"].startswith("Index: /p/a/b.txt\n")
+
+
+def test_an_unknown_tool_keeps_its_name() -> None:
+    assert ask_of("claude", request("mcp__files__move", a=1), "/p").permission == "files_move"

@@ -11,7 +11,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import structlog
+
 from shim.clock import Clock, from_rfc3339, rfc3339
+from shim.errors import StoreError
 from shim.ids import Ids
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
@@ -21,6 +24,9 @@ from universal.codec import Fact
 from universal.events import EventData, EventType, ItemData, PermissionData, QuestionData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.turn import Effect, Ended, Input, Started, TurnMachine
+
+
+log = structlog.get_logger()
 
 
 class Publisher(Protocol):
@@ -49,6 +55,7 @@ class Branch:
         self.projector = Projector(session_id, agent)
         self.machine = TurnMachine()
         self.sequence = 0
+        self.deleted = False
         self.native_session_id: str | None = None
         self._store = store
         self._hub = hub
@@ -90,17 +97,26 @@ class Branch:
             data=data,
             raw=raw,
         )
-        self._store.append((event,))
+        self._keep(event)
         for out in self.projector.feed(event, now):
             self._hub.publish(out)
         return event
+
+    def _keep(self, event: UniversalEvent) -> None:
+        """Queue it for the journal. A store that cannot take it says so at the next flush; the turn goes on meanwhile."""
+        if self.deleted:
+            return
+        try:
+            self._store.append((event,))
+        except StoreError as error:
+            log.error("store.append_failed", session_id=self.id, sequence=event.sequence, error=str(error))
 
     def copy(self, event: UniversalEvent) -> None:
         """An event of another session's journal as this one's, at its own time; nothing is published."""
         self.sequence += 1
         own = {"event_id": self._ids.new("event"), "sequence": self.sequence, "session_id": self.id, "native_session_id": None}
         event = event.model_copy(update=own)
-        self._store.append((event,))
+        self._keep(event)
         self.projector.feed(event, from_rfc3339(event.time))
 
     def fact(self, fact: Fact) -> None:

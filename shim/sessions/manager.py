@@ -314,6 +314,8 @@ class SessionManager:
         if known.actor is not None and not known.subagent:
             await known.actor.close(delete=True)
         self._known.pop(session_id, None)
+        if known.branch is not None:
+            known.branch.deleted = True
         self.deps.store.delete_session(session_id)
         self.deps.hub.publish(_event("session.deleted", {"sessionID": session_id, "info": info}, info))
 

@@ -25,10 +25,8 @@ class Fold:
     busies: int = 0
     errors: list[Wire] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    quiet: bool = False
-
-    AFTER_IDLE = frozenset({"session.updated", "session.deleted", "message.removed", "message.part.removed"})
-    """What a client itself may cause between turns; checked against `quiet`."""
+    copied: set[str] = field(default_factory=set)
+    """Messages that a fork brought along: whole when first seen, without a turn."""
 
     def feed(self, kind: str, p: Wire) -> None:
         """One event. Events of other sessions are left alone."""
@@ -47,7 +45,9 @@ class Fold:
     def on_message_updated(self, p: Wire) -> None:
         info = p["info"]
         if info["role"] == "assistant" and self.status["type"] == "idle":
-            self.violations.append(f"assistant message {info['id']} changed while idle")
+            if info["id"] in self.messages or "completed" not in info["time"]:
+                self.violations.append(f"assistant message {info['id']} changed while idle")
+            self.copied.add(info["id"])
         self.messages[info["id"]] = info
         self.parts.setdefault(info["id"], {})
 
@@ -60,7 +60,8 @@ class Fold:
         if part["messageID"] not in self.messages:
             self.violations.append(f"part {part['id']} of an unknown message")
             return
-        if self.messages[part["messageID"]]["role"] == "assistant" and self.status["type"] == "idle":
+        message = self.messages[part["messageID"]]
+        if message["role"] == "assistant" and self.status["type"] == "idle" and message["id"] not in self.copied:
             self.violations.append(f"part {part['id']} changed while idle")
         self.parts[part["messageID"]][part["id"]] = part
 

@@ -1,0 +1,369 @@
+"""Sessions without processes: an agent whose every word the test writes.
+
+`ScriptedAgents` is the directory of agents; each spawn gives a `ScriptedAgent`, on which a test calls `says(...)` with
+codec outputs, `exits(...)`; `commands` is what it was told. Everything between is the real code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from shim.clock import ManualClock
+from shim.errors import AgentError, AgentGone
+from shim.ids import Ids
+from shim.sessions.deps import SessionDeps
+from shim.sessions.manager import SessionManager
+from shim.sessions.rules import Rule
+from shim.sse.event import OpenCodeEvent
+from shim.store.base import Store
+from shim.store.memory import MemoryStore
+from tests.support.fold import Fold
+from universal.codec import (
+    AgentSpec,
+    Capabilities,
+    Catalogue,
+    Command,
+    Exit,
+    Fact,
+    LaunchOptions,
+    LaunchSpec,
+    Mode,
+    Model,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    WriteLine,
+)
+from universal.events import (
+    ErrorData,
+    EventType,
+    ItemData,
+    ItemDeltaData,
+    PermissionData,
+    Question,
+    QuestionData,
+    QuestionOption,
+    SessionStartedData,
+)
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
+from universal.turn import Input
+
+
+class ScriptedCodec:
+    """Commands are kept; lines are indices into what the test wants to be said."""
+
+    catalogue = None
+
+    def __init__(self, name: str, agent: ScriptedAgent) -> None:
+        self.name = name
+        self.agent = agent
+        self.native_session_id: str | None = None
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        return LaunchSpec(("scripted",), options.directory)
+
+    def start(self) -> list[Output]:
+        return []
+
+    def send(self, command: Command) -> list[Output]:
+        self.agent.commands.append(command)
+        out: list[Output] = [WriteLine(b"{}")]
+        if isinstance(command, PermissionReply) and command.permission_id in self.agent.asked:
+            data = PermissionData(permission_id=command.permission_id, action="x", status=command.decision)
+            out.append(
+                Fact(EventType.PERMISSION_RESOLVED, data, synthetic=True, child=self.agent.asked.pop(command.permission_id))
+            )
+        if isinstance(command, QuestionReply) and command.question_id in self.agent.asked:
+            status: Literal["answered", "rejected"] = "answered" if command.answers is not None else "rejected"
+            answers = tuple(tuple(a) for a in command.answers) if command.answers is not None else None
+            question = QuestionData(question_id=command.question_id, prompt="", options=(), status=status, answers=answers)
+            out.append(
+                Fact(EventType.QUESTION_RESOLVED, question, synthetic=True, child=self.agent.asked.pop(command.question_id))
+            )
+        return out
+
+    def receive(self, line: bytes) -> list[Output]:
+        return [self.agent.script[int(line)]]
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        return []
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+
+@dataclass
+class ScriptedAgent:
+    """One process that is none."""
+
+    options: LaunchOptions
+    on_lines: Callable[[list[bytes]], None]
+    on_exit: Callable[[Exit], None]
+    commands: list[Command] = field(default_factory=list)
+    script: list[Output] = field(default_factory=list)
+    asked: dict[str, str | None] = field(default_factory=dict)
+    alive: bool = True
+    killed: bool = False
+    stopped: bool = False
+    pid: int | None = None
+    numbers: int = 0
+
+    def write(self, data: bytes) -> None:
+        if not self.alive:
+            raise AgentGone("gone")
+
+    def kill(self) -> None:
+        self.killed = True
+        self.exits(signal=9)
+
+    async def stop(self) -> None:
+        self.stopped = True
+        self.exits()
+
+    def exits(self, code: int | None = 0, signal: int | None = None, stderr: str = "") -> None:
+        if self.alive:
+            self.alive = False
+            self.on_exit(Exit(None if signal else code, signal, stderr))
+
+    def says(self, *outputs: Output) -> None:
+        """Deliver outputs as lines of the agent."""
+        start = len(self.script)
+        self.script += outputs
+        self.on_lines([str(n).encode() for n in range(start, len(self.script))])
+
+    @property
+    def prompts(self) -> list[str]:
+        """Texts of the prompts that it was handed."""
+        return [c.text for c in self.commands if isinstance(c, Prompt)]
+
+    # --- words ------------------------------------------------------------------------------------------
+
+    def new(self, prefix: str = "itm") -> str:
+        self.numbers += 1
+        return f"{prefix}_s{id(self) % 10000}_{self.numbers}"
+
+    def text(self, text: str, child: str | None = None, finish: str = "stop") -> None:
+        """A whole step of text."""
+        id_ = self.begin(child=child)
+        self.delta(id_, text, child=child)
+        self.complete(id_, text, child=child, finish=finish)
+
+    def begin(self, child: str | None = None) -> str:
+        id_ = self.new()
+        item = Item(item_id=id_, kind=ItemKind.MESSAGE, role=ItemRole.ASSISTANT, status=ItemStatus.IN_PROGRESS)
+        self.says(Fact(EventType.ITEM_STARTED, ItemData(item=item), child=child))
+        return id_
+
+    def delta(self, id_: str, text: str, child: str | None = None, index: int = 0) -> None:
+        self.says(Fact(EventType.ITEM_DELTA, ItemDeltaData(item_id=id_, delta=text, part_index=index), child=child))
+
+    def complete(self, id_: str, text: str, child: str | None = None, finish: str = "stop") -> None:
+        usage = {"input": 10, "output": 5, "reasoning": 0, "cache_read": 1, "cache_write": 0}
+        item = Item(
+            item_id=id_,
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.ASSISTANT,
+            status=ItemStatus.COMPLETED,
+            content=(TextPart(text=text),),
+            metadata={"usage": usage, "finish": finish},
+        )
+        self.says(Fact(EventType.ITEM_COMPLETED, ItemData(item=item), child=child))
+
+    def call(
+        self, message: str, call_id: str, name: str = "bash", child: str | None = None, arguments: str = '{"command": "ls"}'
+    ) -> None:
+        part = ToolCallPart(name=name, arguments=arguments, call_id=call_id)
+        item = Item(
+            item_id=self.new(),
+            parent_id=message,
+            kind=ItemKind.TOOL_CALL,
+            role=ItemRole.TOOL,
+            status=ItemStatus.IN_PROGRESS,
+            content=(part,),
+        )
+        self.says(Fact(EventType.ITEM_STARTED, ItemData(item=item), child=child))
+        self.says(
+            Fact(EventType.ITEM_COMPLETED, ItemData(item=item.model_copy(update={"status": ItemStatus.COMPLETED})), child=child)
+        )
+
+    def result(self, call_id: str, output: str = "ok", child: str | None = None, *, failed: bool = False) -> None:
+        item = Item(
+            item_id=self.new(),
+            kind=ItemKind.TOOL_RESULT,
+            role=ItemRole.TOOL,
+            status=ItemStatus.FAILED if failed else ItemStatus.COMPLETED,
+            content=(ToolResultPart(call_id=call_id, output=output),),
+        )
+        self.says(Fact(EventType.ITEM_COMPLETED, ItemData(item=item), child=child))
+
+    def ask(self, call_id: str, tool: str = "bash", child: str | None = None, **given: Any) -> str:
+        id_ = self.new("per")
+        self.asked[id_] = child
+        meta = {"tool": tool, "call_id": call_id, "input": given or {"command": "ls"}}
+        data = PermissionData(permission_id=id_, action=tool, status="requested", metadata=meta)
+        self.says(Fact(EventType.PERMISSION_REQUESTED, data, child=child))
+        return id_
+
+    def question(self, call_id: str = "q1") -> str:
+        id_ = self.new("que")
+        self.asked[id_] = None
+        options = (QuestionOption(label="Red"), QuestionOption(label="Blue"))
+        data = QuestionData(
+            question_id=id_,
+            prompt="Which?",
+            options=("Red", "Blue"),
+            status="requested",
+            questions=(Question(question="Which?", header="Colour", options=options),),
+            metadata={"call_id": call_id},
+        )
+        self.says(Fact(EventType.QUESTION_REQUESTED, data))
+        return id_
+
+    def child(self, key: str) -> None:
+        self.says(
+            Fact(
+                EventType.SESSION_STARTED,
+                SessionStartedData(metadata={"call_id": key, "title": "look", "agent": "general"}),
+                child=key,
+            ),
+            Signal(Input.ACTIVITY, child=key),
+        )
+
+    def done(self, **metadata: Any) -> None:
+        self.says(Signal(Input.DONE, metadata=metadata or None))
+
+    def failed(self, message: str = "bad request", code: str | None = None, **details: Any) -> None:
+        error = {"message": message, "code": code}
+        self.says(
+            Fact(EventType.ERROR, ErrorData(message=message, code=code, details=details or None)),
+            Signal(Input.FAILED, error=error),
+        )
+
+    def aborted(self) -> None:
+        self.says(Signal(Input.FAILED, aborted=True))
+
+
+@dataclass(frozen=True)
+class Place:
+    path: str | None = "/bin/scripted"
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    spec: AgentSpec
+    located: Place
+    catalogue: Catalogue
+
+
+class ScriptedAgents:
+    """Agents `one` and `two`; `spawned` lists every process, `fail` makes the next spawns fail."""
+
+    def __init__(self) -> None:
+        self.spawned: list[ScriptedAgent] = []
+        self.fail: str | None = None
+        self.gate: asyncio.Event | None = None
+        self._pending: list[ScriptedAgent] = []
+        modes = (Mode("build", "works", "b"), Mode("plan", "plans", "p"))
+        catalogue = Catalogue(models=(Model("m1", "M1", variants=("low", "high")), Model("m2", "M2")), default_model="m1")
+        self._agents = {
+            name: Found(
+                AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, catalogue, ""),
+                Place(),
+                catalogue,
+            )
+            for name in ("one", "two")
+        }
+
+    def _maker(self, name: str) -> Callable[[Any], Any]:
+        def make(_ids: Any) -> Any:
+            agent = ScriptedAgent(LaunchOptions("", "/"), lambda _: None, lambda _: None)
+            self._pending.append(agent)
+            return ScriptedCodec(name, agent)
+
+        return make
+
+    async def available(self) -> Sequence[Found]:
+        return list(self._agents.values())
+
+    def default(self) -> Found:
+        return self._agents["one"]
+
+    def get(self, name: str) -> Found | None:
+        return self._agents.get(name)
+
+    def environment(self) -> Mapping[str, str]:
+        return {"PATH": "/usr/bin:/bin"}
+
+    async def spawn(self, agent: Any, options: LaunchOptions, codec: Any, on_lines: Any, on_exit: Any) -> ScriptedAgent:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fail is not None:
+            raise AgentError(self.fail)
+        made: ScriptedAgent = codec.agent
+        made.options, made.on_lines, made.on_exit = options, on_lines, on_exit
+        codec.native_session_id = options.native_session_id or f"native-{len(self.spawned) + 1}"
+        self.spawned.append(made)
+        return made
+
+
+class Recorder:
+    """The hub of a test: all events, and a fold per session."""
+
+    def __init__(self) -> None:
+        self.events: list[OpenCodeEvent] = []
+        self.folds: dict[str, Fold] = {}
+
+    def publish(self, event: OpenCodeEvent) -> None:
+        self.events.append(event)
+        id_ = event.properties.get("sessionID")
+        if id_ is not None:
+            self.folds.setdefault(id_, Fold(id_)).feed(event.type, event.properties)
+
+    def kinds(self, session_id: str) -> list[str]:
+        return [e.type for e in self.events if e.properties.get("sessionID") == session_id]
+
+
+@dataclass(frozen=True)
+class Project:
+    id: str = "global"
+    worktree: str = "/"
+
+
+@dataclass
+class World:
+    """A manager with everything around it."""
+
+    manager: SessionManager
+    agents: ScriptedAgents
+    hub: Recorder
+    store: Store
+    clock: ManualClock
+    rules: list[Rule]
+
+    def session(self, **more: Any) -> str:
+        return str(self.manager.create("/p", Project(), **more)["id"])
+
+    async def settle(self) -> None:
+        """Let tasks that are ready run; bounded."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    @property
+    def agent(self) -> ScriptedAgent:
+        """The newest process."""
+        return self.agents.spawned[-1]
+
+
+def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
+    """A fresh one; `abort_timeout_s` small for tests of agents that do not stop."""
+    clock = ManualClock()
+    agents, hub, rules = ScriptedAgents(), Recorder(), list[Rule]()
+    kept = store if store is not None else MemoryStore()
+    deps = SessionDeps(clock, Ids(clock), kept, hub, agents, lambda _directory: rules, abort_timeout_s, 900.0)
+    return World(SessionManager(deps), agents, hub, kept, clock, rules)

@@ -1,0 +1,600 @@
+"""Sessions at work, on an agent whose every word is written here: prompts, ends of turns, asks, faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shim.errors import BadRequest, Conflict, NotFound, RequestNotFound
+from shim.sessions.prompting import Body
+from shim.sessions.submit import submit
+from shim.store.memory import MemoryStore
+from tests.support.scripted import World, world
+from universal.codec import Interrupt, PermissionReply, Prompt, QuestionReply, Signal
+from universal.events import EventType
+from universal.turn import Input
+
+
+@pytest.fixture
+async def w() -> AsyncIterator[World]:
+    store = MemoryStore()
+    await store.open()
+    made = world(store, abort_timeout_s=0.01)
+    await made.manager.start()
+    yield made
+    await made.manager.close()
+    for fold in made.hub.folds.values():
+        fold.check()
+    await _rebuilt_is_live(made)
+
+
+async def _rebuilt_is_live(w: World) -> None:
+    """For every session: a projection rebuilt from the journal, what SSE told, and what HTTP reads are the same."""
+    for session_id, fold in w.hub.folds.items():
+        if "session.deleted" in w.hub.kinds(session_id):
+            continue
+        again = world(w.store)
+        again.manager._known = {}
+        await again.manager.start()
+        live = await w.manager.conversation(session_id)
+        rebuilt = await again.manager.conversation(session_id)
+        assert [m.wire() for m in rebuilt.messages.values()] == [m.wire() for m in live.messages.values()]
+        assert (rebuilt.info, rebuilt.todos, rebuilt.diffs, rebuilt.status) == (live.info, live.todos, live.diffs, live.status)
+        assert fold.wire() == [m.wire() for m in live.messages.values()]
+        assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
+        await again.manager.close()
+
+
+def body(text: str = "hello", **more: object) -> Body:
+    return Body(parts=[{"type": "text", "text": text}], **more)  # type: ignore[arg-type]
+
+
+async def ask(w: World, session: str, text: str = "hello", **more: object) -> str:
+    message = await submit(w.manager, session, body(text, **more))
+    await w.settle()
+    return message
+
+
+async def test_a_turn_from_prompt_to_idle(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "fix the bug\nplease")
+    assert w.manager.statuses() == {session: {"type": "busy"}}
+    assert w.agent.prompts == ["fix the bug\nplease"]
+    w.agent.text("Done!")
+    w.agent.done(cost=0.5, usage={"input": 10})
+    assert w.manager.statuses() == {}
+    conversation = await w.manager.conversation(session)
+    user, answer = (m.wire() for m in conversation.messages.values())
+    assert user["parts"][0]["text"] == "fix the bug\nplease"
+    assert [p["type"] for p in answer["parts"]] == ["step-start", "text", "step-finish"]
+    assert answer["info"]["parentID"] == user["info"]["id"]
+    assert answer["info"]["cost"] == 0.5
+    assert answer["info"]["tokens"] == {"total": 16, "input": 10, "output": 5, "reasoning": 0, "cache": {"read": 1, "write": 0}}
+    assert conversation.info["title"] == "fix the bug"
+    assert w.hub.kinds(session)[-2:] == ["session.status", "session.idle"]
+
+
+async def test_busy_is_told_before_the_prompt_is_acknowledged(w: World) -> None:
+    session = w.session()
+    await submit(w.manager, session, body())
+    assert w.hub.folds[session].status == {"type": "busy"}
+    await w.settle()
+    w.agent.done()
+
+
+async def test_prompts_sent_while_busy_are_handed_over_in_order_and_end_in_one_idle(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "first")
+    second = await ask(w, session, "second")
+    third = await ask(w, session, "third")
+    assert w.agent.prompts == ["first"]
+    w.agent.text("one")
+    w.agent.done()
+    assert w.agent.prompts == ["first", "second"]
+    w.agent.text("two")
+    w.agent.done()
+    w.agent.text("three")
+    w.agent.done()
+    assert w.agent.prompts == ["first", "second", "third"]
+    assert w.hub.folds[session].idles == 1
+    parents = [
+        m.info["parentID"] for m in (await w.manager.conversation(session)).messages.values() if m.info["role"] == "assistant"
+    ]
+    assert parents[1:] == [second, third]
+
+
+async def test_a_model_error_ends_the_turn_once_with_the_error_on_the_message(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.failed("scripted failure", status_code=400)
+    fold = w.hub.folds[session]
+    assert fold.idles == 1
+    assert fold.errors == [{"name": "APIError", "data": {"message": "scripted failure", "statusCode": 400, "isRetryable": False}}]
+    last = list((await w.manager.conversation(session)).messages.values())[-1]
+    assert last.info["error"] == fold.errors[0]
+    assert "completed" in last.info["time"]
+
+
+async def test_an_error_goes_on_with_the_queued_prompt(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "first")
+    await ask(w, session, "second")
+    w.agent.failed()
+    assert w.hub.folds[session].idles == 0
+    assert w.agent.prompts == ["first", "second"]
+    w.agent.text("fine")
+    w.agent.done()
+    assert w.hub.folds[session].idles == 1
+
+
+@pytest.mark.parametrize("moment", ["before anything", "text", "tool", "permission", "question", "between steps"])
+async def test_abort_at_any_moment_is_one_idle_and_leaves_nothing_open(w: World, moment: str) -> None:
+    session = w.session()
+    await ask(w, session)
+    agent = w.agent
+    if moment != "before anything":
+        message = agent.begin()
+        agent.delta(message, "I will")
+    if moment in ("tool", "permission", "question"):
+        agent.call(message, "c1")
+    if moment == "permission":
+        agent.ask("c1")
+    if moment == "question":
+        agent.question("c1")
+    if moment == "between steps":
+        agent.complete(message, "I will")
+    waiting = asyncio.ensure_future(w.manager.abort(session))
+    await w.settle()
+    assert any(isinstance(c, Interrupt) for c in agent.commands)
+    agent.aborted()
+    await asyncio.wait_for(waiting, 5)
+    fold = w.hub.folds[session]
+    assert fold.idles == 1
+    assert fold.errors == [{"name": "MessageAbortedError", "data": {"message": "Aborted"}}]
+    last = list((await w.manager.conversation(session)).messages.values())[-1]
+    assert last.info["error"]["name"] == "MessageAbortedError"
+    assert w.manager.permissions() == w.manager.questions() == []
+    await ask(w, session, "again")
+    agent.text("here")
+    agent.done()
+    assert fold.idles == 2
+
+
+async def test_an_agent_that_does_not_stop_is_killed_and_the_turn_ends_aborted(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    agent = w.agent
+    async with asyncio.timeout(5):
+        await w.manager.abort(session)
+    assert agent.killed
+    assert w.hub.folds[session].idles == 1
+    await ask(w, session, "again")
+    assert w.agent is not agent
+    w.agent.text("new process")
+    w.agent.done()
+    assert w.hub.folds[session].idles == 2
+
+
+async def test_abort_before_the_agent_has_started_never_gives_it_the_prompt(w: World) -> None:
+    w.agents.gate = asyncio.Event()
+    session = w.session()
+    await ask(w, session)
+    async with asyncio.timeout(5):
+        await w.manager.abort(session)
+    assert w.hub.folds[session].idles == 1
+    w.agents.gate.set()
+    await w.settle()
+    assert w.agent.prompts == []
+    await ask(w, session, "second")
+    # what was cancelled is not lost: the agent hears of it with the next prompt
+    assert w.agent.prompts[0].startswith("<earlier-in-this-conversation>\nUser:\nhello")
+    assert w.agent.prompts[0].endswith("second")
+    w.agent.done()
+
+
+async def test_queued_prompts_are_cancelled_by_an_abort_and_told_with_the_next_one(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "first")
+    await ask(w, session, "second")
+    waiting = asyncio.ensure_future(w.manager.abort(session))
+    await w.settle()
+    w.agent.aborted()
+    await waiting
+    await ask(w, session, "third")
+    assert "User:\nsecond" in w.agent.prompts[-1]
+    w.agent.done()
+    await ask(w, session, "fourth")
+    assert w.agent.prompts[-1] == "fourth"
+    w.agent.done()
+
+
+@pytest.mark.parametrize(("code", "signal"), [(None, 9), (1, None), (0, None)])
+async def test_an_agent_that_dies_ends_the_turn_once_and_is_resumed(w: World, code: int | None, signal: int | None) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    w.agent.exits(code, signal, stderr="Segmentation fault")
+    fold = w.hub.folds[session]
+    assert fold.idles == 1
+    assert "Segmentation fault" in fold.errors[0]["data"]["message"]
+    await ask(w, session, "go on")
+    assert (w.agent.options.resume, w.agent.options.native_session_id) == (True, "native-1")
+    assert w.agent.prompts == ["go on"]
+    w.agent.text("resumed")
+    w.agent.done()
+    assert fold.idles == 2
+
+
+async def test_a_crash_with_queued_prompts_hands_the_next_one_to_a_new_process(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "first")
+    await ask(w, session, "second")
+    w.agent.exits(1)
+    await w.settle()
+    assert len(w.agents.spawned) == 2
+    assert w.agent.prompts[0].endswith("second")
+    w.agent.text("two")
+    w.agent.done()
+    assert w.hub.folds[session].idles == 1
+
+
+async def test_an_agent_that_cannot_start_is_an_error_with_its_reason(w: World) -> None:
+    w.agents.fail = "Claude Code is not installed. Install it with ..."
+    session = w.session()
+    await ask(w, session)
+    fold = w.hub.folds[session]
+    assert fold.idles == 1
+    assert "not installed" in fold.errors[0]["data"]["message"]
+    w.agents.fail = None
+    await ask(w, session, "again")
+    w.agent.done()
+    assert fold.idles == 2
+
+
+async def test_a_lost_native_conversation_is_begun_anew_with_ours_as_text(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "remember 42")
+    w.agent.text("I will")
+    w.agent.done()
+    w.agent.exits(0)
+    await ask(w, session, "which number?")
+    assert w.agent.options.resume
+    w.agent.says(Signal(Input.FAILED, error={"message": "No conversation found", "code": "session_not_found"}))
+    await w.settle()
+    assert not w.agent.options.resume
+    assert "User:\nremember 42\n\nAssistant:\nI will" in w.agent.prompts[0]
+    w.agent.text("42")
+    w.agent.done()
+    assert w.hub.folds[session].idles == 2
+
+
+async def test_what_comes_after_the_end_of_the_turn_is_kept_but_shown_to_nobody(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.text("answer")
+    w.agent.done()
+    seen = len(w.hub.events)
+    w.agent.text("late words")
+    w.agent.done()
+    assert len(w.hub.events) == seen
+    events = await w.store.events(session)
+    assert any(e.type is EventType.ITEM_DELTA and "late words" in e.data.delta for e in events)  # type: ignore[union-attr]
+
+
+async def test_background_work_holds_the_turn_and_a_wake_up_later_is_a_turn_of_its_own(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.says(Signal(Input.OPENED, key="bg"))
+    w.agent.text("started it")
+    w.agent.done()
+    fold = w.hub.folds[session]
+    assert (fold.idles, fold.status["type"]) == (0, "busy")
+    w.agent.says(Signal(Input.CLOSED, key="bg"))
+    assert fold.idles == 1
+    w.agent.says(Signal(Input.ACTIVITY))
+    w.agent.text("it is over")
+    w.agent.done()
+    assert (fold.busies, fold.idles) == (2, 2)
+
+
+async def test_a_permission_is_asked_answered_and_remembered(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    request = w.agent.ask("c1", "bash", command="git push origin")
+    [wire] = w.manager.permissions()
+    assert (wire["permission"], wire["patterns"], wire["always"]) == ("bash", ["git push origin"], ["git push *"])
+    assert wire["tool"]["callID"] == "c1"
+    w.manager.reply_permission(request, "always")
+    assert w.manager.permissions() == []
+    with pytest.raises(RequestNotFound):
+        w.manager.reply_permission(request, "once")
+    again = w.agent.ask("c1", "bash", command="git push --force")
+    assert w.manager.permissions() == []
+    assert PermissionReply(again, "accept") in w.agent.commands
+    w.agent.result("c1")
+    w.agent.complete(message, "")
+    w.agent.done()
+
+
+async def test_rules_of_the_session_and_the_config_answer_for_the_person(w: World) -> None:
+    session = w.session(permission=[{"permission": "question", "pattern": "*", "action": "deny"}])
+    w.rules.append({"permission": "bash", "pattern": "rm *", "action": "deny"})
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    denied = w.agent.ask("c1", "bash", command="rm -rf x")
+    reply = next(c for c in w.agent.commands if isinstance(c, PermissionReply))
+    assert (reply.permission_id, reply.decision) == (denied, "reject")
+    refused = w.agent.question()
+    assert QuestionReply(refused, None) in w.agent.commands
+    assert not {"permission.asked", "question.asked"} & set(w.hub.kinds(session))
+    w.agent.result("c1", failed=True)
+    w.agent.done()
+
+
+async def test_a_rejection_rejects_all_open_requests_of_its_session(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    w.agent.call(message, "c2")
+    first = w.agent.ask("c1", "bash", command="a")
+    second = w.agent.ask("c2", "bash", command="b")
+    w.manager.reply_permission(first, "reject", "no")
+    replies = [c for c in w.agent.commands if isinstance(c, PermissionReply)]
+    assert [(r.permission_id, r.decision, r.message) for r in replies] == [(first, "reject", "no"), (second, "reject", "no")]
+    assert w.hub.kinds(session).count("permission.replied") == 2
+    w.agent.done()
+
+
+async def test_an_always_answers_what_it_covers_in_its_own_session_only(w: World) -> None:
+    one, two = w.session(), w.session()
+    await ask(w, one)
+    first_agent = w.agent
+    await ask(w, two)
+    asked = first_agent.ask("c1", "bash", command="echo a")
+    first_agent.ask("c2", "bash", command="echo b")
+    other = w.agent.ask("c3", "bash", command="echo c")
+    w.manager.reply_permission(asked, "always")
+    assert [p["id"] for p in w.manager.permissions()] == [other]
+    first_agent.done()
+    w.agent.done()
+
+
+async def test_a_question_is_answered_or_refused(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    request = w.agent.question()
+    assert [q["questions"][0]["question"] for q in w.manager.questions()] == ["Which?"]
+    w.manager.reply_question(request, [["Blue"]])
+    assert QuestionReply(request, [["Blue"]]) in w.agent.commands
+    refused = w.agent.question()
+    w.manager.reply_question(refused, None)
+    kinds = w.hub.kinds(session)
+    assert (kinds.count("question.replied"), kinds.count("question.rejected")) == (1, 1)
+    w.agent.done()
+
+
+async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "t1", "task", arguments='{"description": "look", "subagent_type": "general"}')
+    w.agent.child("t1")
+    [child] = w.manager.children(session)
+    assert child["title"] == "look (@general subagent)"
+    w.agent.text("I see", child="t1")
+    request = w.agent.ask("x", "bash", child="t1", command="ls")
+    assert [p["sessionID"] for p in w.manager.permissions()] == [child["id"]]
+    w.manager.reply_permission(request, "once")
+    w.agent.says(Signal(Input.DONE, child="t1"))
+    assert w.hub.folds[child["id"]].idles == 1
+    w.agent.result("t1", "I see")
+    w.agent.complete(message, "")
+    w.agent.done()
+    tool = next(
+        p for p in list((await w.manager.conversation(session)).messages.values())[1].wire()["parts"] if p["type"] == "tool"
+    )
+    assert tool["state"]["metadata"]["sessionId"] == child["id"]
+    with pytest.raises(BadRequest):
+        await submit(w.manager, child["id"], body())
+
+
+@pytest.mark.parametrize("how", ["abort", "crash"])
+async def test_subagents_end_with_their_parents_turn(w: World, how: str) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "t1", "task")
+    w.agent.child("t1")
+    inner = w.agent.begin(child="t1")
+    w.agent.call(inner, "c9", child="t1")
+    w.agent.ask("c9", child="t1")
+    if how == "abort":
+        waiting = asyncio.ensure_future(w.manager.abort(session))
+        await w.settle()
+        w.agent.aborted()
+        await waiting
+    else:
+        w.agent.exits(1)
+    assert w.manager.statuses() == {}
+    [child] = w.manager.children(session)
+    assert w.hub.folds[child["id"]].idles == 1
+
+
+async def test_an_invalid_prompt_stores_nothing(w: World) -> None:
+    session = w.session()
+    used = await ask(w, session, message_id="msg_mine")
+    assert used == "msg_mine"
+    before = len(w.hub.events)
+    for wrong, error in [
+        (body(message_id="msg_mine"), Conflict),
+        (body(message_id="abc"), BadRequest),
+        (body(mode="nosuch"), BadRequest),
+        (body(model={"providerID": "nosuch", "modelID": "m1"}), BadRequest),
+        (body(model={"providerID": "one", "modelID": "nosuch"}), BadRequest),
+        (Body(parts=[{"type": "text", "text": "x", "id": "xyz"}]), BadRequest),
+    ]:
+        with pytest.raises(error):
+            await submit(w.manager, session, wrong)
+    with pytest.raises(NotFound):
+        await submit(w.manager, "ses_nosuch", body())
+    assert len(w.hub.events) == before
+    w.agent.done()
+
+
+async def test_context_only_prompts_make_no_turn_and_reach_the_agent_with_the_next(w: World) -> None:
+    session = w.session()
+    await submit(w.manager, session, body("know this"), reply=False)
+    assert w.hub.folds[session].busies == 0
+    await ask(w, session, "now answer")
+    assert "User:\nknow this" in w.agent.prompts[0]
+    w.agent.done()
+
+
+async def test_another_agent_in_the_same_session_is_told_what_was_said(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "I am Ann", model={"providerID": "one", "modelID": "m1"})
+    w.agent.text("Hello Ann")
+    w.agent.done()
+    await ask(w, session, "who am I?", model={"providerID": "two", "modelID": "m2"})
+    assert w.agents.spawned[0].stopped
+    assert "User:\nI am Ann\n\nAssistant:\nHello Ann" in w.agent.prompts[0]
+    w.agent.text("Ann")
+    w.agent.done()
+    await ask(w, session, "and back", model={"providerID": "one", "modelID": "m1"})
+    assert w.agent.options.native_session_id == "native-1"
+    assert "who am I?" in w.agent.prompts[0]
+    assert "I am Ann" not in w.agent.prompts[0]
+    w.agent.done()
+
+
+async def test_model_variant_and_mode_reach_the_agent(w: World) -> None:
+    session = w.session()
+    await ask(w, session, model={"providerID": "one", "modelID": "m1"}, variant="high", mode="plan")
+    [prompt] = [c for c in w.agent.commands if isinstance(c, Prompt)]
+    assert (prompt.model, prompt.variant, prompt.mode) == ("m1", "high", "plan")
+    info = w.manager.info(session)
+    assert (info["agent"], info["model"]) == ("plan", {"id": "m1", "providerID": "one", "variant": "high"})
+    w.agent.done()
+
+
+async def test_deleting_a_busy_session_ends_its_turn_and_its_agent(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    agent = w.agent
+    await w.manager.delete(session)
+    assert agent.killed
+    kinds = w.hub.kinds(session)
+    assert kinds.count("session.idle") == 1
+    assert kinds[-1] == "session.deleted"
+    with pytest.raises(NotFound):
+        w.manager.info(session)
+
+
+async def test_idle_agents_are_ended_and_resumed_at_the_next_prompt(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.text("hi")
+    w.agent.done()
+    assert w.manager.reap(w.clock.now_ms()) == 0
+    assert w.manager.reap(w.clock.now_ms() + 10_000_000) == 1
+    await w.settle()
+    assert w.agent.stopped
+    await ask(w, session, "again")
+    assert w.agent.options.resume
+    w.agent.done()
+
+
+async def test_a_turn_that_ran_when_the_server_died_is_closed_at_the_next_start(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    w.agent.ask("c1")
+    after = world(w.store)
+    await after.manager.start()  # as if the first server had been killed
+    assert after.manager.statuses() == {}
+    conversation = await after.manager.conversation(session)
+    assert conversation.permissions == {}
+    last = list(conversation.messages.values())[-1]
+    assert "server was stopped" in last.info["error"]["data"]["message"]
+    assert after.hub.kinds(session)[-1] == "session.idle"
+    await after.manager.close()
+    await w.manager.delete(session)
+
+
+async def test_fork_has_the_conversation_before_a_message_and_tells_its_agent(w: World) -> None:
+    from shim.sessions.fork import fork
+
+    session = w.session()
+    await ask(w, session, "one", message_id="msg_client1")
+    w.agent.text("first answer")
+    w.agent.done()
+    second = await ask(w, session, "two")
+    w.agent.text("second answer")
+    w.agent.done()
+    info = await fork(w.manager, session, second)
+    conversation = await w.manager.conversation(info["id"])
+    assert info["title"] == "one (fork #1)"
+    assert [m.text() for m in conversation.messages.values()] == ["one", "first answer"]
+    assert not set(conversation.messages) & set((await w.manager.conversation(session)).messages)
+    await ask(w, info["id"], "three")
+    assert "User:\none\n\nAssistant:\nfirst answer" in w.agent.prompts[0]
+    assert "second" not in w.agent.prompts[0]
+    w.agent.text("third")
+    w.agent.done()
+    assert w.hub.folds[info["id"]].idles == 1
+
+
+async def test_a_retry_is_shown_until_something_comes(w: World) -> None:
+    from universal.codec import Fact
+    from universal.events import ItemData
+    from universal.items import Item, ItemKind, ItemStatus, StatusPart
+
+    session = w.session()
+    await ask(w, session)
+    meta = {"attempt": 1, "message": "Overloaded", "delay_ms": 500}
+    item = Item(
+        item_id="itm_r", kind=ItemKind.STATUS, status=ItemStatus.COMPLETED, content=(StatusPart(label="retry"),), metadata=meta
+    )
+    w.agent.says(Fact(EventType.ITEM_COMPLETED, ItemData(item=item)))
+    status = w.manager.statuses()[session]
+    assert (status["type"], status["attempt"], status["message"]) == ("retry", 1, "Overloaded")
+    w.agent.text("back")
+    assert w.manager.statuses()[session] == {"type": "busy"}
+    w.agent.done()
+
+
+async def test_the_persons_shell_command_is_a_turn_of_its_own(w: World, tmp_path: object) -> None:
+    from shim.sessions.shell import shell
+
+    session = str(w.manager.create(str(tmp_path), type("P", (), {"id": "global", "worktree": "/"})())["id"])
+    async with asyncio.timeout(10):
+        await shell(w.manager, session, "echo out; echo err >&2; exit 3", "build", None)
+    _, answer = (m.wire() for m in (await w.manager.conversation(session)).messages.values())
+    [tool] = answer["parts"]
+    assert (tool["tool"], tool["state"]["status"], tool["state"]["metadata"]["exit"]) == ("bash", "completed", 3)
+    assert tool["state"]["output"] == "out\nerr\n"
+    assert w.hub.folds[session].idles == 1
+    await ask(w, session, "what happened?")
+    assert "out\nerr" in w.agent.prompts[0]
+    w.agent.done()
+
+
+async def test_a_shell_command_can_be_aborted(w: World, tmp_path: object) -> None:
+    from shim.sessions.shell import shell
+
+    session = str(w.manager.create(str(tmp_path), type("P", (), {"id": "global", "worktree": "/"})())["id"])
+    running = asyncio.ensure_future(shell(w.manager, session, "echo started; sleep 60", "build", None))
+    async with asyncio.timeout(10):
+        while "started" not in str(w.hub.events[-1].properties):
+            await asyncio.sleep(0.01)
+        await w.manager.abort(session)
+        await running
+    assert w.hub.folds[session].idles == 1

@@ -200,5 +200,5 @@ def _sentences(error: ValidationError, values: Mapping[str, Any], origins: Mappi
             lines.append(f"Unknown setting {name} ({where}). Known: {known}.")
         else:
             what = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"Setting {name} = {values.get(name)!s} ({where}) cannot be used: {what}.")
+            lines.append(f"Setting {name} = {values.get(name)!s} ({where}) cannot be used: {what[:1].lower()}{what[1:]}.")
     return "\n".join(dict.fromkeys(lines))

@@ -1,0 +1,92 @@
+"""OpenCode's own clients, started for the person: the TUI in this terminal, the web UI in the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shlex
+import subprocess
+import sys
+import webbrowser
+from pathlib import Path
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from shim.errors import AgentNotFound, ShimError
+from shim.runtime.hidden_opencode import INSTALL_HINT, find_binary
+
+TERMINATE_S = 2.0
+"""What the TUI gets to restore the terminal, before it is killed."""
+LOOK_S = 5.0
+"""For one look at a server that the person named."""
+
+
+def attach_argv(url: str, directory: Path, binary: str = "opencode") -> list[str]:
+    """The command that opens the TUI on a server."""
+    return [binary, "attach", url, "--dir", str(directory)]
+
+
+def attach_line(url: str, directory: Path) -> str:
+    """The same as a line for a shell."""
+    return shlex.join(attach_argv(url, directory))
+
+
+def find_opencode() -> str:
+    """The `opencode` program. Raises: AgentNotFound, with how to install it."""
+    try:
+        return find_binary(os.environ)
+    except AgentNotFound as error:
+        if "SHIM_OPENCODE_BIN is" in str(error):
+            raise
+        raise AgentNotFound(f"The TUI is the program `opencode`, which is not on PATH. {INSTALL_HINT}") from error
+
+
+async def run_tui(argv: list[str]) -> int:
+    """Run the TUI with our terminal until it ends; gives its exit code. When cancelled, the TUI is ended first."""
+    process = _start(argv)
+    try:
+        return await asyncio.to_thread(process.wait)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            await asyncio.to_thread(_reap, process)
+
+
+def _start(argv: list[str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(argv)
+    except OSError as error:
+        raise ShimError(f"Cannot start {argv[0]}: {error.strerror}.") from error
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(TERMINATE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def page_url(url: str, directory: Path) -> str:
+    """The page of the web UI that begins a session in a directory. Source: the router of the UI 1.18.33."""
+    name = base64.urlsafe_b64encode(str(directory).encode()).decode().rstrip("=")
+    return f"{url.rstrip('/')}/{name}/session"
+
+
+def open_browser(page: str) -> bool:
+    """Whether a browser could be asked to open the page; on Linux only where there is a screen."""
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    return webbrowser.open(page)
+
+
+async def require_web_ui(url: str) -> None:
+    """Raises: ShimError if no server answers at `url`, or one without a web UI."""
+    try:
+        async with ClientSession(timeout=ClientTimeout(total=LOOK_S)) as session, session.get(url) as answer:
+            kind = answer.content_type
+    except (ClientError, TimeoutError, ValueError) as error:
+        raise ShimError(f"No server answers at {url}: {error or 'no answer in time'}.") from error
+    if kind != "text/html":
+        raise ShimError(f"The server at {url} does not serve the web UI. Start it with `opencode-shim web` or SHIM_WEB_UI=true.")

@@ -1,0 +1,202 @@
+"""The commands and their flags. A flag that is not given is None, so that `Settings` can tell where a value came from.
+
+Exit codes: 0 done, or stopped by Ctrl-C or SIGTERM; 1 could not (one sentence on stderr); 2 wrong usage; 130 a second
+Ctrl-C ended it at once; `tui` gives what the TUI gave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Annotated, Any, TextIO, TypeAlias
+
+import typer
+
+from shim.cli import agents as agents_module
+from shim.cli import clients, screen
+from shim.cli.server import Running, listen, run
+from shim.errors import ShimError
+from shim.logging import configure
+from shim.settings import Settings
+
+LOG_FILE = "opencode-shim.log"
+LOG_KEEP_BYTES = 10 * 2**20
+"""A log file above this is set aside as `.1` when `tui` starts."""
+
+cli = typer.Typer(
+    name="opencode-shim",
+    help="OpenCode's server with other agents behind it: Claude Code and more in OpenCode's own TUI, web UI and SDKs.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Tracebacks of rich show local variables: keys and prompts.
+    pretty_exceptions_enable=False,
+)
+
+FLAGS = ("hostname", "port", "directory", "data_dir", "default_agent", "cors", "log_level", "log_format")
+"""The settings that have a flag, on `serve` and `web`; the others are for the environment and the file."""
+
+
+def _flag(name: str, metavar: str) -> Any:
+    """An option whose help is the setting's own description."""
+    field = Settings.model_fields[name]
+    default = {"directory": "the current one", "data_dir": "~/.local/share/opencode-shim"}.get(name, field.default)
+    shown = str(default) if default else False
+    return typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=field.description, show_default=shown)
+
+
+Hostname: TypeAlias = Annotated[str | None, _flag("hostname", "ADDRESS")]
+Port: TypeAlias = Annotated[int | None, _flag("port", "N")]
+Directory: TypeAlias = Annotated[str | None, _flag("directory", "DIR")]
+DataDir: TypeAlias = Annotated[str | None, _flag("data_dir", "DIR")]
+DefaultAgent: TypeAlias = Annotated[str | None, _flag("default_agent", "NAME")]
+Cors: TypeAlias = Annotated[list[str] | None, _flag("cors", "ORIGIN")]
+LogLevel: TypeAlias = Annotated[str | None, _flag("log_level", "LEVEL")]
+LogFormat: TypeAlias = Annotated[str | None, _flag("log_format", "FORMAT")]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
+Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="A server that runs already; else one is started.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("opencode-shim"))
+        raise typer.Exit
+
+
+@cli.callback()
+def root(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version, and nothing else.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+@cli.command()
+def serve(
+    hostname: Hostname = None,
+    port: Port = None,
+    directory: Directory = None,
+    data_dir: DataDir = None,
+    default_agent: DefaultAgent = None,
+    cors: Cors = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
+    _serve(dict(locals()), page=False, browser=False)
+
+
+@cli.command()
+def web(
+    url: Url = None,
+    *,
+    hostname: Hostname = None,
+    port: Port = None,
+    directory: Directory = None,
+    data_dir: DataDir = None,
+    default_agent: DefaultAgent = None,
+    cors: Cors = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address, do not open a browser.")] = False,
+) -> None:
+    """Start the server with OpenCode's own web UI, and open it in the browser. Its files come from `opencode`."""
+    flags = {name: value for name, value in locals().items() if name not in ("url", "no_open")}
+    if url is None:
+        _serve(flags, page=True, browser=not no_open)
+        return
+    settings = Settings.load(flags)
+    asyncio.run(clients.require_web_ui(url))
+    _show_page(clients.page_url(url, settings.directory), browser=not no_open)
+
+
+@cli.command()
+def tui(url: Url = None, *, directory: Directory = None, data_dir: DataDir = None, default_agent: DefaultAgent = None) -> None:
+    """Open OpenCode's TUI here: on the server at URL, or on one that is started for it and ends with it."""
+    binary = clients.find_opencode()
+    flags = {"directory": directory, "data_dir": data_dir, "default_agent": default_agent}
+    settings = Settings.load(flags if url else flags | {"hostname": "127.0.0.1", "port": 0})
+    if url is not None:
+        raise typer.Exit(asyncio.run(clients.run_tui(clients.attach_argv(url, settings.directory, binary))))
+
+    async def attach(running: Running) -> int:
+        return await clients.run_tui(clients.attach_argv(running.url, settings.directory, binary))
+
+    sock = listen(settings.hostname, settings.port)
+    with open_log(settings) as log:
+        configure(settings.log_level, settings.log_format, log)
+        raise typer.Exit(run(settings, sock, attach))
+
+
+@cli.command()
+def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
+    """Which agents are found, with version, path, models and what they can do."""
+    settings = Settings.load({"data_dir": data_dir})
+    configure("error", "console", sys.stderr)
+    rows = asyncio.run(agents_module.look(settings))
+    if json:
+        typer.echo(screen.agents_json(rows))
+    else:
+        screen.agent_details(screen.console(sys.stdout), rows)
+
+
+@cli.command()
+def config(*, json: Json = False) -> None:
+    """The settings in force, and where each came from: flag, environment, file or default."""
+    settings = Settings.load()
+    if json:
+        typer.echo(screen.settings_json(settings))
+    else:
+        screen.settings_table(screen.console(sys.stdout), settings)
+
+
+def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> None:
+    """Serve until a signal; `page`: with the web UI."""
+    settings = Settings.load(flags)
+    if page and settings.web_ui is False:
+        settings = Settings.load({**flags, "web_ui": True})
+    sock = listen(settings.hostname, settings.port)
+    configure(settings.log_level, settings.log_format, sys.stderr)
+
+    async def announce(running: Running) -> int:
+        out = screen.console(sys.stdout)
+        screen.listening(out, running)
+        rows = await agents_module.of(running.app)
+        screen.started(out, running, rows, screen.notes(settings, rows))
+        if page:
+            _show_page(clients.page_url(running.url, settings.directory), browser=browser)
+        await asyncio.Event().wait()
+        return 0
+
+    raise typer.Exit(run(settings, sock, announce))
+
+
+def _show_page(page: str, *, browser: bool) -> None:
+    screen.line(screen.console(sys.stdout), f"web UI   {page}", "bold")
+    if browser:
+        clients.open_browser(page)
+
+
+def open_log(settings: Settings) -> TextIO:
+    """The log of a server behind the TUI, which has the terminal for itself. Only the person may read it."""
+    path = settings.data_dir / LOG_FILE
+    try:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_KEEP_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        return os.fdopen(os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600), "a", encoding="utf-8")
+    except OSError as error:
+        raise ShimError(f"Cannot write the log {path}: {error.strerror}. Choose another --data-dir.") from error
+
+
+def main() -> None:
+    """The entry point of `opencode-shim`."""
+    try:
+        cli(prog_name="opencode-shim")
+    except ShimError as error:
+        screen.line(screen.console(sys.stderr), f"opencode-shim: {error}")
+        sys.exit(1)

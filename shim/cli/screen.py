@@ -1,0 +1,157 @@
+"""What the command shows: plain lines and tables, coloured on a terminal, free of escapes and breaks elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from shim.cli.clients import attach_line
+from shim.cli.server import Running
+from shim.settings import Settings, env_name
+
+PLAIN_WIDTH = 1000
+"""Where there is no terminal nothing may be wrapped: scripts read the lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """What is told of one agent. `problem`: why it cannot be used, None when it can; `where`: its path, or `built in`."""
+
+    name: str
+    title: str
+    version: str | None
+    where: str | None
+    problem: str | None
+    models: tuple[str, ...] = ()
+    default_model: str | None = None
+    capabilities: Mapping[str, bool] | None = None
+
+
+def console(stream: TextIO) -> Console:
+    """A console for stdout or stderr. rich reads NO_COLOR and the terminal's width itself."""
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)
+
+
+def line(out: Console, text: str, style: str | None = None) -> None:
+    """One line, never broken: it may be copied or parsed. Brackets in it are no markup."""
+    out.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def listening(out: Console, running: Running) -> None:
+    """The line that OpenCode's server prints too: the SDK's `createOpencodeServer` and scripts wait for it."""
+    line(out, f"opencode server listening on {running.url}")
+
+
+def started(out: Console, running: Running, rows: Sequence[AgentRow], warnings: Iterable[str] = ()) -> None:
+    """After the start: the agents, how to attach, where things are, and what the person should know."""
+    settings = running.settings
+    line(out, "")
+    agent_table(out, rows)
+    line(out, "")
+    line(out, f"attach   {attach_line(running.url, settings.directory)}", "bold")
+    line(out, f"data     {settings.data_dir}")
+    for path, names in _from_files(settings).items():
+        line(out, f"settings {', '.join(names)} from {path}")
+    for warning in warnings:
+        line(out, f"note     {warning}", "yellow")
+
+
+def notes(settings: Settings, rows: Sequence[AgentRow]) -> list[str]:
+    """What a person may wrongly believe of this server."""
+    found: list[str] = []
+    if not any(row.problem is None and row.where != "built in" for row in rows):
+        found.append("No agent is installed, so prompts go to the built-in mock. Send it `help` to see what it can play.")
+    if os.environ.get("OPENCODE_SERVER_PASSWORD"):
+        found.append("OPENCODE_SERVER_PASSWORD has no effect yet: every program on this machine can use this server.")
+    if settings.record_dir is not None:
+        found.append(f"All traffic with agents, prompts included, is recorded in {settings.record_dir}.")
+    return found
+
+
+def _from_files(settings: Settings) -> dict[str, list[str]]:
+    """path -> names of the settings that it holds: a file in a strange checkout must not go unseen."""
+    found: dict[str, list[str]] = {}
+    for name, source in settings.sources().items():
+        if source.startswith("file "):
+            found.setdefault(source.removeprefix("file "), []).append(name)
+    return found
+
+
+def agent_table(out: Console, rows: Sequence[AgentRow]) -> None:
+    """name, version, path or why not."""
+    table = _table("agent", "version", "where")
+    for row in rows:
+        style = "dim" if row.problem else None
+        where = f"not usable: {row.problem}" if row.problem else row.where or ""
+        table.add_row(row.name, row.version or "-", escape(where), style=style)
+    _print(out, table)
+
+
+def agent_details(out: Console, rows: Sequence[AgentRow]) -> None:
+    """The table, and for each usable agent its models and what it can do."""
+    agent_table(out, rows)
+    for row in rows:
+        if row.problem is None:
+            line(out, "")
+            line(out, f"{row.name}: {row.title}", "bold")
+            models = [f"{model} (default)" if model == row.default_model else model for model in row.models]
+            line(out, f"  models  {', '.join(models) or 'not told'}")
+            line(out, f"  can     {', '.join(name for name, can in (row.capabilities or {}).items() if can) or '-'}")
+
+
+def agents_json(rows: Sequence[AgentRow]) -> str:
+    """The same as JSON: a list of objects with the fields of `AgentRow`."""
+    return json.dumps([asdict(row) for row in rows], indent=2)
+
+
+def settings_table(out: Console, settings: Settings) -> None:
+    """name, value, where it came from."""
+    table = _table("setting", "value", "from")
+    for name, source in settings.sources().items():
+        table.add_row(name, escape(_shown(getattr(settings, name))), escape(source))
+    _print(out, table)
+
+
+def settings_json(settings: Settings) -> str:
+    """The same as JSON: name -> {value, source, env, description}."""
+    values = settings.model_dump(mode="json")
+    fields = type(settings).model_fields
+    return json.dumps(
+        {
+            name: {"value": values[name], "source": source, "env": env_name(name), "description": fields[name].description}
+            for name, source in settings.sources().items()
+        },
+        indent=2,
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value) or "-"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - a tuple of anything
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "-" if value is None else str(value)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _print(out: Console, table: Table) -> None:
+    if out.is_terminal:
+        out.print(table)
+        return
+    with out.capture() as captured:
+        out.print(table)
+    for text in captured.get().splitlines():
+        line(out, text.rstrip())

@@ -1,0 +1,193 @@
+"""Runs the application of `shim.app` in this process: the socket, the signals, a clean stop and its exit code.
+
+    first Ctrl-C, SIGTERM, SIGHUP   stop taking requests, end streams and agents, close the store: exit code 0
+    second Ctrl-C                   end at once: 130
+    not stopped after STOP_S        end at once: 1
+
+When we end at once, agents lose their stdin, which ends them too, but without the chance to save their last words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib.util
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from aiohttp import web
+
+from shim.errors import ShimError
+from shim.settings import Settings
+
+STOP_S = 5.0
+"""From the first signal to the end of the process, whatever hangs."""
+DRAIN_S = 1.0
+"""What requests in flight get to finish. Streams are closed at once, so only prompts that wait for a turn need it."""
+BACKLOG = 128
+"""Connections that may wait to be accepted, also while the application starts."""
+FORCED_EXIT = 130
+STUCK_EXIT = 1
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+MakeApp = Callable[[Settings], web.Application]
+
+
+class ListenError(ShimError):
+    """The address cannot be listened on; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that answers requests. `url` has no trailing slash."""
+
+    url: str
+    app: web.Application
+    settings: Settings
+
+
+def listen(hostname: str, port: int) -> socket.socket:
+    """A listening socket, before anything else is started: a taken port leaves no trace.
+
+    Raises: ListenError for names that are not found, ports that are taken or not ours to use, and for every address
+    that other machines can reach: whoever reaches the server can run commands here, and there are no passwords yet.
+    """
+    try:
+        found = socket.getaddrinfo(hostname, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise ListenError(f"Cannot listen on {hostname}: {error.strerror or error}. Try --hostname 127.0.0.1.") from error
+    # `localhost` is both 127.0.0.1 and ::1; clients that are told 127.0.0.1 must find us.
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    host = str(address[0])
+    if not ipaddress.ip_address(host).is_loopback:
+        raise ListenError(
+            f"Refused to listen on {hostname}: every machine that reaches this address could run commands as you, and"
+            " this version has no passwords yet (OPENCODE_SERVER_PASSWORD has no effect). Use --hostname 127.0.0.1; from"
+            f" another machine: ssh -L {port or 4096}:127.0.0.1:{port or 4096} {socket.gethostname()}"
+        )
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ListenError(_why_not(hostname, port, error)) from error
+
+
+def _why_not(hostname: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} of {hostname} is taken, perhaps by another OpenCode server."
+            " Choose another one with --port, or --port 0 for one that is free."
+        )
+    if error.errno == errno.EACCES:
+        return f"Port {port} may not be used by you; ports from 1024 on may."
+    return f"Cannot listen on {hostname}, port {port}: {error.strerror}."
+
+
+def url_of(sock: socket.socket) -> str:
+    """`http://127.0.0.1:4096`, with brackets around IPv6 addresses."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run(
+    settings: Settings,
+    sock: socket.socket,
+    during: Callable[[Running], Awaitable[int]],
+    *,
+    make_app: MakeApp | None = None,
+    stop_s: float = STOP_S,
+) -> int:
+    """Serve on `sock` until `during` returns or a signal comes; then stop. Gives `during`'s exit code, 0 for a signal.
+
+    Raises: ShimError if the application cannot start; whatever `during` raises.
+    """
+    watchdog = threading.Timer(stop_s, _end_at_once, (STUCK_EXIT, f"Not stopped within {stop_s:g} s: ended at once."))
+    watchdog.daemon = True
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(settings, sock, during, make_app or _application, watchdog))
+    finally:
+        watchdog.cancel()
+        sock.close()
+
+
+async def _serve(
+    settings: Settings,
+    sock: socket.socket,
+    during: Callable[[Running], Awaitable[int]],
+    make_app: MakeApp,
+    watchdog: threading.Timer,
+) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    with _signals(task) as stopping:
+        app = make_app(settings)
+        # handler_cancellation: a client that hangs up must not undo half of what its request began.
+        runner = web.AppRunner(app, handler_cancellation=False, shutdown_timeout=DRAIN_S, access_log=None)
+        try:
+            await runner.setup()
+            await web.SockSite(runner, sock, backlog=BACKLOG).start()
+            return await during(Running(url_of(sock), app, settings))
+        except asyncio.CancelledError:
+            if not stopping:
+                raise
+            return 0
+        finally:
+            stopping.append("stopping")
+            watchdog.start()
+            await runner.cleanup()
+
+
+@contextmanager
+def _signals(task: asyncio.Task[int]) -> Generator[list[str]]:
+    """The first stop signal cancels `task`, a further Ctrl-C ends the process. Out: a list, empty until we stop.
+
+    Python-level handlers, not the loop's: a second Ctrl-C must work also when the loop hangs.
+    """
+    stopping: list[str] = []
+    loop = task.get_loop()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if not stopping:
+            loop.call_soon_threadsafe(task.cancel)
+        elif number == signal.SIGINT:
+            _end_at_once(FORCED_EXIT, "Ended at once.")
+        stopping.append(signal.Signals(number).name)
+
+    # Under nohup the hang-up is ignored, and stays so.
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set[signal.Signals]()
+    before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS if number not in ignored}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _application(settings: Settings) -> web.Application:
+    # Here and not above: `opencode-shim config` and `--help` need not load the whole server.
+    from shim.app import build_app
+
+    return build_app(settings)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's if it is installed (the extra `speed`), else asyncio's own."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    uvloop: Any = importlib.import_module("uvloop")
+    return uvloop.new_event_loop
+
+
+def _end_at_once(code: int, why: str) -> None:
+    sys.stderr.write(f"opencode-shim: {why}\n")
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,1 @@
+"""Processes, files and other things of the host: the only part that starts processes and signals them."""

@@ -1,0 +1,362 @@
+"""An agent's process: bytes in, lines out, one exit, and nothing left behind.
+
+    AgentProcess.spawn     fork and exec in a session of its own; errors say what is wrong with which path
+    _Pipes                 what asyncio tells us about the three pipes and the process
+    _pump                  stdout -> LineFramer -> on_lines, in slices, reading only when the last ones were taken
+    _run                   pump until the process is gone, sweep its family, read what is left, report the exit
+
+The ladder of `stop`, each step only if the one before did not end it:
+
+    close stdin      agents write their transcript and exit       STDIN_CLOSE_S
+    SIGTERM          to the process group                         TERM_S
+    SIGKILL          to the group and the whole family            REAP_S
+
+However it ends (by itself, stopped, killed, or because our loop goes down), `family.sweep` then ends all that it has
+started, and `on_exit` is called exactly once, after the last line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import structlog
+
+from shim.errors import AgentError, AgentGone, AgentNotFound, AgentStartFailed, AgentStuck
+from shim.runtime import family
+from shim.runtime.environment import child_environment
+from shim.runtime.tail import Tail
+from universal.codec import Exit, LaunchSpec
+from universal.framing import LIMIT_BYTES, Framed, FrameError, LineFramer
+
+STDIN_CLOSE_S = 5.0
+"""After its stdin is closed. Claude Code writes its transcript then; killed earlier, it forgets the last message."""
+TERM_S = 5.0
+"""After SIGTERM. Agents end their tools' processes then; Claude Code takes up to 2 s."""
+REAP_S = 2.0
+"""After SIGKILL, for the system to take the processes away. Only one that hangs in the kernel takes longer."""
+QUIET_S = 1.0
+"""When the process is gone but its stdout is not closed: so long nothing may come before we stop listening. Whoever
+holds it then is no agent of ours; what the agent wrote is in the pipe and comes at once."""
+DRAIN_S = 10.0
+"""The same, if something comes all the time."""
+SLICE_BYTES = 64 * 1024
+"""So much of stdout is framed and delivered before others may run: some 10 ms of work."""
+OUTGOING_BYTES = 64 * 1024 * 1024
+"""So much may wait for an agent to read it. A prompt with images has some MB; an agent that is this far behind is stuck."""
+
+OnLines: TypeAlias = Callable[[list[bytes]], Awaitable[None] | None]
+OnExit: TypeAlias = Callable[[Exit], None]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The waits of the ladder and after it, in seconds. Others than the defaults only in tests."""
+
+    stdin_close_s: float = STDIN_CLOSE_S
+    term_s: float = TERM_S
+    reap_s: float = REAP_S
+    quiet_s: float = QUIET_S
+    drain_s: float = DRAIN_S
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """The state of the three pipes. Reading stops while a chunk of stdout (at most 256 KiB) has not been taken."""
+
+    def __init__(self) -> None:
+        self.exited = asyncio.Event()
+        self.stdin_open = True
+        self.stderr = Tail()
+        self.waiting = False
+        """Whether the pump has delivered all and waits for more."""
+        self.chunks_seen = 0
+        self._chunks: deque[bytes] = deque()
+        self._stdout_open = True
+        self._arrived = asyncio.Event()
+        self._stdout: asyncio.ReadTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        pipe = cast(asyncio.SubprocessTransport, transport).get_pipe_transport(1)
+        self._stdout = cast(asyncio.ReadTransport, pipe)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr.add(data)
+            return
+        self._chunks.append(data)
+        self.chunks_seen += 1
+        self._arrived.set()
+        if self._stdout is not None:
+            self._stdout.pause_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 0:
+            self.stdin_open = False
+        elif fd == 1:
+            self._stdout_open = False
+            self._arrived.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    async def take(self) -> bytes | None:
+        """The next chunk of stdout, None at its end."""
+        while not self._chunks:
+            if not self._stdout_open:
+                return None
+            self._arrived.clear()
+            if self._stdout is not None:
+                self._stdout.resume_reading()
+            self.waiting = True
+            await self._arrived.wait()
+            self.waiting = False
+        return self._chunks.popleft()
+
+
+class AgentProcess:
+    """One running process; an `AgentHandle`. Make it with `spawn`."""
+
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, pipes: _Pipes, token: str, on_lines: OnLines, on_exit: OnExit, waits: Waits
+    ) -> None:
+        self.pid = transport.get_pid()
+        """Process id, also of its group and its session."""
+        self._transport = transport
+        self._pipes = pipes
+        self._token = token
+        self._since = family.started(self.pid)
+        self._kin: set[family.Process] = set()
+        self._on_lines = on_lines
+        self._on_exit = on_exit
+        self._waits = waits
+        self._framer = LineFramer()
+        self._task: asyncio.Task[None] | None = None
+        self._ladder: asyncio.Task[None] | None = None
+        self._stdin_closed = False
+        self._swept = False
+
+    @classmethod
+    async def spawn(
+        cls,
+        spec: LaunchSpec,
+        env: Mapping[str, str],
+        *,
+        on_lines: OnLines,
+        on_exit: OnExit,
+        name: str = "agent",
+        waits: Waits | None = None,
+    ) -> AgentProcess:
+        """Start it.
+
+        In: `env` is the person's environment; what the agent gets of it is `child_environment`'s business. `on_lines`
+        gets whole lines in order, without their ends, in a task of the running loop; if it returns an awaitable, no more
+        is read before that is done. A line over 32 MiB comes as a short stand-in that no codec can parse. If `on_lines`
+        raises, the process is ended. `on_exit` is called once, after the last line. Neither is called before this has
+        returned and the caller has waited for something.
+
+        Raises: AgentNotFound, AgentStartFailed.
+        """
+        token = secrets.token_hex(8)
+        loop = asyncio.get_running_loop()
+        try:
+            transport, pipes = await loop.subprocess_exec(
+                _Pipes,
+                *spec.argv,
+                cwd=spec.cwd,
+                env=child_environment(env, spec.env, token),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise _start_error(spec, error) from error
+        self = cls(transport, pipes, token, on_lines, on_exit, waits or Waits())
+        self._task = asyncio.create_task(self._run(), name=f"{name} {self.pid}")
+        self._task.add_done_callback(self._finish)
+        return self
+
+    # --- from the session ------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be written to."""
+        return self._pipes.stdin_open and not self._stdin_closed and not self._pipes.exited.is_set()
+
+    @property
+    def stderr(self) -> str:
+        """The beginning and the end of what it has written to stderr so far."""
+        return self._pipes.stderr.text()
+
+    def write(self, data: bytes) -> None:
+        """Queue a line for its stdin; the newline is added. Raises AgentGone, AgentStuck; ValueError for two lines."""
+        if b"\n" in data:
+            raise ValueError("A line for an agent must not contain a newline.")
+        if not self.alive:
+            raise AgentGone("The agent's process has ended; the next prompt starts it again.")
+        stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+        waiting_bytes = stdin.get_write_buffer_size()
+        if waiting_bytes + len(data) >= OUTGOING_BYTES:
+            raise AgentStuck(f"The agent does not read what it is sent: {waiting_bytes} bytes wait for it.")
+        stdin.write(data + b"\n")
+
+    def close_input(self) -> None:
+        """End its stdin, after what was written has been read. Most agents finish their turn and exit."""
+        self._stdin_closed = True
+        stdin = self._transport.get_pipe_transport(0)
+        if stdin is not None:
+            stdin.close()
+
+    def kill(self) -> None:
+        """SIGKILL to it and its group, at once; the rest of its family and `on_exit` follow."""
+        if self._pipes.exited.is_set():
+            return
+        self._stdin_closed = True
+        self._kin |= family.members(self.pid, self._token, self._since)
+        self._signal_group(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """The ladder of the module's docstring. Returns when `on_exit` was called; may be called again, and by several.
+
+        Bounded by the sum of the waits. Cancelling it does not stop the ladder.
+        """
+        if self._ladder is None:
+            self._ladder = asyncio.create_task(self._descend(), name=f"stop {self.pid}")
+        await asyncio.shield(self._ladder)
+
+    # --- its life ----------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pump = asyncio.create_task(self._pump(), name=f"stdout {self.pid}")
+        try:
+            await self._until_gone(pump)
+            if left := await asyncio.to_thread(self._sweep):
+                log.warning("agent.family_left", pid=self.pid, left=sorted(process.pid for process in left))
+            await self._drain(pump)
+        finally:
+            pump.cancel()
+        await asyncio.wait({pump})
+        if not pump.cancelled() and (error := pump.exception()) is not None:
+            raise error
+        await self._deliver(self._framer.close())
+
+    async def _until_gone(self, pump: asyncio.Task[None]) -> None:
+        """Until the process has exited. One that closes its stdout, or whose lines nobody can take, is of no more use."""
+        exited = asyncio.ensure_future(self._pipes.exited.wait())
+        try:
+            await asyncio.wait({pump, exited}, return_when=asyncio.FIRST_COMPLETED)
+            if not exited.done():
+                if pump.exception() is not None:
+                    self.kill()
+                elif self._ladder is None:
+                    self._ladder = asyncio.create_task(self._descend(), name=f"stop {self.pid}")
+            await exited
+        finally:
+            exited.cancel()
+
+    async def _pump(self) -> None:
+        while (chunk := await self._pipes.take()) is not None:
+            for start in range(0, len(chunk), SLICE_BYTES):
+                await self._deliver(self._framer.push(chunk[start : start + SLICE_BYTES]))
+                await asyncio.sleep(0)
+
+    async def _deliver(self, framed: list[Framed]) -> None:
+        if not framed:
+            return
+        lines = [line if isinstance(line, bytes) else self._stand_in(line) for line in framed]
+        pending = self._on_lines(lines)
+        if pending is not None:
+            await pending
+
+    def _stand_in(self, error: FrameError) -> bytes:
+        log.warning("agent.line_dropped", pid=self.pid, size_bytes=error.size_bytes, limit_bytes=LIMIT_BYTES)
+        return error.stand_in()
+
+    async def _drain(self, pump: asyncio.Task[None]) -> None:
+        """What is still in the pipe. Whoever is left may hold it open, so not for ever."""
+        deadline = asyncio.get_running_loop().time() + self._waits.drain_s
+        quiet = False
+        while not pump.done() and not quiet and asyncio.get_running_loop().time() < deadline:
+            seen = self._pipes.chunks_seen
+            await asyncio.wait({pump}, timeout=self._waits.quiet_s)
+            quiet = self._pipes.waiting and self._pipes.chunks_seen == seen
+
+    def _sweep(self) -> set[family.Process]:
+        """End what it has left behind. Blocking."""
+        self._swept = True
+        self._signal_group(signal.SIGKILL)
+        return family.sweep(self.pid, self._token, self._since, self._kin, self._waits.reap_s)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
+            os.killpg(self.pid, number)
+
+    async def _descend(self) -> None:
+        """The ladder."""
+        assert self._task is not None
+        try:
+            if not self._pipes.exited.is_set():
+                self._kin |= await asyncio.to_thread(family.members, self.pid, self._token, self._since)
+                self.close_input()
+                if not await self._exits_within(self._waits.stdin_close_s):
+                    self._signal_group(signal.SIGTERM)
+                    if not await self._exits_within(self._waits.term_s):
+                        log.warning("agent.killed", pid=self.pid)
+                        self.kill()
+        except asyncio.CancelledError:  # our loop goes down
+            self.kill()
+            raise
+        done, _ = await asyncio.wait({self._task}, timeout=self._waits.reap_s * 2 + self._waits.drain_s)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _exits_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pipes.exited.wait()
+        return self._pipes.exited.is_set()
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        """The end of `_run`, whatever its reason: a cancelled one leaves nothing behind either."""
+        self.kill()
+        if not self._swept:
+            self._sweep()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("agent.lines_failed", pid=self.pid, exc_info=error)
+        self._transport.close()
+        code = self._transport.get_returncode()
+        killed = code is None or code < 0
+        try:
+            self._on_exit(
+                Exit(
+                    code=None if killed else code,
+                    signal=-(code or -signal.SIGKILL) if killed else None,
+                    stderr=self.stderr,
+                )
+            )
+        except Exception:
+            log.exception("agent.exit_failed", pid=self.pid)
+
+
+def _start_error(spec: LaunchSpec, error: OSError | ValueError) -> AgentError:
+    """What is wrong with which path, and what to do. The system's own text names only one of them."""
+    binary, directory = Path(spec.argv[0]), Path(spec.cwd)
+    if not directory.is_dir():
+        return AgentStartFailed(f"The agent was not started: {directory} is not a directory.")
+    if isinstance(error, FileNotFoundError):
+        if not binary.exists():
+            return AgentNotFound(f"The agent's program does not exist: {binary}.")
+        return AgentStartFailed(f"The agent was not started: the interpreter in the first line of {binary} does not exist.")
+    if isinstance(error, PermissionError):
+        if not os.access(directory, os.X_OK):
+            return AgentStartFailed(f"The agent was not started: no permission to enter {directory}.")
+        return AgentStartFailed(f"The agent was not started: no permission to run {binary}. Is it executable?")
+    return AgentStartFailed(f"The agent was not started: {binary}: {error}")

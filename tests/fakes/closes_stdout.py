@@ -1,0 +1,8 @@
+"""Closes its stdout and lives on."""
+
+import os
+import signal
+
+os.write(1, b"bye\n")
+os.close(1)
+signal.pause()

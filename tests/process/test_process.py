@@ -1,0 +1,273 @@
+"""Agents on their good and bad days, as real processes. What each must leave behind is checked by the fixture `spawn`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import tracemalloc
+
+import pytest
+
+from shim.errors import AgentGone, AgentStuck
+from shim.runtime.environment import MARK
+from shim.runtime.process import OUTGOING_BYTES, SLICE_BYTES
+from tests.process.support import BOUND_S, WAITS, Nursery, is_live
+from universal.codec import Exit
+
+# --- talking ------------------------------------------------------------------------------------------------
+
+
+async def test_lines_go_in_and_come_out_in_order(spawn: Nursery) -> None:
+    process, seen = await spawn("echo.py")
+    sent = [b'{"n":%d}' % number for number in range(500)]
+    for line in sent:
+        process.write(line)
+    await seen.said(sent[-1])
+    assert seen.lines == [b"ready", *sent]
+    assert process.alive
+
+
+async def test_a_big_line_goes_through_in_both_directions(spawn: Nursery) -> None:
+    process, seen = await spawn("echo.py")
+    line = b"x" * 10_000_000
+    process.write(line)
+    await seen.said(line)
+
+
+async def test_a_line_with_a_newline_is_refused(spawn: Nursery) -> None:
+    process, _ = await spawn("echo.py")
+    with pytest.raises(ValueError, match="newline"):
+        process.write(b"one\ntwo")
+
+
+async def test_nothing_is_called_before_the_caller_waits(spawn: Nursery) -> None:
+    _, seen = await spawn("fails.py", "0")
+    assert seen.log == []
+    await seen.exit()
+
+
+async def test_garbage_passes_as_it_is(spawn: Nursery) -> None:
+    _, seen = await spawn("garbage.py")
+    await seen.exit()
+    assert seen.lines == [b"\xff\xfe\x00\x80", "a\u2028b\x0cc\x85d".encode(), b"crlf", b"", b'{"ok":true}']
+
+
+async def test_a_line_over_the_limit_leaves_a_stand_in(spawn: Nursery) -> None:
+    _, seen = await spawn("long_line.py", "40000000")
+    await seen.exit()
+    stand_in, after = seen.lines
+    assert after == b"after"
+    assert stand_in.startswith(b'{"type":"image","data":"AAAA')
+    assert stand_in.endswith(b"[dropped: a line of 39976986 bytes is over the limit]")
+    with pytest.raises(ValueError):
+        json.loads(stand_in)
+
+
+async def test_half_a_line_is_delivered_at_the_end(spawn: Nursery) -> None:
+    _, seen = await spawn("half_line.py")
+    assert (await seen.exit()).code == 0
+    assert seen.lines == [b"whole", b"half"]
+
+
+async def test_its_environment(spawn: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    monkeypatch.setenv("SHIM_PASSWORD", "secret")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    _, seen = await spawn("environment.py")
+    await seen.exit()
+    env = json.loads(seen.lines[0])
+    assert env["HTTPS_PROXY"] == "http://proxy:3128"
+    assert len(env[MARK]) == 16
+    assert not {"CLAUDECODE", "SHIM_PASSWORD"} & set(env)
+
+
+# --- ending by itself ---------------------------------------------------------------------------------------
+
+
+async def test_exit_zero_when_its_input_ends(spawn: Nursery) -> None:
+    process, seen = await spawn("echo.py")
+    process.write(b"last")
+    await process.stop()
+    assert seen.exits == [Exit(code=0)]
+    assert seen.lines == [b"ready", b"last"]
+
+
+async def test_exit_three_with_its_last_words(spawn: Nursery) -> None:
+    process, seen = await spawn("fails.py", "3")
+    assert await seen.exit() == Exit(code=3, stderr="error: no such model\nhint: try another")
+    assert seen.lines == [b"one", b"two"]
+    assert not process.alive
+    with pytest.raises(AgentGone):
+        process.write(b"anyone?")
+
+
+async def test_stop_and_kill_after_the_end_change_nothing(spawn: Nursery) -> None:
+    process, seen = await spawn("fails.py", "0")
+    await seen.exit()
+    process.kill()
+    await process.stop()
+    await process.stop()
+    assert len(seen.exits) == 1
+
+
+async def test_all_output_comes_before_the_exit(spawn: Nursery) -> None:
+    _, seen = await spawn("flood.py", "5000")
+    await seen.exit()
+    assert len(seen.lines) == 5_001
+    assert seen.lines[-1] == b"end"
+
+
+async def test_stderr_is_bounded(spawn: Nursery) -> None:
+    _, seen = await spawn("stderr_flood.py", "100000")
+    lines = (await seen.exit()).stderr.split("\n")
+    assert lines[:20] == [f"line {n}" for n in range(20)]
+    assert "left out" in lines[20]
+    assert lines[21:] == [f"line {n}" for n in range(99_950, 100_000)]
+
+
+async def test_one_that_closes_its_stdout_is_ended(spawn: Nursery) -> None:
+    process, seen = await spawn("closes_stdout.py", waits=WAITS)
+    assert (await seen.exit()).signal == signal.SIGTERM
+    assert seen.lines == [b"bye"]
+    assert not is_live(process.pid)
+
+
+# --- being ended --------------------------------------------------------------------------------------------
+
+
+async def test_one_that_ignores_term_is_killed(spawn: Nursery) -> None:
+    process, seen = await spawn("ignores_term.py", waits=WAITS)
+    await seen.said(b"ready")
+    await process.stop()
+    assert seen.exits == [Exit(code=None, signal=signal.SIGKILL)]
+    assert not is_live(process.pid)
+
+
+async def test_one_that_does_not_heed_its_input_gets_term(spawn: Nursery) -> None:
+    process, seen = await spawn("deaf.py", waits=WAITS)
+    await seen.said(b"ready")
+    await process.stop()
+    assert seen.exits == [Exit(code=None, signal=signal.SIGTERM)]
+
+
+async def test_kill_is_at_once(spawn: Nursery) -> None:
+    process, seen = await spawn("ignores_term.py")
+    await seen.said(b"ready")
+    process.kill()
+    process.kill()
+    assert not process.alive
+    with pytest.raises(AgentGone):
+        process.write(b"too late")
+    assert await seen.exit() == Exit(code=None, signal=signal.SIGKILL)
+
+
+async def test_kill_right_after_the_start(spawn: Nursery) -> None:
+    process, seen = await spawn("echo.py")
+    process.kill()
+    assert (await seen.exit()).signal == signal.SIGKILL
+
+
+async def test_several_may_stop_it(spawn: Nursery) -> None:
+    process, seen = await spawn("ignores_term.py", waits=WAITS)
+    await seen.said(b"ready")
+    async with asyncio.timeout(BOUND_S):
+        await asyncio.gather(process.stop(), process.stop(), process.stop())
+    assert len(seen.exits) == 1
+
+
+async def test_no_more_is_written_once_it_is_being_stopped(spawn: Nursery) -> None:
+    process, seen = await spawn("ignores_term.py", waits=WAITS)
+    await seen.said(b"ready")
+    stopping = asyncio.create_task(process.stop())
+    async with asyncio.timeout(BOUND_S):
+        while process.alive:
+            await asyncio.sleep(0)
+    assert not seen.exits
+    with pytest.raises(AgentGone):
+        process.write(b"too late")
+    await stopping
+
+
+async def test_one_that_never_reads_is_stuck_and_can_be_stopped(spawn: Nursery) -> None:
+    process, seen = await spawn("deaf.py", waits=WAITS)
+    await seen.said(b"ready")
+    line, written_bytes = b"x" * 8_000_000, 0
+    with pytest.raises(AgentStuck, match="does not read"):
+        while written_bytes < 2 * OUTGOING_BYTES:
+            process.write(line)
+            written_bytes += len(line)
+    assert OUTGOING_BYTES - len(line) * 2 < written_bytes <= OUTGOING_BYTES + 1_000_000
+    await process.stop()
+    assert len(seen.exits) == 1
+
+
+# --- floods ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_flood_starves_nobody_and_fills_no_memory(spawn: Nursery) -> None:
+    count = rounds = 0
+
+    def on_lines(lines: list[bytes]) -> None:
+        nonlocal count
+        count += len(lines)
+
+    async def others() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    tracemalloc.start()
+    _, seen = await spawn("flood.py", "50000", on_lines=on_lines)
+    await seen.exit()
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    task.cancel()
+    await asyncio.wait({task})
+    assert count == 50_001
+    assert rounds >= 50_000_000 // SLICE_BYTES, "others ran between any two slices"
+    assert peak_bytes < 4_000_000
+
+
+async def test_no_more_is_read_while_the_lines_are_not_taken(spawn: Nursery) -> None:
+    calls: list[int] = []
+    taken = asyncio.Event()
+
+    async def on_lines(lines: list[bytes]) -> None:
+        calls.append(len(lines))
+        seen.changed.set()
+        await taken.wait()
+
+    _, seen = await spawn("flood.py", "5000", on_lines=on_lines)
+    await seen.until(lambda: bool(calls))
+    _, other = await spawn("echo.py")
+    await other.said(b"ready")
+    assert len(calls) == 1
+    taken.set()
+    await seen.exit()
+    assert sum(calls) == 5_001
+
+
+async def test_one_can_be_stopped_though_its_lines_are_never_taken(spawn: Nursery) -> None:
+    stuck = asyncio.Event()
+
+    async def on_lines(_: list[bytes]) -> None:
+        seen.changed.set()
+        await stuck.wait()
+
+    process, seen = await spawn("flood.py", "50000", on_lines=on_lines, waits=WAITS)
+    await seen.until(seen.changed.is_set)
+    async with asyncio.timeout(BOUND_S):
+        await process.stop()
+    assert len(seen.exits) == 1
+
+
+async def test_a_reader_that_raises_ends_the_process(spawn: Nursery) -> None:
+    def on_lines(_: list[bytes]) -> None:
+        raise RuntimeError("a bug of ours")
+
+    process, seen = await spawn("ignores_term.py", on_lines=on_lines)
+    assert (await seen.exit()).signal == signal.SIGKILL
+    assert not is_live(process.pid)

@@ -49,6 +49,7 @@ class Projector:
         self.conversation = Conversation({"id": session_id, "directory": "/", "projectID": "global"})
         self.transcript = Transcript(self.conversation, agent, self._emit)
         self.late = 0
+        self._command_run: Wire | None = None
 
     @property
     def agent(self) -> str:
@@ -137,6 +138,7 @@ class Projector:
         self._set_info(at_ms, summary=summary)
         self._session_updated()
         self._emit("session.diff", {"sessionID": self.conversation.id, "diff": diffs})
+        self._command_executed()
         self._set_status(build.status_idle(), urgent=True)
         self._emit("session.idle", {"sessionID": self.conversation.id}, urgent=True)
 
@@ -242,6 +244,18 @@ class Projector:
         elif meta.get("state") == "own":
             self.transcript.handed(text(meta.get("item_id")), [], "")
 
+    def _command(self, item: Item, at_ms: int) -> None:
+        """A slash command began this turn; `command.executed` is told at its end."""
+        meta = obj(item.metadata)
+        self._command_run = {"name": text(meta.get("name")), "arguments": text(meta.get("arguments"))}
+
+    def _command_executed(self) -> None:
+        run, self._command_run = self._command_run, None
+        last = next((m for m in reversed(self.conversation.messages.values()) if m.info["role"] == "assistant"), None)
+        if run is not None and last is not None:
+            properties = {"sessionID": self.conversation.id, **run, "messageID": last.info["id"]}
+            self._emit("command.executed", properties)
+
     def _message_removed(self, item: Item, at_ms: int) -> None:
         message_id = text(obj(item.metadata).get("message_id"))
         if self.conversation.messages.pop(message_id, None) is not None:
@@ -328,6 +342,7 @@ _STATUS_HANDLERS: dict[str, Callable[[Projector, Item, int], None]] = {
     "session": Projector._session_item,  # pyright: ignore[reportPrivateUsage]
     "mode": Projector._mode,  # pyright: ignore[reportPrivateUsage]
     "prompt": Projector._prompt,  # pyright: ignore[reportPrivateUsage]
+    "command": Projector._command,  # pyright: ignore[reportPrivateUsage]
     "message.removed": Projector._message_removed,  # pyright: ignore[reportPrivateUsage]
     "part.removed": Projector._part_removed,  # pyright: ignore[reportPrivateUsage]
     "part.updated": Projector._part_updated,  # pyright: ignore[reportPrivateUsage]

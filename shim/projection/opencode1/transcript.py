@@ -215,7 +215,8 @@ class Transcript:
         message.done = True
         message.finish = text(meta.get("finish")) or None
         message.info = {**message.info, "tokens": build.tokens(obj(meta.get("usage"))), "cost": meta.get("cost") or 0}
-        if item.status is ItemStatus.FAILED and not message.open_tools:
+        own = meta.get("origin") == "shell"  # a command of the person's is no step of a model
+        if own or (item.status is ItemStatus.FAILED and not message.open_tools):
             self._finish(message, at_ms, step=False)
         else:
             self._finish_if_over(message, at_ms)

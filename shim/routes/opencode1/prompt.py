@@ -11,6 +11,7 @@ from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.opencode.build import Wire
 from shim.routes.opencode1.message import in_order
 from shim.routes.opencode1.session import SessionPath, need_idle
+from shim.sessions.command import command as run_command
 from shim.sessions.prompting import Body
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import submit
@@ -133,7 +134,9 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     if body.model:
         provider, _, model_id = body.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}
-    message_id = await ctx.services.sessions.command(
+    message_id = await run_command(
+        ctx.services.sessions,
+        ctx.services.config.load(ctx.services.sessions.info(path.sessionID)["directory"]).commands,
         path.sessionID,
         body.command,
         body.arguments,

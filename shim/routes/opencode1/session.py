@@ -59,7 +59,7 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
     if given.parentID is not None and not given.parentID.startswith("ses"):
         raise BadRequest(f'Expected a string starting with "ses", got "{given.parentID}"\n  at ["parentID"]')
     services = ctx.services
-    project = await services.projects.of(ctx.directory)
+    project = await services.projects.identity(ctx.directory)
     extra: Wire = {"path": _path(ctx.directory, project.worktree)}
     if given.agent is not None:
         extra["agent"] = given.agent
@@ -102,7 +102,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     """Newest first by `time.updated`; of the directory's project, narrowed by what the query names."""
     if query.roots not in (None, "true", "false"):
         raise BadRequest(f'Expected "true" or "false", got "{query.roots}"\n  at ["roots"]', "Query")
-    project = await ctx.services.projects.of(ctx.directory)
+    project = await ctx.services.projects.identity(ctx.directory)
     found = [i for i in ctx.services.sessions.infos() if i["projectID"] == project.id]
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
         found = [i for i in found if i["directory"] == ctx.directory]

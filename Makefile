@@ -6,7 +6,7 @@ BIN = .venv/bin/
 .PHONY: help setup serve test check gen docs fmt e2e ci clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9 ]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 setup: .venv/.dev  ## all that development needs, into .venv
 
@@ -19,13 +19,10 @@ test: .venv/.dev  ## all tests but the end-to-end ones
 check: .venv/.dev  ## lint, format, types, walls between the layers, and that generated files are current
 	$(BIN)ruff check . && $(BIN)ruff format --check .
 	$(BIN)pyright
-	$(BIN)lint-imports --no-logo && $(BIN)python tools/generate.py --check && $(BIN)python tools/settings.py --check
+	$(BIN)lint-imports --no-logo && scripts/gen --check
 
-gen: .venv/.dev  ## write the generated files anew: what follows from OpenCode's document and from our routes
-	$(BIN)python tools/generate.py
-
-docs: .venv/.dev  ## write docs/settings.md anew
-	$(BIN)python tools/settings.py
+gen docs: .venv/.dev  ## write the generated files anew: tables of operations, settings, turns
+	scripts/gen
 
 fmt: .venv/.dev  ## format, and mend what lint can mend
 	$(BIN)ruff check --fix . ; $(BIN)ruff format .

@@ -39,7 +39,7 @@ def render() -> str:
 
     rows: list[str] = []
     for name, field in Settings.model_fields.items():
-        default = COMPUTED.get(name) or (f"`{field.default}`" if field.default not in (None, ()) else "unset")
+        default = COMPUTED.get(name) or (f"`{str(field.default).lower()}`" if field.default not in (None, ()) else "unset")
         flag = f"`--{name.replace('_', '-')}`" if name in FLAGS else ""
         rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {field.description} |")
     binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)

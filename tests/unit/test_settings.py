@@ -143,6 +143,13 @@ def test_every_setting_is_described() -> None:
         assert field.description.endswith("."), name
 
 
+def test_every_setting_is_in_the_documentation() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "settings.md").read_text()
+    for name in Settings.model_fields:
+        assert f"| `{name}` |" in page, f"{name} is not in docs/settings.md: run `make docs`"
+        assert f"`{env_name(name)}`" in page
+
+
 def test_only_load_and_the_defaults_read_the_environment() -> None:
     """`Settings(...)` must stay free of the machine: no other use of os.environ than the XDG base directories."""
     tree = ast.parse(Path(shim.settings.__file__).read_text())

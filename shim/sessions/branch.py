@@ -25,7 +25,6 @@ from universal.events import EventData, EventType, ItemData, PermissionData, Que
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.turn import Effect, Ended, Input, Started, TurnMachine
 
-
 log = structlog.get_logger()
 
 

@@ -101,12 +101,7 @@ async def _expand(manager: SessionManager, directory: str, own: CommandLike, arg
     for line in dict.fromkeys(_SHELL.findall(text)):
         text = text.replace(f"!`{line}`", await _output_of(line, directory, manager))
     parts: list[Wire] = [{"type": "text", "text": text}]
-    for path in dict.fromkeys(_FILE.findall(text)):
-        file = Path(directory, path)
-        if path and file.is_file():
-            mime = mimetypes.guess_type(path)[0] or "text/plain"
-            mime = mime if mime.startswith("image/") or mime == "application/pdf" else "text/plain"
-            parts.append({"type": "file", "mime": mime, "filename": path, "url": f"file://{file}"})
+    parts += await asyncio.to_thread(_files_in, text, directory)
     if own.subtask:
         parts = [
             {"type": "subtask", "prompt": text, "description": own.name, "agent": own.agent or "general", "command": own.name}
@@ -117,6 +112,18 @@ async def _expand(manager: SessionManager, directory: str, own: CommandLike, arg
         model = {"providerID": provider, "modelID": model_id}
     mode = body.mode if own.subtask else own.agent or body.mode
     return replace(body, parts=[*parts, *body.parts], model=model, mode=mode)
+
+
+def _files_in(text: str, directory: str) -> list[Wire]:
+    """File parts for each `@path` that is a file."""
+    parts: list[Wire] = []
+    for path in dict.fromkeys(_FILE.findall(text)):
+        file = Path(directory, path)
+        if path and file.is_file():
+            mime = mimetypes.guess_type(path)[0] or "text/plain"
+            mime = mime if mime.startswith("image/") or mime == "application/pdf" else "text/plain"
+            parts.append({"type": "file", "mime": mime, "filename": path, "url": f"file://{file}"})
+    return parts
 
 
 async def _output_of(line: str, directory: str, manager: SessionManager) -> str:

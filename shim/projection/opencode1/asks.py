@@ -64,12 +64,11 @@ def commands_of(line: str) -> list[str]:
             quote = "" if char == quote else quote
         elif char in "'\"":
             quote = char
-        elif match := _SEPARATORS.match(line, index):
-            if match.group().strip() or "\n" in match.group():
-                parts.append(current.strip())
-                current = ""
-                index = match.end()
-                continue
+        elif (match := _SEPARATORS.match(line, index)) and (match.group().strip() or "\n" in match.group()):
+            parts.append(current.strip())
+            current = ""
+            index = match.end()
+            continue
         current += char
         index += 1
     parts.append(current.strip())

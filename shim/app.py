@@ -1,0 +1,101 @@
+"""The application: the only place that wires things together.
+
+    store -> agents -> sessions     started in this order
+    hub (streams end at once), then sessions -> agents -> store    stopped in this one
+
+`app[SERVICES]` holds everything that routes use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from aiohttp import web
+
+from shim.agents.directory import AgentDirectory
+from shim.clock import SystemClock
+from shim.host.opencode_config import ConfigFiles
+from shim.host.projects import Projects
+from shim.http.application import application
+from shim.http.operation import SERVICES
+from shim.ids import Ids
+from shim.routes import opencode1
+from shim.routes.web_ui import WebUI
+from shim.services import Services
+from shim.sessions.deps import SessionDeps
+from shim.sessions.manager import SessionManager
+from shim.sessions.rules import Rule, from_config
+from shim.settings import Settings
+from shim.sse.hub import Hub
+from shim.store.base import Store
+from shim.store.sqlite import SqliteStore
+from universal.registry import agents as known_agents
+
+__all__ = ["DATABASE", "SERVICES", "build_app"]
+
+DATABASE = "opencode-shim.db"
+
+
+def build_app(settings: Settings, *, store: Store | None = None) -> web.Application:
+    """An application that is ready to run; nothing is opened or started before aiohttp starts it up.
+
+    In: `store` replaces the SQLite one of the data directory (tests).
+    """
+    clock = SystemClock()
+    ids = Ids(clock)
+    hub = Hub(clock, ids)
+    kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE)
+    config = ConfigFiles(Path.home(), os.environ)
+    agents = AgentDirectory(
+        known_agents(),
+        clock=clock,
+        ids=ids,
+        store=kept,
+        default_agent=settings.default_agent,
+        environ=os.environ,
+        delay_factor=settings.mock_delay_factor,
+    )
+
+    def config_rules(directory: str) -> list[Rule]:
+        return from_config(config.load(directory).permission)
+
+    sessions = SessionManager(
+        SessionDeps(clock, ids, kept, hub, agents, config_rules, settings.abort_timeout_s, settings.idle_reap_s)
+    )
+    services = Services(
+        settings=settings,
+        clock=clock,
+        ids=ids,
+        hub=hub,
+        store=kept,
+        sessions=sessions,
+        agents=agents,
+        projects=Projects(kept, clock),
+        config=config,
+    )
+    web_ui = WebUI(settings.web_ui) if settings.web_ui else None
+    app = application(services, opencode1.MODULES, unknown=web_ui.handle if web_ui is not None else None)
+
+    async def life(_app: web.Application) -> AsyncIterator[None]:
+        await kept.open()
+        try:
+            await agents.start()
+            await sessions.start()
+            if web_ui is not None:
+                await web_ui.start()
+            yield
+        finally:
+            if web_ui is not None:
+                await web_ui.close()
+            await sessions.close()
+            await agents.close()
+            await kept.close()
+
+    async def end_streams(_app: web.Application) -> None:
+        hub.close()
+
+    app.cleanup_ctx.append(life)
+    app.on_shutdown.append(end_streams)
+    return app

@@ -1,0 +1,131 @@
+"""Runs a short program of the machine (`git`, `rg`) and gives what it said: bounded in time and output, nothing left behind.
+
+The program gets no terminal, only the input that is given, and a process group of its own, which is killed as a whole
+when its time or output is used up or the caller goes away. Agents are not run here: `shim.runtime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shim.errors import ShimError
+
+TIMEOUT_S = 15.0
+"""For one program. A git status of a large cold repository takes some seconds; no client waits longer than this."""
+OUTPUT_LIMIT_BYTES = 32 * 2**20
+STDERR_LIMIT_BYTES = 64 * 2**10
+REAP_S = 2.0
+"""After a SIGKILL; longer only if the kernel holds it (a dead network disk), and then we do not wait for it."""
+CHUNK_BYTES = 64 * 2**10
+
+
+class ProgramMissing(ShimError):
+    """The program is not installed; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a program said. `code` is None if we ended it; `truncated`: by the limit on its output, else by its time."""
+
+    code: int | None
+    stdout: bytes
+    stderr: bytes
+    truncated: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """It ended by itself, with 0."""
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        """stdout as text."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+async def run(
+    argv: Sequence[str],
+    cwd: str,
+    *,
+    environment: Mapping[str, str | None] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    stdin: bytes = b"",
+) -> Finished:
+    """Run it in `cwd` with our environment and these changes (None removes). Raises ProgramMissing; FileNotFoundError if `cwd` is none."""
+    if not await asyncio.to_thread(os.path.isdir, cwd):
+        raise FileNotFoundError(cwd)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env={name: value for name, value in {**os.environ, **(environment or {})}.items() if value is not None},
+            stdin=PIPE if stdin else DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise ProgramMissing(f"{argv[0]} is not installed, or not on PATH") from error
+    assert process.stdout is not None and process.stderr is not None
+    out, err = bytearray(), bytearray()
+    code: int | None = None
+    whole = True
+    try:
+        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as readers:
+            readers.create_task(_read(process.stderr, err, STDERR_LIMIT_BYTES, drain=True))
+            if process.stdin is not None:
+                readers.create_task(_feed(process.stdin, stdin))
+            whole = await _read(process.stdout, out, limit_bytes)
+            if whole:
+                code = await process.wait()
+            else:
+                _kill(process)
+    except TimeoutError:
+        pass
+    finally:
+        if code is None:
+            await _end(process)
+    return Finished(code, bytes(out), bytes(err), truncated=not whole)
+
+
+async def _read(stream: asyncio.StreamReader, into: bytearray, limit: int, *, drain: bool = False) -> bool:
+    """Up to `limit` bytes. Out: whether that was all. `drain`: go on reading without keeping, so that it can go on writing."""
+    whole = True
+    while chunk := await stream.read(CHUNK_BYTES):
+        room = limit - len(into)
+        into += chunk[: max(0, room)]
+        whole = whole and len(chunk) <= room
+        if not whole and not drain:
+            return False
+    return whole
+
+
+async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(data)
+        await stream.drain()
+    stream.close()
+
+
+def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _end(process: Process) -> None:
+    """Nothing of its group lives on, and no pipe of it stays open."""
+    _kill(process)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REAP_S):
+            await process.wait()
+    # The pipes were not read to their end, so asyncio would keep them open until garbage collection.
+    transport: asyncio.SubprocessTransport | None = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()

@@ -1,0 +1,139 @@
+"""Files of a project directory, for the UIs' file trees and viewers. Nothing outside of the directory is ever read.
+
+A path is taken relative to the directory or absolute below it; `..` and links that lead out are refused (400). Texts are
+trimmed at both ends, as native does it; what is no text comes as base64 with its type. Devices and pipes are not opened.
+Source: recordings `endpoints`; a live OpenCode 1.18.33.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import mimetypes
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from shim.errors import BadRequest
+from shim.host import vcs
+
+FILE_LIMIT_BYTES = 16 * 2**20
+"""Of one file that is shown. Larger ones are refused: the UIs would freeze."""
+SNIFF_BYTES = 8000
+LIST_LIMIT = 10_000
+"""Entries of one folder."""
+IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".ico", ".avif", ".heic", ".tiff"})
+"""Always binary, also when a file is too short to tell."""
+BOMS: tuple[tuple[bytes, str], ...] = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a folder. `path` is relative to the directory, with a `/` at the end of folders."""
+
+    name: str
+    path: str
+    absolute: str
+    type: Literal["file", "directory"]
+    ignored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file's text, or its bytes as base64 with the media type."""
+
+    type: Literal["text", "binary"]
+    content: str
+    encoding: Literal["base64"] | None = None
+    mimeType: str | None = None
+
+
+def confine(directory: str, path: str) -> Path:
+    """The place that a path means, links resolved in it. Raises BadRequest if it is not below the directory."""
+    if "\0" in path:
+        raise BadRequest('A path may not contain NUL\n  at ["path"]', "Query")
+    base = Path(os.path.realpath(directory))
+    place = Path(os.path.realpath(Path(directory, path)))
+    if place != base and base not in place.parents:
+        raise BadRequest(f'Path is outside of the project directory {directory}: {path}\n  at ["path"]', "Query")
+    return place
+
+
+async def listing(directory: str, path: str) -> list[Entry]:
+    """A folder: folders first, then files, each by name; what git ignores is marked. Raises BadRequest."""
+    entries = await asyncio.to_thread(_entries, directory, path)
+    ignored = await _ignored(directory, [entry.path for entry in entries])
+    return [Entry(e.name, e.path, e.absolute, e.type, e.path in ignored) for e in entries]
+
+
+async def content(directory: str, path: str) -> Content:
+    """A file; an empty text if there is none (a viewer may show one that was just deleted), as native. Raises BadRequest."""
+    return await asyncio.to_thread(_read, directory, path)
+
+
+def _entries(directory: str, path: str) -> list[Entry]:
+    folder = confine(directory, path)
+    relative = os.path.normpath(os.path.relpath(Path(directory, path), directory))
+    try:
+        with os.scandir(folder) as found:
+            names = [(one.name, one.is_dir()) for _, one in zip(range(LIST_LIMIT), found, strict=False)]
+    except OSError as error:
+        raise BadRequest(f'Cannot list {path}: {error.strerror}\n  at ["path"]', "Query") from error
+    names.sort(key=lambda one: (not one[1], one[0].casefold()))
+    entries: list[Entry] = []
+    for raw, is_folder in names:
+        name = _printable(raw)
+        place = name if relative == "." else f"{_printable(relative)}/{name}"
+        kind: Literal["file", "directory"] = "directory" if is_folder else "file"
+        entries.append(Entry(name, f"{place}/" if is_folder else place, str(Path(directory, place)), kind, ignored=False))
+    return entries
+
+
+async def _ignored(directory: str, paths: list[str]) -> frozenset[str]:
+    """Which of these git ignores; none outside of a repository."""
+    # `./` keeps a name that begins with `:` from being read as magic.
+    asked = "\0".join(f"./{path}" for path in paths if path.rstrip("/") != ".git")
+    answer = await vcs.git(directory, "check-ignore", "-z", "--stdin", stdin=os.fsencode(asked))
+    return frozenset(_printable(os.fsdecode(name)).removeprefix("./") for name in answer.stdout.split(b"\0") if name)
+
+
+def _read(directory: str, path: str) -> Content:
+    if not path:
+        raise BadRequest('Expected a path of a file, got ""\n  at ["path"]', "Query")
+    place = confine(directory, path)
+    try:
+        # Not blocking: a pipe without a writer would hold the thread for ever.
+        with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise BadRequest(f'Not a file: {path}\n  at ["path"]', "Query")
+            if state.st_size > FILE_LIMIT_BYTES:
+                limit = f"{FILE_LIMIT_BYTES // 2**20} MiB"
+                raise BadRequest(
+                    f'{path} has {state.st_size} bytes, more than the {limit} that are shown\n  at ["path"]', "Query"
+                )
+            data = file.read(FILE_LIMIT_BYTES)
+    except FileNotFoundError:
+        return Content("text", "")
+    except OSError as error:
+        raise BadRequest(f'Cannot read {path}: {error.strerror}\n  at ["path"]', "Query") from error
+    text = None if place.suffix.lower() in IMAGES else decode(data)
+    if text is None:
+        kind = mimetypes.guess_type(place.name)[0] or "application/octet-stream"
+        return Content("binary", base64.b64encode(data).decode(), "base64", kind)
+    return Content("text", text.strip())
+
+
+def decode(data: bytes) -> str | None:
+    """The text of a file, by its byte order mark or as UTF-8 with what is wrong replaced; None if it is no text."""
+    for mark, encoding in BOMS:
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
+    return None if b"\0" in data[:SNIFF_BYTES] else data.decode("utf-8", "replace")
+
+
+def _printable(name: str) -> str:
+    """Names that are no UTF-8 cannot be in JSON."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,42 @@
+"""Which web pages may call us, as native OpenCode decides it. Pure.
+
+    http://localhost:PORT, http://127.0.0.1:PORT, tauri://localhost, http(s)://tauri.localhost,
+    https://opencode.ai and its subdomains, and what the setting `cors` names
+
+A foreign origin is still served, without the header; its browser then hides the answer from the page.
+Source: recording `endpoints` of 1.18.33, and a live 1.18.33 for `https://tauri.localhost` and deeper subdomains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+ALLOWED = re.compile(
+    r"http://(localhost|127\.0\.0\.1):\d{1,5}|tauri://localhost|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
+)
+METHODS = "GET, HEAD, PUT, PATCH, POST, DELETE"
+EXPOSED = "Link, X-Next-Cursor"
+MAX_AGE_S = 86_400
+
+
+def allowed(origin: str, more: Collection[str]) -> bool:
+    """Whether a page of this origin may read our answers."""
+    return origin in more or ALLOWED.fullmatch(origin) is not None
+
+
+def headers(origin: str | None, more: Collection[str]) -> dict[str, str]:
+    """For every answer, streams and errors too."""
+    found = {"Vary": "Origin"}
+    if origin and allowed(origin, more):
+        found |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": EXPOSED}
+    return found
+
+
+def preflight(asked_headers: str) -> dict[str, str]:
+    """For the answer to OPTIONS, beside `headers`."""
+    return {
+        "Access-Control-Allow-Methods": METHODS,
+        "Access-Control-Allow-Headers": asked_headers,
+        "Access-Control-Max-Age": str(MAX_AGE_S),
+    }

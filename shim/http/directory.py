@@ -1,0 +1,32 @@
+"""Which directory a request is about. Pure.
+
+Source: `docs/wire.md`, "how each client names the project directory": the query `directory` (SDK, TUI, web UI), the
+query `location[directory]` (the preview API), the header `x-opencode-directory`, percent-encoded by newer clients and
+plain in those up to 1.3; else the server's own. The answer is compared as a string by clients: absolute, no `/` at its end.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from shim.errors import BadRequest
+
+QUERY_NAMES = ("directory", "location[directory]")
+HEADER = "x-opencode-directory"
+
+
+def resolve(query: Mapping[str, str], headers: Mapping[str, str], default: str) -> str:
+    """The directory of a request; it need not exist. Raises BadRequest for a NUL in it."""
+    named = next((query[name] for name in QUERY_NAMES if query.get(name)), None) or _of_header(headers) or default
+    if "\0" in named:
+        raise BadRequest('A directory may not contain NUL\n  at ["directory"]', "Query")
+    return os.path.normpath(os.path.join(default, named))  # noqa: PTH118 - pure: pathlib would touch Windows rules, not the disk
+
+
+def _of_header(headers: Mapping[str, str]) -> str:
+    value = headers.get(HEADER, "")
+    # Headers arrive with undecodable bytes as surrogates, which no JSON answer could hold.
+    text = unquote(value) if "%" in value else value
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

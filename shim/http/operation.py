@@ -1,0 +1,203 @@
+"""Handlers and the wire: `@operation("session.fork")` names what a function serves; here is all that stands between.
+
+    @operation("session.fork")
+    async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object: ...
+
+Parameters are known by name. `path`, `query` and `body` are annotated with pydantic models; `body: Model | None` may be
+missing, and a required one that is missing is read as `{}`. Method and path come from the generated table of operations.
+The answer is a model, dict, list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
+
+The decorators only write a mark onto the function: `collect` reads the marks of modules, `register` adds routes to an app.
+Bodies may also be unions and plain types. Annotations are evaluated, so a handler's module imports what it annotates at run time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import ModuleType, NoneType
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_type_hints
+
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from shim.errors import BadRequest
+from shim.http import wire_json
+from shim.http.directory import resolve
+from shim.opencode.complaints import complaint
+from shim.opencode.operations import OPERATIONS, Operation
+from shim.services import Services
+
+BODY_LIMIT_BYTES = 64 * 2**20
+"""Of a request. Prompts hold images as data URLs; 64 MiB are some forty photographs."""
+COMPRESS_ABOVE_BYTES = 16 * 2**10
+"""Larger answers are compressed for clients that take it, as native does; below, loopback is faster without."""
+
+SERVICES: web.AppKey[Services] = web.AppKey("services", Services)
+_MARK = "__operation__"
+
+Handler: TypeAlias = Callable[..., Awaitable[object]]
+HandlerT = TypeVar("HandlerT", bound=Handler)
+Kind: TypeAlias = Literal["Params", "Query", "Payload"]
+
+
+class _Empty(Enum):
+    NO_CONTENT = 204
+
+
+NO_CONTENT = _Empty.NO_CONTENT
+"""The answer of a handler that has none: 204 with an empty body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ctx:
+    """What a handler knows of its request. `directory`: absolute, without a `/` at its end; it need not exist."""
+
+    request: web.Request
+    services: Services
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOperation:
+    """A handler with what it takes: a validator for each parameter that it has."""
+
+    id: str
+    operation: Operation
+    handler: Handler
+    path: TypeAdapter[Any] | None
+    query: TypeAdapter[Any] | None
+    body: TypeAdapter[Any] | None
+    body_optional: bool
+
+
+# --- marks -------------------------------------------------------------------------------------------
+
+
+def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
+    """The function serves this operation of OpenCode's document. Raises KeyError if the document has no such one."""
+    return _marked(operation_id, OPERATIONS[operation_id])
+
+
+def extra(operation_id: str, method: str, path: str) -> Callable[[HandlerT], HandlerT]:
+    """The function serves a route that OpenCode has, or clients ask for, outside of its document."""
+    return _marked(operation_id, Operation(method, path, "extra"))
+
+
+def _marked(operation_id: str, row: Operation) -> Callable[[HandlerT], HandlerT]:
+    def mark(handler: HandlerT) -> HandlerT:
+        setattr(handler, _MARK, (operation_id, row))
+        return handler
+
+    return mark
+
+
+def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
+    """All marked functions of the modules. Raises ValueError if two serve the same operation."""
+    bound: dict[str, BoundOperation] = {}
+    for module in modules:
+        for value in vars(module).values():
+            mark = getattr(value, _MARK, None) if inspect.isfunction(value) else None
+            if mark is None or value.__module__ != module.__name__:
+                continue
+            name, row = cast("tuple[str, Operation]", mark)
+            if name in bound:
+                raise ValueError(f"{name} is served by {bound[name].handler.__qualname__} and {module.__name__}.{value.__name__}")
+            bound[name] = _bind(name, row, value)
+    return list(bound.values())
+
+
+def _bind(name: str, row: Operation, handler: Handler) -> BoundOperation:
+    hints = get_type_hints(handler)
+    unknown = set(inspect.signature(handler).parameters) - {"ctx", "path", "query", "body"}
+    if unknown:
+        raise ValueError(f"{name}: a handler takes ctx, path, query and body, not {', '.join(sorted(unknown))}")
+    path, query, body = (TypeAdapter[Any](hints[key]) if key in hints else None for key in ("path", "query", "body"))
+    return BoundOperation(name, row, handler, path, query, body, NoneType in get_args(hints.get("body")))
+
+
+# --- the way in and out ----------------------------------------------------------------------------------
+
+
+def register(app: web.Application, bound: Iterable[BoundOperation]) -> None:
+    """Add the routes. A `/` at the end of a path is tolerated, as by native; GET routes answer HEAD."""
+    for one in bound:
+        add_route(app, one.operation, _route(one))
+
+
+def add_route(app: web.Application, row: Operation, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> None:
+    """One operation's routes, for a handler of aiohttp's form."""
+    forms = (row.path, row.path + "/") if "*" not in row.path else (row.path.replace("*", "{tail:.*}"),)
+    for form in forms:
+        app.router.add_route(row.method, form, handler)
+        if row.method == "GET":
+            app.router.add_route("HEAD", form, _stream_head if row.streams else handler)
+
+
+async def _stream_head(_request: web.Request) -> web.StreamResponse:
+    return web.Response(content_type="text/event-stream")
+
+
+def _route(one: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def route(request: web.Request) -> web.StreamResponse:
+        return to_response(await one.handler(**await _arguments(one, request)))
+
+    return route
+
+
+async def _arguments(one: BoundOperation, request: web.Request) -> dict[str, object]:
+    services = request.app[SERVICES]
+    directory = resolve(request.query, request.headers, str(services.settings.directory))
+    arguments: dict[str, object] = {"ctx": Ctx(request, services, directory)}
+    if one.path is not None:
+        arguments["path"] = _validated(one.path, dict(request.match_info), "Params")
+    if one.query is not None:
+        arguments["query"] = _validated(one.query, _first_values(request), "Query")
+    if one.body is not None:
+        arguments["body"] = _body(one.body, await request.read(), optional=one.body_optional)
+    return arguments
+
+
+def _first_values(request: web.Request) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name, value in request.query.items():
+        values.setdefault(name, value)
+    return values
+
+
+def _body(model: TypeAdapter[Any], raw: bytes, *, optional: bool) -> object:
+    """The body as its model; any content type will do, as for native."""
+    if not raw.strip():
+        if optional:
+            return None
+        raw = b"{}"
+    try:
+        value = wire_json.loads(raw)
+    except wire_json.Malformed as error:
+        raise BadRequest(f"The body is not JSON: {error}") from error
+    return _validated(model, value, "Payload")
+
+
+def _validated(model: TypeAdapter[Any], value: Any, kind: Kind) -> object:
+    """Raises BadRequest in OpenCode's words. Texts of paths and queries are converted, values of bodies are not."""
+    try:
+        if kind == "Payload":
+            return model.validate_json(wire_json.dumps(value), strict=True)
+        return model.validate_python(value)
+    except ValidationError as error:
+        raise BadRequest(complaint(error, value), kind) from error
+
+
+def to_response(result: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
+    """The response for what a handler returned."""
+    if isinstance(result, web.StreamResponse):
+        return result
+    if result is NO_CONTENT:
+        return web.Response(status=204, headers=headers)
+    body = wire_json.dumps(result)
+    response = web.Response(body=body, status=status, headers=headers, content_type="application/json")
+    if len(body) > COMPRESS_ABOVE_BYTES:
+        response.enable_compression()
+    return response

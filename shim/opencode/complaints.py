@@ -1,0 +1,107 @@
+"""What is wrong with a request, in OpenCode's words: `Expected array, got "Red"\\n  at ["answers"]`. Pure.
+
+Source: recordings of OpenCode 1.18.33 (`endpoints`, `tui`, `misc`). Native names only the first fault; so do we.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+GOT_LENGTH = 200
+
+EXPECTED = {
+    "string_type": "string",
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "number",
+    "float_parsing": "number",
+    "bool_type": "boolean",
+    "bool_parsing": "boolean",
+    "list_type": "array",
+    "tuple_type": "array",
+    "dict_type": "object",
+    "model_type": "object",
+    "model_attributes_type": "object",
+    "none_required": "null",
+}
+"""pydantic's kind of error -> what OpenCode says that it expected."""
+
+
+class Fault(NamedTuple):
+    """One fault: what to say of it, and the keys and indices that lead to it."""
+
+    message: str
+    path: list[str | int]
+
+
+def complaint(error: ValidationError, value: Any) -> str:
+    """The message for the first fault. In: the value that was validated, to tell keys from names of union branches."""
+    return fault(error, value).message
+
+
+def fault(error: ValidationError, value: Any) -> Fault:
+    """The first fault. Of the branches of a union each has its own: the one that got furthest is meant."""
+    found = [(details, place(details, value)) for details in error.errors(include_url=False, include_context=True)]
+    start = found[0][1]
+    details, path = max((one for one in found if one[1][: len(start)] == start), key=lambda one: len(one[1]))
+    where = f"\n  at {''.join(f'[{json.dumps(key)}]' for key in path)}" if path else ""
+    return Fault(f"{_what(details)}{where}", path)
+
+
+def place(error: ErrorDetails, value: Any) -> list[str | int]:
+    """The path of keys and indices to the fault. pydantic also puts names of models and tags of unions into its own."""
+    path: list[str | int] = []
+    for step in error["loc"]:
+        if isinstance(value, dict) and isinstance(step, str):
+            members = cast("dict[str, Any]", value)
+            if step not in members and (error["type"] != "missing" or step is not error["loc"][-1]):
+                continue
+            path.append(step)
+            value = members.get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            items = cast("list[Any]", value)
+            path.append(step)
+            value = items[step] if step < len(items) else None
+    return path
+
+
+def _what(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "missing":
+            return "Missing key"
+        case "literal_error" | "union_tag_invalid" | "enum":
+            expected = _choices(str(context.get("expected") or context.get("expected_tags")))
+        case "string_pattern_mismatch":
+            expected = _pattern(str(context.get("pattern")))
+        case "greater_than_equal":
+            expected = f"a value greater than or equal to {context.get('ge')}"
+        case "less_than_equal":
+            expected = f"a value less than or equal to {context.get('le')}"
+        case "union_tag_not_found":
+            expected = f"an object with {context.get('discriminator')}"
+        case kind:
+            expected = EXPECTED.get(kind, "")
+    got = _got(error["input"])
+    return f"Expected {expected}, got {got}" if expected else f"{error['msg']}, got {got}"
+
+
+def _choices(text: str) -> str:
+    """`'a', 'b' or 'c'` -> `"a" | "b" | "c"`."""
+    return " | ".join(json.dumps(name) for name in re.findall(r"'([^']*)'", text)) or text
+
+
+def _pattern(pattern: str) -> str:
+    plain = re.fullmatch(r"\^([A-Za-z0-9_]+)", pattern)
+    return f'a string starting with "{plain[1]}"' if plain else f"a string matching {pattern}"
+
+
+def _got(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text if len(text) <= GOT_LENGTH else text[:GOT_LENGTH] + "..."

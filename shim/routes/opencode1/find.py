@@ -1,0 +1,49 @@
+"""Finding texts and files. Source: recording `endpoints`; `shim.host.search`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from shim.host import search
+from shim.http.operation import Ctx, operation
+
+
+class TextQuery(BaseModel):
+    """A regular expression in ripgrep's dialect."""
+
+    pattern: str
+
+
+class FileQuery(BaseModel):
+    """A part of a path, with typos."""
+
+    query: str
+    dirs: Literal["true", "false"] = "true"
+    type: Literal["file", "directory"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 10
+
+
+class SymbolQuery(BaseModel):
+    """A part of a name."""
+
+    query: str
+
+
+@operation("find.text")
+async def text(ctx: Ctx, query: TextQuery) -> object:
+    """Lines that match."""
+    return await search.texts(ctx.directory, query.pattern)
+
+
+@operation("find.files")
+async def names(ctx: Ctx, query: FileQuery) -> object:
+    """Files and folders whose path is like the query, the best first."""
+    return await search.names(ctx.directory, query.query, kind=query.type, folders=query.dirs == "true", limit=query.limit)
+
+
+@operation("find.symbols")
+async def symbols(ctx: Ctx, query: SymbolQuery) -> object:
+    """None: they come from language servers, which this server does not run (native without one says the same)."""
+    return []

@@ -1,0 +1,33 @@
+"""What clients want in the server's log. Source: recording `endpoints`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import structlog
+from pydantic import BaseModel
+
+from shim.http.operation import Ctx, operation
+
+log = structlog.get_logger(__name__)
+
+LEVELS: dict[str, str] = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
+MESSAGE_LENGTH = 10_000
+
+
+class Entry(BaseModel):
+    """`POST /log`."""
+
+    service: str
+    level: Literal["debug", "info", "error", "warn"]
+    message: str
+    extra: dict[str, Any] | None = None
+
+
+@operation("app.log")
+async def write(ctx: Ctx, body: Entry) -> object:
+    """One line of ours. Whatever a client calls its fields, they cannot pass for ours."""
+    getattr(log, LEVELS[body.level])(
+        "client.log", service=body.service[:MESSAGE_LENGTH], message=body.message[:MESSAGE_LENGTH], extra=body.extra or {}
+    )
+    return True

@@ -1,0 +1,18 @@
+"""Where things are. Source: recordings `endpoints`, `directories`."""
+
+from __future__ import annotations
+
+from shim.http.operation import Ctx, operation
+
+
+@operation("path.get")
+async def get(ctx: Ctx) -> object:
+    """`worktree` is the top of the directory's own repository, `/` outside of git. Clients go on with `directory`."""
+    services = ctx.services
+    return {
+        "home": str(services.config.home),
+        "state": str(services.settings.data_dir),
+        "config": str(services.config.folder),
+        "worktree": (await services.projects.identity(ctx.directory)).worktree,
+        "directory": ctx.directory,
+    }

@@ -1,0 +1,55 @@
+"""Branch and changes of the directory's repository. Source: recordings `endpoints`, `misc`; `shim.host.vcs`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, Field
+
+from shim.host import vcs
+from shim.host.vcs import Change
+from shim.http.operation import Ctx, operation
+
+
+class DiffQuery(BaseModel):
+    """What to compare with, and how many unchanged lines to show around a change."""
+
+    mode: Literal["git", "branch"]
+    context: Annotated[int, Field(ge=0)] | None = None
+
+
+@operation("vcs.get")
+async def get(ctx: Ctx) -> object:
+    """The branches; keys are left out where there are none (native sends null, against its own document)."""
+    found = await vcs.branches(ctx.directory)
+    names = {"branch": found.current, "default_branch": found.default}
+    return {key: name for key, name in names.items() if name is not None}
+
+
+@operation("vcs.status")
+async def status(ctx: Ctx) -> object:
+    """Changed files with line counts."""
+    return [_wire(change) for change in await vcs.changes(ctx.directory)]
+
+
+@operation("vcs.diff")
+async def diff(ctx: Ctx, query: DiffQuery) -> object:
+    """The same with patches."""
+    return [_wire(change) for change in await vcs.diff(ctx.directory, query.mode, query.context)]
+
+
+@operation("vcs.diff.raw")
+async def raw(ctx: Ctx) -> web.Response:
+    """All patches as one text."""
+    return web.Response(text=await vcs.raw_diff(ctx.directory), content_type="text/x-diff", charset="utf-8")
+
+
+def _wire(change: Change) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "file": change.file,
+        "additions": change.additions,
+        "deletions": change.deletions,
+        "status": change.status,
+    }
+    return row if change.patch is None else row | {"patch": change.patch}

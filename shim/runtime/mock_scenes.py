@@ -1,0 +1,442 @@
+"""The scenes of the mock: what each word does. `SCENES` is the table; `help` prints it.
+
+A scene is an async function that writes through its `Run`. Where it simply returns, the run is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shim.runtime.inprocess import Died
+from shim.runtime.mock_edit import Edit, Refused, apply, prepare
+from shim.runtime.mock_run import Leave, Run, Step, Tool
+from shim.runtime.mock_texts import COMMAND, MARKDOWN, PLAN, PLAN_QUESTION, PNG, QUESTIONS, THOUGHTS, TODOS
+from universal.agents.mock.wire import Frame
+from universal.jsonvalue import arr, text
+
+MAX_SECONDS = 600
+MAX_DELTAS = 20_000
+SECOND_S = 1.0
+RETRY_S = 1.0
+LATE_S = 0.3
+"""After the end of a turn, before something comes that should not."""
+WORK_S = 0.5
+"""For a subagent to find out what it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A word that the mock knows. `words`: how many may follow it (None: any); with more it is an ordinary text."""
+
+    play: Callable[[Run, list[str]], Awaitable[None]]
+    about: str
+    usage: str = ""
+    words: int | None = 0
+
+
+def number(args: list[str], default: int, most: int) -> int:
+    """The first argument as a number from 0 to `most`."""
+    if not args or not args[0].isdecimal():
+        return min(default, most)
+    return min(int(args[0]), most) if len(args[0]) < 10 else most
+
+
+async def bash(step: Step, command: str, description: str) -> Tool:
+    """A call of the tool `bash`. Nothing is executed, here or anywhere else in the mock."""
+    return await step.tool("bash", {"command": command, "description": description}, command)
+
+
+# --- text ------------------------------------------------------------------------------------------------
+
+
+async def echo(run: Run, args: list[str]) -> None:
+    """The prompt, without the word `echo`."""
+    head, _, rest = run.text.partition(" ")
+    await run.answer((rest if head.lstrip("/").lower() == "echo" else run.text) or "(an empty prompt)")
+
+
+async def markdown(run: Run, args: list[str]) -> None:
+    """Everything that a client must be able to draw."""
+    await run.answer(MARKDOWN)
+
+
+async def think(run: Run, args: list[str]) -> None:
+    """Reasoning, then text; its length is the effort."""
+    effort = {"low": 1, "high": len(THOUGHTS)}.get(run.conversation.variant, 2)
+    step = await run.step()
+    await step.think("".join(THOUGHTS[:effort]))
+    await step.say("That is what I thought.")
+    await step.finish("stop")
+
+
+async def slow(run: Run, args: list[str]) -> None:
+    """A tick each second."""
+    seconds = number(args, 3, MAX_SECONDS)
+    step = await run.step()
+    for n in range(1, seconds + 1):
+        await run.pause(SECOND_S)
+        await step.say(f"tick {n} of {seconds}\n")
+    await step.finish("stop")
+
+
+async def burst(run: Run, args: list[str]) -> None:
+    """Many deltas without a pause."""
+    count = number(args, 1000, MAX_DELTAS)
+    step = await run.step()
+    await step.say_at_once(f"{n} " for n in range(1, count + 1))
+    await step.finish("stop")
+
+
+async def remember(run: Run, args: list[str]) -> None:
+    """How many prompts there were before."""
+    before = run.conversation.prompts - 1
+    told = f" I was also told what others said: {len(run.earlier)} characters." if run.earlier else ""
+    await run.answer(f"I remember {before} {'prompt' if before == 1 else 'prompts'} before this one.{told}")
+
+
+async def help_(run: Run, args: list[str]) -> None:
+    """All scenes."""
+    rows = [f"| `{name}{' ' + s.usage if s.usage else ''}` | {s.about} |" for name, s in SCENES.items()]
+    table = "\n".join(["| say | and I |", "|---|---|", *rows])
+    await run.answer(f"# The mock\n\nThe first word of a prompt decides what I do.\n\n{table}\n\nAnything else is echoed.\n")
+
+
+# --- tools -----------------------------------------------------------------------------------------------
+
+
+async def tool(run: Run, args: list[str]) -> None:
+    """A command whose output grows."""
+    step = await run.step()
+    await step.say("I run a command.")
+    call = await bash(step, "seq 3", "Counts to three")
+    await step.finish("tool-calls")
+    for n in (1, 2, 3):
+        await call.output(f"{n}\n")
+    await call.done("1\n2\n3\n", exit_code=0, stdout="1\n2\n3\n", stderr="")
+    await run.answer("It counted to three.")
+
+
+async def parallel(run: Run, args: list[str]) -> None:
+    """Two tools at once; the second is done first, and the step ends after both."""
+    step = await run.step()
+    first = await bash(step, "make slow", "Takes its time")
+    second = await step.tool("webfetch", {"url": "https://example.invalid/", "format": "text"}, "https://example.invalid/")
+    await first.output("still ")
+    await second.done("Example")
+    await first.output("at it\n")
+    await first.done("still at it\n", exit_code=0, stdout="still at it\n", stderr="")
+    await step.finish("tool-calls")
+    await run.answer("Both are done.")
+
+
+async def failtool(run: Run, args: list[str]) -> None:
+    """A tool that fails; the turn goes on."""
+    path = str(run.directory / "no-such-file.txt")
+    step = await run.step()
+    call = await step.tool("read", {"filePath": path}, path)
+    await step.finish("tool-calls")
+    await call.done(f"File not found: {path}", ok=False)
+    await run.answer("There is no such file, so I go on without it.")
+
+
+async def image(run: Run, args: list[str]) -> None:
+    """A tool that gives back an image."""
+    url = "https://example.invalid/square.png"
+    step = await run.step()
+    call = await step.tool("webfetch", {"url": url, "format": "markdown"}, url)
+    await step.finish("tool-calls")
+    await call.done("Image of 16 x 16 pixels", images=[{"path": PNG, "mime": "image/png"}])
+    await run.answer("It is a small square.")
+
+
+async def edit(run: Run, args: list[str]) -> None:
+    """One more line for a file: read, then edit; or write, when there is none."""
+    name = args[0] if args else "mock.txt"
+    step = await run.step()
+    try:
+        change = await asyncio.to_thread(prepare, run.directory, name)
+    except Refused as refused:
+        await _refuse(run, step, name, str(refused))
+        return
+    if change.before is not None:
+        reading = await step.tool("read", {"filePath": str(change.path)}, name)
+        await step.finish("tool-calls")
+        await reading.done(change.before, files=[{"path": str(change.path), "action": "read"}])
+        step = await run.step()
+    call = await _call_edit(step, name, change)
+    await step.finish("tool-calls")
+    if run.conversation.mode == "plan":
+        await call.done("In plan mode no file is changed.", ok=False)
+        await run.answer("I only plan now, so I left the file as it is.")
+        return
+    try:
+        await asyncio.to_thread(apply, change)
+    except Refused as refused:
+        await call.done(str(refused), ok=False)
+        await run.answer("The file could not be changed.")
+        return
+    action = "write" if change.before is None else "patch"
+    await call.done("Done.", files=[{"path": str(change.path), "action": action, "diff": change.diff}])
+    await run.answer(f"I added a line to `{name}`." if change.before is not None else f"I made `{name}`.")
+
+
+async def _call_edit(step: Step, name: str, change: Edit) -> Tool:
+    if change.before is None:
+        return await step.tool("write", {"filePath": str(change.path), "content": change.after}, name)
+    arguments = {"filePath": str(change.path), "oldString": change.old, "newString": change.new}
+    return await step.tool("edit", arguments, name)
+
+
+async def _refuse(run: Run, step: Step, name: str, why: str) -> None:
+    call = await step.tool("read", {"filePath": name}, name)
+    await step.finish("tool-calls")
+    await call.done(why, ok=False)
+    await run.answer("I did not change that.")
+
+
+async def todo(run: Run, args: list[str]) -> None:
+    """A list that gets done."""
+    for done in range(len(TODOS) + 1):
+        states = ["completed"] * done + ["in_progress"] + ["pending"] * len(TODOS)
+        todos = [
+            {"content": content, "status": state, "priority": "medium"} for content, state in zip(TODOS, states, strict=False)
+        ]
+        step = await run.step()
+        call = await step.tool("todowrite", {"todos": todos}, f"{len(TODOS) - done} todos")
+        await step.finish("tool-calls")
+        await run.write(type="todo", todos=todos)
+        await call.done("The list is kept.", todos=todos)
+    await run.answer("All of it is done.")
+
+
+# --- people ----------------------------------------------------------------------------------------------
+
+
+async def permission(run: Run, args: list[str]) -> None:
+    """Ask before a command; whatever the answer, the turn goes on and ends."""
+    step = await run.step()
+    await step.say("I want to push.")
+    call = await bash(step, COMMAND, "Pushes the branch")
+    reply: Frame = {"decision": "once"}
+    if COMMAND not in run.conversation.allowed:
+        reply = await run.ask("permission", call, title=COMMAND, patterns=[COMMAND], always=["git push *"])
+    await step.finish("tool-calls")
+    decision, message = text(reply.get("decision")), text(reply.get("message"))
+    if decision == "reject":
+        feedback = f" with the following feedback: {message}" if message else "."
+        await call.done(f"The user rejected permission to use this specific tool call{feedback}", ok=False)
+        await run.answer(f"I did not push. You said: {message}" if message else "I did not push.")
+        return
+    if decision == "always":
+        run.conversation.allowed.add(COMMAND)
+    await call.output("Everything up-to-date\n")
+    await call.done("Everything up-to-date\n", exit_code=0, stdout="Everything up-to-date\n", stderr="")
+    await run.answer({"always": "Pushed. I will not ask again."}.get(decision, "Pushed."))
+
+
+async def question(run: Run, args: list[str]) -> None:
+    """Ask, with one choice and with several."""
+    questions = QUESTIONS[: max(number(args, len(QUESTIONS), len(QUESTIONS)), 1)]
+    step = await run.step()
+    call = await step.tool("question", {"questions": questions}, f"Asked {len(questions)} questions")
+    await step.finish("tool-calls")
+    reply = await run.ask("question", call, questions=questions)
+    if reply.get("answers") is None:
+        await call.done("The user dismissed this question", ok=False)
+        await run.answer("You did not want to answer.")
+        return
+    answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]
+    told = [f'"{q["question"]}"="{", ".join(a)}"' for q, a in zip(questions, answers, strict=False)]
+    await call.done(f"User has answered your questions: {', '.join(told)}.", answers=answers)
+    lines = [f"- {q['header']}: {', '.join(a) or 'nothing'}" for q, a in zip(questions, answers, strict=False)]
+    await run.answer("You chose:\n\n" + "\n".join(lines) + "\n")
+
+
+async def plan(run: Run, args: list[str]) -> None:
+    """A plan, and the question whether to carry it out."""
+    step = await run.step()
+    await step.say(PLAN)
+    call = await step.tool("plan_exit", {"plan": PLAN}, "Plan")
+    await step.finish("tool-calls")
+    reply = await run.ask("question", call, questions=[PLAN_QUESTION])
+    answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]
+    said = ", ".join(label for answer in answers for label in answer)
+    if said != "Yes":
+        await call.done(f"The plan was not accepted{': ' + said if said else '.'}", ok=False)
+        await run.answer("Then it stays a plan.")
+        return
+    run.conversation.mode = "build"
+    await call.done("The plan was accepted.", answers=answers)
+    await run.write(type="mode", mode="build")
+    await run.answer("Then I would begin now.")
+
+
+# --- subagents -------------------------------------------------------------------------------------------
+
+
+async def _delegate(run: Run, step: Step, *, background: bool) -> Tool:
+    arguments: dict[str, Any] = {"description": "Look around", "prompt": "Say what is here.", "subagent_type": "general"}
+    call = await step.tool("task", arguments | ({"run_in_background": True} if background else {}), "Look around")
+    if background:
+        await run.background(call)
+    await run.subagent(call, "Look around", "Say what is here.")
+    return call
+
+
+async def _work(run: Run, call: Tool) -> str:
+    """What the subagent does: a command, and an answer."""
+    step = await run.step(call.name)
+    await step.say("I look around.")
+    listing = await bash(step, "ls", "Lists the files")
+    await step.finish("tool-calls")
+    await run.pause(WORK_S)
+    await listing.done("README.md\n", exit_code=0, stdout="README.md\n", stderr="")
+    found = "There is a README."
+    await run.answer(found, call.name)
+    await run.subagent_done(call)
+    return found
+
+
+async def subagent(run: Run, args: list[str]) -> None:
+    """A task with a session of its own."""
+    step = await run.step()
+    await step.say("I ask somebody.")
+    call = await _delegate(run, step, background=False)
+    await step.finish("tool-calls")
+    await call.done(await _work(run, call))
+    await run.answer("They say that there is a README.")
+
+
+async def background(run: Run, args: list[str]) -> None:
+    """A task that goes on after the answer, and holds the turn."""
+    step = await run.step()
+    call = await _delegate(run, step, background=True)
+    await step.finish("tool-calls")
+    await call.done("It runs in the background.", background=True)
+    await run.answer("They are at it; I have nothing to do meanwhile.")
+    await run.done()
+    await _work(run, call)
+    await run.wake(anew=False)
+    await run.background_done(call)
+    await run.answer("Now they are done: there is a README.")
+
+
+async def wake(run: Run, args: list[str]) -> None:
+    """An answer, its end, and then a turn that nobody asked for."""
+    await run.answer("That is my answer.")
+    await run.done()
+    await run.pause(LATE_S)
+    await run.wake(anew=True)
+    await run.answer("Something else came to my mind.")
+
+
+# --- trouble ---------------------------------------------------------------------------------------------
+
+
+async def error(run: Run, args: list[str]) -> None:
+    """The model fails in the middle of its answer."""
+    step = await run.step()
+    await step.say("I was about to say ")
+    await step.finish("error")
+    await run.write(
+        type="error",
+        message="The model is overloaded (this is a scene of the mock).",
+        code="overloaded",
+        status=529,
+        retryable=True,
+        hint="Try again.",
+    )
+    await run.done("failed")
+
+
+async def retry(run: Run, args: list[str]) -> None:
+    """Two attempts that fail, and one that does not."""
+    for attempt in (1, 2):
+        await run.write(type="retry", attempt=attempt, message="Overloaded", delay_ms=int(RETRY_S * 1000))
+        await run.pause(RETRY_S)
+    await run.answer("The third attempt went well.")
+
+
+async def hang(run: Run, args: list[str]) -> None:
+    """Begin, and never end."""
+    step = await run.step()
+    await step.say("I hang until you stop me.")
+    await asyncio.Event().wait()
+
+
+async def crash(run: Run, args: list[str]) -> None:
+    """Die in the middle of a tool."""
+    step = await run.step()
+    call = await bash(step, "kill -9 $PPID", "Ends the agent")
+    await call.output("I feel ")
+    raise Died
+
+
+async def exit_(run: Run, args: list[str]) -> None:
+    """End well, but without an answer."""
+    step = await run.step()
+    await step.say("Good")
+    raise Leave(0)
+
+
+async def late(run: Run, args: list[str]) -> None:
+    """Go on talking after the end: a piece of a finished text, a second end, a result, a whole message."""
+    step = await run.step()
+    await step.say("That was all.")
+    call = await bash(step, "sleep 1", "Comes late")
+    await step.finish("stop")
+    await run.done()
+    await run.pause(LATE_S)
+    await run.write(type="text", step=step.name, part="p1", delta=" Or not?")
+    await run.write(type="done", run=run.id, status="completed")
+    await call.done("late\n", exit_code=0, stdout="late\n", stderr="")
+    await run.answer("And another thing.")
+
+
+async def unparsed(run: Run, args: list[str]) -> None:
+    """A line that no codec knows, and one that is no JSON."""
+    await run.write(type="horoscope", sign="Cancer")
+    await run.write_raw(b"Segmentation fault (only a joke)")
+    await run.answer("I said two things that nobody understands.")
+
+
+SCENES: Mapping[str, Scene] = {
+    "help": Scene(help_, "list all this"),
+    "echo": Scene(echo, "say it", "TEXT", None),
+    "markdown": Scene(markdown, "write headings, lists, a table and code"),
+    "think": Scene(think, "reason, then answer; longer with the variant `high`"),
+    "tool": Scene(tool, "run a command with growing output (nothing is executed)"),
+    "edit": Scene(edit, "**really** add a line to a file of the project, or make it", "[FILE]", 1),
+    "parallel": Scene(parallel, "run two tools at once"),
+    "permission": Scene(permission, "ask before a command"),
+    "question": Scene(question, "ask one or two questions", "[1]", 1),
+    "plan": Scene(plan, "make a plan and ask whether to carry it out"),
+    "todo": Scene(todo, "keep a list of things to do"),
+    "subagent": Scene(subagent, "let a subagent work"),
+    "background": Scene(background, "let a subagent work after the answer"),
+    "wake": Scene(wake, "answer, and later begin a turn unasked"),
+    "image": Scene(image, "get an image from a tool"),
+    "failtool": Scene(failtool, "run a tool that fails"),
+    "retry": Scene(retry, "try three times"),
+    "error": Scene(error, "fail as a model does"),
+    "slow": Scene(slow, "take N seconds", "[N]", 1),
+    "burst": Scene(burst, "write N deltas at once", "[N]", 1),
+    "remember": Scene(remember, "say how many prompts I remember"),
+    "hang": Scene(hang, "hang until you abort"),
+    "crash": Scene(crash, "die in the middle of a tool"),
+    "exit": Scene(exit_, "exit without an answer"),
+    "late": Scene(late, "go on after the end of the turn"),
+    "unparsed": Scene(unparsed, "say something that nobody understands"),
+}
+
+
+def scene_for(prompt: str) -> tuple[Scene, list[str]]:
+    """The scene of a prompt and its arguments; texts that are no scene are echoed. A leading slash does not matter."""
+    words = prompt.split()
+    scene = SCENES.get(words[0].removeprefix("/").lower()) if words else None
+    if scene is None or (scene.words is not None and len(words) - 1 > scene.words):
+        return SCENES["echo"], []
+    return scene, words[1:]

@@ -1,0 +1,154 @@
+"""Recordings of the mock: the agent still says what was recorded, and the codec makes of it what was accepted.
+
+`compat_fixtures/agents/mock/SCENE.jsonl` is the native traffic, `.../universal/SCENE.jsonl` what the codec makes of it.
+After a change that is meant: SHIM_ACCEPT=1 pytest tests/translate/test_mock.py, and read the differences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from shim.runtime.mock_agent import VERSION
+from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
+from tests.fakes.mock_session import MockSession, counting
+from universal.agents.mock import MockCodec
+from universal.codec import (
+    Exit,
+    Fact,
+    Interrupt,
+    LaunchOptions,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    WriteLine,
+)
+from universal.events import PermissionData, QuestionData
+
+FIXTURES = Path(__file__).parents[2] / "compat_fixtures" / "agents" / "mock"
+DIRECTORY = "/project"
+ACCEPT = os.environ.get("SHIM_ACCEPT") == "1"
+Row = dict[str, Any]
+REPLIES = {"once": "accept", "always": "accept_for_session", "reject": "reject"}
+
+
+def rows_of(session: MockSession, scenario: Scenario) -> list[Row]:
+    """A session's traffic as rows of a recording."""
+    head = {"agent": "mock", "version": VERSION, "prompts": list(scenario.prompts)}
+    rows: list[Row] = [head]
+    for direction, line in session.traffic:
+        neutral = line.replace(str(session.directory).encode(), DIRECTORY.encode())
+        rows.append(
+            {"dir": direction, "msg": orjson.loads(neutral)} if line[:1] == b"{" else {"dir": direction, "text": line.decode()}
+        )
+    assert session.exit is not None
+    rows.append({"dir": "exit", "code": session.exit.code, "signal": session.exit.signal})
+    return rows
+
+
+def replay(rows: list[Row]) -> tuple[MockCodec, list[Output]]:
+    """Feed a recording to a new codec; what we send must be what was recorded."""
+    codec = MockCodec(counting())
+    codec.launch(LaunchOptions(binary="", directory=DIRECTORY))
+    asks: dict[str, str] = {}
+    outputs: list[Output] = []
+    written: list[Row] = []
+    for row in rows[1:]:
+        if row["dir"] == "in":
+            if not written:
+                made = codec.start() if row["msg"]["type"] == "hello" else codec.send(command_of(row["msg"], asks))
+                written = [orjson.loads(o.data) for o in made if isinstance(o, WriteLine)]
+                outputs += [o for o in made if not isinstance(o, WriteLine)]
+            assert written.pop(0) == row["msg"]
+            continue
+        if row["dir"] == "exit":
+            made = codec.eof(Exit(code=row["code"], signal=row["signal"]))
+        else:
+            made = codec.receive(orjson.dumps(row["msg"]) if "msg" in row else row["text"].encode())
+        for output in made:
+            if isinstance(output, Fact) and isinstance(output.data, PermissionData):
+                asks[output.raw["id"]] = output.data.permission_id
+            elif isinstance(output, Fact) and isinstance(output.data, QuestionData):
+                asks[output.raw["id"]] = output.data.question_id
+        outputs += made
+    assert not written
+    return codec, outputs
+
+
+def command_of(msg: Row, asks: dict[str, str]) -> Any:
+    """The command that made this line."""
+    match msg["type"]:
+        case "prompt":
+            return Prompt(msg["run"], msg["text"], mode=msg.get("mode"))
+        case "interrupt":
+            return Interrupt()
+        case "permission_reply":
+            return PermissionReply(asks[msg["id"]], REPLIES[msg["decision"]], msg.get("message"))
+        case "question_reply":
+            return QuestionReply(asks[msg["id"]], msg["answers"])
+    raise AssertionError(msg)
+
+
+def shown(output: Output) -> Row:
+    """An output as a line of the accepted translation; raw payloads are left out, they are the recording."""
+    if isinstance(output, Signal):
+        row = {"signal": output.input, "key": output.key, "aborted": output.aborted, "error": output.error}
+        row |= {"metadata": output.metadata, "child": output.child}
+    else:
+        assert isinstance(output, Fact)
+        row = {"fact": output.type, "synthetic": output.synthetic, "child": output.child}
+        row["data"] = output.data.model_dump(mode="json", exclude_none=True, by_alias=True)
+    return {key: value for key, value in row.items() if value not in (None, "", False)}
+
+
+def dump(path: Path, rows: list[Row]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+
+def load(path: Path) -> list[Row]:
+    assert path.exists(), f"{path.name} was never recorded: SHIM_ACCEPT=1 pytest {Path(__file__).name}"
+    return [orjson.loads(line) for line in path.read_bytes().split(b"\n") if line]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_mock_says_what_was_recorded(name: str, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    rows = rows_of(asyncio.run(play(SCENARIOS[name], (tmp_path / "project").resolve())), SCENARIOS[name])
+    if ACCEPT:
+        dump(FIXTURES / f"{name}.jsonl", rows)
+    assert rows == load(FIXTURES / f"{name}.jsonl")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
+    codec, outputs = replay(load(FIXTURES / f"{name}.jsonl"))
+    rows = [shown(o) for o in outputs]
+    path = FIXTURES / "universal" / f"{name}.jsonl"
+    if ACCEPT:
+        dump(path, rows)
+    assert rows == load(path)
+    unparsed = {key: n for key, n in codec.counters().items() if key.startswith("unparsed:")}
+    assert unparsed == ({"unparsed:horoscope": 1, "unparsed:not JSON": 1} if name == "unparsed" else {})
+
+
+def test_no_recording_is_left_over() -> None:
+    assert {p.stem for p in FIXTURES.glob("*.jsonl")} == set(SCENARIOS)
+    assert {p.stem for p in FIXTURES.glob("universal/*.jsonl")} == set(SCENARIOS)
+
+
+def test_every_kind_of_line_is_recorded() -> None:
+    kinds = {
+        row["msg"]["type"]
+        for name in SCENARIOS
+        for row in load(FIXTURES / f"{name}.jsonl")[1:]
+        if "msg" in row and row["dir"] == "out"
+    }
+    assert kinds == {*MockCodec.HANDLERS, "horoscope"}

@@ -1,0 +1,86 @@
+"""The mock agent: its native protocol and the codec for it.
+
+The mock needs no network, no key and no installation; it plays scenes (`shim.runtime.mock_agent`), so that every path
+of the server and of its clients can be seen and tested. It speaks one JSON object per line. `?` marks optional keys.
+
+To the agent:
+
+    hello             protocol                                    answered with hello
+    prompt            run, text, attachments? [{mime, name?, path?, bytes?}], model?, variant?, mode?, system?
+    interrupt         run                                         a run that is over is left alone
+    permission_reply  id, decision (once | always | reject), message?
+    question_reply    id, answers (str[][]), or null to reject
+
+From the agent (`child?` on all that belongs to a subagent: the id of its `task` call):
+
+    hello             session, version, models [{id, name, ...}], commands [{name, description}]
+    step_start        step, model?                                one step = one answer of the model = one message
+    text, thinking    step, part, delta                           `part` is a name; its place is that of its first piece
+    step_finish       step, finish ("stop" | "tool-calls" | "aborted" | "error"), usage?, cost?
+    tool_start        tool, step, name                            the model begins a call
+    tool_run          tool, input, title?                         the call is complete, the tool runs
+    tool_output       tool, delta
+    tool_result       tool, ok, output, files? [{path, action, diff?}], images? [{path, mime?}], meta?
+    permission        id, tool, title, patterns?, always?, description?, diff?
+    question          id, tool, questions [{question, header?, options? [{label, description?}], multiple?, custom?}]
+    withdrawn         id                                          the agent wants no answer any more
+    todo              todos [{content, status, priority}]
+    mode              mode
+    retry             attempt, message, delay_ms
+    subagent_start    tool, title, agent, prompt
+    subagent_end      tool, status (completed | aborted | failed)
+    background_start  tool                                        from now on this call holds the turn open
+    background_end    tool
+    wake              run                                         the agent goes on, or begins, without being asked
+    error             message, code?, status?, retryable?, hint?
+    done              run, status (completed | failed | aborted), usage?, cost?
+
+`run` is the key of the prompt, or a name that the agent chose for what it began by itself. Lines for a step or tool that
+is closed are dropped and counted (`ignored:KIND`); lines for one that never was are `agent.unparsed`.
+"""
+
+from __future__ import annotations
+
+from universal import codec as c
+from universal.agents.mock.codec import MockCodec
+
+__all__ = ["MOCK", "MODEL", "MockCodec"]
+
+MODEL = c.Model(
+    id="mock",
+    name="Mock",
+    description="Plays scenes; `help` lists them. No network; its tokens and their cost are made up.",
+    variants=("low", "high"),
+    reasoning=True,
+    context=200_000,
+    output=32_000,
+)
+
+MOCK = c.AgentSpec(
+    name="mock",
+    title="Mock",
+    make=MockCodec,
+    binaries=(),
+    env_override="",
+    version_args=(),
+    capabilities=c.Capabilities(
+        deltas=True,
+        reasoning=True,
+        permissions=True,
+        questions=True,
+        images=True,
+        files=True,
+        interrupt=True,
+        resume=True,
+        subagents=True,
+        todos=True,
+        usage=True,
+        commands=True,
+    ),
+    modes=(
+        c.Mode("build", "Plays every scene; `edit` changes files.", "build"),
+        c.Mode("plan", "Changes no file.", "plan"),
+    ),
+    default_catalogue=c.Catalogue(models=(MODEL,), commands=(c.SlashCommand("help", "lists all scenes"),), default_model="mock"),
+    install_hint="The mock is part of opencode-shim; there is nothing to install.",
+)

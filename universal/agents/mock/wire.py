@@ -1,0 +1,155 @@
+"""Reading and writing lines of the mock's protocol (see the package): native values to universal ones and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from universal import codec as c
+from universal.events import Question, QuestionData, QuestionOption
+from universal.items import Json
+from universal.jsonvalue import arr, obj, text, whole
+
+PROTOCOL = 1
+MAX_COUNT = 2**53
+"""Larger numbers are not exact in JSON, and no count of tokens."""
+
+RESULT_META = ("exit_code", "stdout", "stderr", "duration_ms", "interrupted", "answers", "todos", "background", "structured")
+"""Keys of a result's `meta` that go on."""
+
+DECISIONS: Mapping[str, Literal["once", "always", "reject"]] = {
+    "accept": "once",
+    "accept_for_session": "always",
+    "reject": "reject",
+}
+"""Universal decision -> the protocol's."""
+
+DEEPEST = 50
+"""Levels of nesting; the protocol needs 5."""
+
+Frame: TypeAlias = dict[str, Any]
+"""A line of the protocol, parsed."""
+
+
+class Bad(ValueError):
+    """A line that lacks what its kind needs; the text goes into `agent.unparsed`."""
+
+
+class Late(Exception):
+    """A line for a step or tool that is closed."""
+
+
+def parse(line: bytes) -> Json:
+    """One line as JSON that can be stored again. Raises ValueError for anything else."""
+    try:
+        value = json.loads(line.decode())
+    except json.JSONDecodeError as error:
+        raise Bad(f"no JSON at character {error.pos}") from None
+    except RecursionError:
+        raise Bad("nested too deep") from None
+    _check(value, DEEPEST)
+    return value
+
+
+def _check(value: Json, levels: int) -> None:
+    """What Python's parser takes and JSON stores do not: lone surrogates, NaN, integers beyond 64 bits, deep nesting."""
+    if levels == 0:
+        raise Bad("nested too deep")
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, dict):
+        for key, inner in cast("dict[str, Json]", value).items():
+            _check(key, levels)
+            _check(inner, levels - 1)
+    elif isinstance(value, list):
+        for inner in cast("list[Json]", value):
+            _check(inner, levels - 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Bad("a number that is none")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise Bad("a number that is too large")
+
+
+def line_of(frame: Frame) -> bytes:
+    """A frame as a line, without its newline; what UTF-8 cannot hold becomes `?`."""
+    return json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def write(**frame: Json) -> c.WriteLine:
+    """The action that sends this line."""
+    return c.WriteLine(line_of(frame))
+
+
+def need(frame: Frame, key: str) -> str:
+    """The text at `key`. Raises Bad when there is none."""
+    value = frame.get(key)
+    if not isinstance(value, str):
+        raise Bad(f"{key!r} is missing or no text")
+    return value
+
+
+def child_of(frame: Frame) -> str | None:
+    """The subagent that a line belongs to, None for the agent itself."""
+    return text(frame.get("child")) or None
+
+
+def count(value: Json) -> int:
+    """A number from 0 to `MAX_COUNT`, whatever was given."""
+    return min(max(whole(value), 0), MAX_COUNT)
+
+
+def usage_of(frame: Frame) -> dict[str, Json]:
+    """`usage` and `cost` of a line, as they go into metadata."""
+    usage = obj(frame.get("usage"))
+    counts = {key: count(usage.get(key)) for key in ("input", "output", "reasoning", "cache_read", "cache_write")}
+    cost = frame.get("cost")
+    return ({"usage": counts} if usage else {}) | ({"cost": cost} if isinstance(cost, (int, float)) else {})
+
+
+def attachment(a: c.Attachment) -> dict[str, Json]:
+    """What the mock is told of an attachment; it never gets the bytes, only their number (None: it looks itself)."""
+    size = len(a.text.encode()) if a.text is not None else None
+    if a.base64 is not None:
+        size = len(a.base64.rstrip("=")) * 3 // 4
+    name = a.filename or (a.path or "").rpartition("/")[2]
+    frame = {"mime": a.mime, "name": name or None, "path": a.path, "bytes": size}
+    return {key: value for key, value in frame.items() if value is not None}
+
+
+def answered(data: QuestionData, answers: Sequence[Sequence[str]] | None) -> QuestionData:
+    """A request with its answers, or rejected (None)."""
+    if answers is None:
+        return data.model_copy(update={"status": "rejected"})
+    given = tuple(tuple(answer) for answer in answers)
+    response = ", ".join(given[0]) if given else None
+    return data.model_copy(update={"status": "answered", "answers": given, "response": response})
+
+
+def question_of(q: Frame) -> Question:
+    """One question of a request. Raises Bad."""
+    options = tuple(
+        QuestionOption(label=need(o, "label"), description=text(o.get("description"))) for o in map(obj, arr(q.get("options")))
+    )
+    return Question(
+        question=need(q, "question"),
+        header=text(q.get("header")),
+        options=options,
+        multiple=q.get("multiple") is True,
+        custom=q.get("custom") is not False,
+    )
+
+
+def model_of(m: Frame) -> c.Model:
+    """A model of the greeting. Raises Bad."""
+    return c.Model(
+        id=need(m, "id"),
+        name=need(m, "name"),
+        description=text(m.get("description")),
+        variants=tuple(text(v) for v in arr(m.get("variants"))),
+        reasoning=m.get("reasoning") is True,
+        images=m.get("images") is not False,
+        context=count(m.get("context")) or None,
+        output=count(m.get("output")) or None,
+    )

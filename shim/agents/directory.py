@@ -1,0 +1,271 @@
+"""Which agents there are, what they offer, and how to start one.
+
+    start          programs are looked for (files only); what the last start has learned is taken from the store
+    (background)   version and catalogue of each are asked, two agents at a time, and kept
+    available      waits for those that never told; an agent that does not tell has its registry row's catalogue
+    spawn          a process, or for agents without a program the one that runs inside of the server
+
+An `Agent` is a value: what is learned later is in the next one that `get`, `all` and `available` give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from shim.agents.discovery import (
+    DISCOVERY_TIMEOUT_S,
+    NAMESPACE,
+    Kept,
+    discover,
+    from_store,
+    stamp_of,
+    to_store,
+)
+from shim.agents.handle import AgentHandle, OnExit, OnLines
+from shim.clock import Clock
+from shim.errors import AgentError, AgentNotFound, StoreError
+from shim.ids import Ids
+from shim.runtime.inprocess import InProcessAgent, Program
+from shim.runtime.locate import Located, find, locate
+from shim.runtime.mock_agent import mock_program
+from shim.runtime.process import AgentProcess
+from shim.store.base import Store
+from universal.codec import AgentSpec, Catalogue, Codec, LaunchOptions
+
+DISCOVERY_WAIT_S = 10.0
+"""How long `available` waits for agents to tell what they offer, at the first start on a machine."""
+AT_ONCE = 2
+"""So many agents are asked at the same time: each takes a processor for a second or two."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent, as far as it is known. `trouble`: why `catalogue` is only that of the registry; empty when it is its own."""
+
+    spec: AgentSpec
+    located: Located
+    catalogue: Catalogue
+    trouble: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be started: it is installed, or needs no installation."""
+        return not self.located.why
+
+
+class AgentDirectory:
+    """All agents of the registry on this machine.
+
+    In: the registry, in order of preference; `default_agent` by name; `environ`, the person's environment;
+    `delay_factor` for the mock's waits; `programs` of agents that run inside of the server, by name.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, AgentSpec],
+        *,
+        clock: Clock,
+        ids: Ids,
+        store: Store,
+        default_agent: str | None = None,
+        environ: Mapping[str, str],
+        is_root: bool | None = None,
+        delay_factor: float = 1.0,
+        programs: Mapping[str, Program] | None = None,
+        discovery_timeout_s: float = DISCOVERY_TIMEOUT_S,
+    ) -> None:
+        self._specs = dict(specs)
+        self._clock = clock
+        self._ids = ids
+        self._store = store
+        self._default_name = default_agent
+        self._environ = environ
+        self._is_root = hasattr(os, "geteuid") and os.geteuid() == 0 if is_root is None else is_root
+        self._programs = {"mock": mock_program(delay_factor=delay_factor), **(programs or {})}
+        self._discovery_timeout_s = discovery_timeout_s
+        self._agents: dict[str, Agent] = {}
+        self._stamps: dict[str, str | None] = {}
+        self._told = {name: asyncio.Event() for name in self._specs}
+        """Set when the agent has told its catalogue, now or before, or will not."""
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Look for all programs, and begin to ask them. Raises AgentNotFound for a `default_agent` that nobody knows."""
+        if self._default_name is not None and self._default_name not in self._specs:
+            raise AgentNotFound(
+                f'There is no agent named "{self._default_name}" (setting default_agent). Known: {", ".join(self._specs)}.'
+            )
+        kept = await self._kept()
+        found = await asyncio.gather(*(asyncio.to_thread(self._find, spec) for spec in self._specs.values()))
+        for spec, (located, stamp) in zip(self._specs.values(), found, strict=True):
+            self._stamps[spec.name] = stamp
+            self._agents[spec.name] = Agent(spec, located, spec.default_catalogue)
+            known = kept.get(spec.name)
+            if known is not None and known.path == located.path and known.stamp == stamp:
+                self._agents[spec.name] = Agent(spec, replace(located, version=known.version), known.catalogue)
+                self._told[spec.name].set()
+            if located.why:
+                self._told[spec.name].set()
+            else:
+                self._ask(spec.name)
+
+    async def close(self) -> None:
+        """Stop asking. Processes that were spawned belong to who spawned them."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- what there is ---------------------------------------------------------------------------------------
+
+    def all(self) -> list[Agent]:
+        """Every known agent, usable or not, in order of preference."""
+        return list(self._agents.values())
+
+    def get(self, name: str) -> Agent | None:
+        """One agent, usable or not."""
+        return self._agents.get(name)
+
+    def default(self) -> Agent:
+        """For prompts that name no model: the one of the settings, else the first installed one, else one that is built in.
+
+        Raises: AgentNotFound when there is none at all.
+        """
+        if self._default_name is not None:
+            return self._agents[self._default_name]
+        usable = [a for a in self._agents.values() if a.usable]
+        chosen = next((a for a in usable if a.spec.binaries), None) or next(iter(usable), None)
+        if chosen is None:
+            raise AgentNotFound("No agent is installed, and none is built in.")
+        return chosen
+
+    async def available(self, timeout_s: float = DISCOVERY_WAIT_S) -> list[Agent]:
+        """The usable ones, the default first. Waits until all have told what they offer, `timeout_s` at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for told in self._told.values():
+                    await told.wait()
+        first = self.default().spec.name
+        return sorted((a for a in self._agents.values() if a.usable), key=lambda a: a.spec.name != first)
+
+    def environment(self) -> dict[str, str]:
+        """The person's environment; what an agent gets of it is `shim.runtime.environment`'s business."""
+        return dict(self._environ)
+
+    # --- starting one ------------------------------------------------------------------------------------------
+
+    async def spawn(self, agent: Agent, options: LaunchOptions, codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
+        """Start this agent for a codec, which is then to be sent its `start()`. `options.binary` is filled in here.
+
+        Raises: AgentNotFound when its program is (no longer) there, AgentStartFailed.
+        """
+        located = await self._still_there(agent.spec)
+        filled = replace(options, binary=located.path or "", environment=self.environment(), is_root=self._is_root)
+        launch = codec.launch(filled)
+        name = agent.spec.name
+        if located.path is None:
+            program = self._programs.get(name)
+            if program is None:
+                raise AgentNotFound(f"{agent.spec.title} names no program to look for, and none is built in under its name.")
+            return InProcessAgent.spawn(program, launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
+        try:
+            return await AgentProcess.spawn(launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
+        except AgentNotFound as error:
+            raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
+
+    async def _still_there(self, spec: AgentSpec) -> Located:
+        """Where its program is now. One that was moved, removed, installed or replaced since the start is noticed here."""
+        known = self._agents[spec.name]
+        if not spec.binaries:
+            return known.located
+        stamp = await asyncio.to_thread(stamp_of, known.located.path) if known.located.path else None
+        if stamp is not None and stamp == self._stamps[spec.name]:
+            return known.located
+        located, self._stamps[spec.name] = await asyncio.to_thread(self._find, spec)
+        self._agents[spec.name] = replace(known, located=located)
+        if located.why:
+            log.warning("agent.lost", agent=spec.name, path=known.located.path)
+            raise AgentNotFound(f"{spec.title} cannot be started: {located.why}")
+        log.info("agent.changed", agent=spec.name, path=located.path)
+        self._ask(spec.name)
+        return located
+
+    def _find(self, spec: AgentSpec) -> tuple[Located, str | None]:
+        """Its place and stamp. Blocking."""
+        located = find(spec, self._environ)
+        return located, stamp_of(located.path) if located.path else None
+
+    # --- asking ------------------------------------------------------------------------------------------------
+
+    async def _kept(self) -> dict[str, Kept]:
+        """What earlier starts have learned."""
+        try:
+            values = await self._store.values(NAMESPACE)
+        except StoreError:
+            log.warning("agent.kept_unreadable", exc_info=True)
+            return {}
+        return {name: kept for name, value in values.items() if (kept := from_store(value)) is not None}
+
+    def _ask(self, name: str) -> None:
+        """Ask an agent in the background, unless that is being done."""
+        running = self._asking.get(name)
+        if running is None or running.done():
+            self._asking[name] = asyncio.get_running_loop().create_task(self._learn(name), name=f"ask {name}")
+
+    async def _learn(self, name: str) -> None:
+        """Version and catalogue of one agent: into `_agents`, and into the store."""
+        spec, before_ms = self._specs[name], self._clock.now_ms()
+        try:
+            async with self._slots:
+                located, stamp = await self._version(spec)
+                if located.why:
+                    return
+                await self._catalogue(spec, stamp)
+        except AgentError as error:
+            log.warning("agent.discovery_failed", agent=name, why=str(error))
+            self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {error}")
+        except Exception as error:
+            log.exception("agent.discovery_failed", agent=name)
+            self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {error}")
+        finally:
+            self._told[name].set()
+            log.debug("agent.asked", agent=name, duration_ms=self._clock.now_ms() - before_ms)
+
+    async def _version(self, spec: AgentSpec) -> tuple[Located, str | None]:
+        """Where it is, and which version: asked anew, since it may have changed since the start."""
+        located = await locate(spec, self._environ)
+        stamp = await asyncio.to_thread(stamp_of, located.path) if located.path else None
+        self._agents[spec.name] = replace(self._agents[spec.name], located=located)
+        self._stamps[spec.name] = stamp
+        return located, stamp
+
+    async def _catalogue(self, spec: AgentSpec, stamp: str | None) -> None:
+        home = self._environ.get("HOME", "")
+        directory = home if home and await asyncio.to_thread(Path(home).is_dir) else os.sep
+        options = LaunchOptions(binary="", directory=directory)
+
+        def tell(catalogue: Catalogue) -> None:
+            agent = self._agents[spec.name] = replace(self._agents[spec.name], catalogue=catalogue, trouble="")
+            self._told[spec.name].set()
+            log.info("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
+            if agent.located.path is not None and stamp is not None:
+                kept = Kept(agent.located.path, stamp, agent.located.version, catalogue)
+                self._store.set_value(NAMESPACE, spec.name, to_store(kept))
+
+        async def spawn(codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
+            return await self.spawn(self._agents[spec.name], options, codec, on_lines, on_exit)
+
+        await discover(spec.make(self._ids.factory()), spawn, tell, timeout_s=self._discovery_timeout_s)

@@ -20,6 +20,9 @@ from universal.events import ItemDeltaData
 from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from universal.jsonvalue import arr, obj, text, whole
 
+COST_ROUNDING = 1e-9
+"""USD. Smaller differences between a turn's cost and its steps' are floating point."""
+
 Emit = Callable[..., None]
 """emit(type, properties, *, urgent=False, legacy=None)"""
 
@@ -419,27 +422,22 @@ class Transcript:
         message.open_tools.clear()
         self._finish(message, at_ms, step=False, error=error)
 
-    def end_turn(self, usage_cost: float, at_ms: int) -> None:
-        """Everything of the turn that is still open ends now; cost goes to its last message."""
+    def end_turn(self, turn_cost: float, at_ms: int) -> None:
+        """Everything of the turn that is still open ends now; what no step has paid of `turn_cost` goes to the last message."""
         self.close_step(at_ms)
-        last = self.conversation.messages.get(self.turn_messages[-1]) if self.turn_messages else None
-        if last is not None and usage_cost:
-            last.info = {**last.info, "cost": last.info["cost"] + usage_cost}
-            self._message_updated(last)
+        messages = [self.conversation.messages[m] for m in self.turn_messages if m in self.conversation.messages]
+        unpaid = turn_cost - sum(m.info["cost"] for m in messages)
+        if messages and unpaid > COST_ROUNDING:
+            messages[-1].info = {**messages[-1].info, "cost": messages[-1].info["cost"] + unpaid}
+            self._message_updated(messages[-1])
         if self.parent_id is not None:
             self._summarise(self.parent_id)
-        totals = build.tokens(None)
-        for message_id in self.turn_messages:
-            message = self.conversation.messages.get(message_id)
-            if message is not None:
-                totals = build.add_tokens(totals, message.info["tokens"])
         session = self.conversation.info
-        costs = sum(self.conversation.messages[m].info["cost"] for m in self.turn_messages if m in self.conversation.messages)
-        self.conversation.info = {
-            **session,
-            "tokens": build.add_tokens(session["tokens"], totals),
-            "cost": session["cost"] + costs,
-        }
+        totals = session["tokens"]
+        for message in messages:
+            totals = build.add_tokens(totals, message.info["tokens"])
+        cost = session["cost"] + sum(m.info["cost"] for m in messages)
+        self.conversation.info = {**session, "tokens": totals, "cost": cost}
         self.turn_messages = []
         self.parent_id = None
 

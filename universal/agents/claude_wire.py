@@ -1,0 +1,379 @@
+"""Claude Code's wire: reading lines without trust, building lines, and the tables of what is known.
+
+Owns: whatever can be said about one line alone, without the state of a session.
+Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`) and the schemas inside of the 2.1.330
+binary, which name the kinds that no recording shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from universal.codec import Attachment, Catalogue, Mode, Model, SlashCommand, WriteLine
+from universal.items import Json
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+
+NAME = "claude"
+"""Registry name, and the provider id in `metadata.model`."""
+
+Msg: TypeAlias = dict[str, Any]
+"""One JSON object of the wire."""
+
+DEEPEST = 100
+"""Levels of nesting that are read; what is deeper can neither be stored nor be meant."""
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def parse(line: bytes) -> Json:
+    """One line as JSON that can be stored again.
+
+    Invalid UTF-8 and lone surrogates become U+FFFD; integers beyond 64 bits become floats, as they are in
+    the agent itself (JavaScript). Raises ValueError for what is no JSON or nested deeper than `DEEPEST`.
+    """
+    text = line.decode("utf-8", errors="replace")
+    if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
+    value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_no_constant)
+    return _without_surrogates(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def _integer(digits: str) -> int | float:
+    if len(digits) < 19:
+        return int(digits)
+    return float(digits) if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63 else int(digits)
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not abs(value) < float("inf"):
+        raise ValueError(f"{digits[:20]} is too large")
+    return value
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _depth(text: str) -> int:
+    """Deepest nesting, an upper bound: brackets in strings count too, unless they are closed again."""
+    deepest = level = 0
+    for char in text:
+        if char in "[{":
+            level += 1
+            deepest = max(deepest, level)
+        elif char in "]}":
+            level -= 1
+    return deepest
+
+
+def _without_surrogates(value: Json) -> Json:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(k): _without_surrogates(v) for k, v in obj(value).items()}
+    if isinstance(value, list):
+        return [_without_surrogates(v) for v in arr(value)]
+    return value
+
+
+def get_text(msg: Mapping[str, Json], *keys: str) -> str:
+    """The first of these fields that is a string with something in it, else ""."""
+    return next((v for v in (as_text(msg.get(key)) for key in keys) if v), "")
+
+
+def get_int(msg: Mapping[str, Json], key: str) -> int:
+    """A whole number (floats rounded), else 0."""
+    value = msg.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**53:
+        return 0
+    return round(value)
+
+
+def get_cost(msg: Mapping[str, Json], key: str) -> float | None:
+    """A finite amount that is not negative, else None."""
+    value = msg.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
+        return None
+    return float(value)
+
+
+def digest(line: bytes) -> str:
+    """sha256 of a raw line, for `agent.unparsed`."""
+    return "sha256:" + hashlib.sha256(line).hexdigest()
+
+
+def kind_of(msg: Msg) -> str:
+    """The key of the dispatch table: `type`, and its second half where the type alone says nothing."""
+    kind = get_text(msg, "type") or "?"
+    if kind == "system":
+        return f"system/{get_text(msg, 'subtype') or '?'}"
+    if kind == "stream_event":
+        return f"stream_event/{get_text(obj(msg.get('event')), 'type') or '?'}"
+    if kind == "control_request":
+        return f"control_request/{get_text(obj(msg.get('request')), 'subtype') or '?'}"
+    return kind
+
+
+def usage_of(usage: Msg) -> dict[str, int]:
+    """Tokens of one step or turn. The five numbers do not overlap: thinking is not part of `output`."""
+    thinking = get_int(obj(usage.get("output_tokens_details")), "thinking_tokens")
+    return {
+        "input": get_int(usage, "input_tokens"),
+        "output": max(get_int(usage, "output_tokens") - thinking, 0),
+        "reasoning": thinking,
+        "cache_read": get_int(usage, "cache_read_input_tokens"),
+        "cache_write": get_int(usage, "cache_creation_input_tokens"),
+    }
+
+
+FINISH: dict[str, str] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool-calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content-filter",
+    "pause_turn": "other",
+}
+"""The model API's stop reason -> `metadata.finish`."""
+
+# --- writing ------------------------------------------------------------------------------------------
+
+_PROMPTS = uuid.UUID("6f7e5a3c-0f6e-5d0a-9a53-5d2f5c6b8f41")
+"""Namespace of prompt uuids: any fixed value does."""
+
+
+def prompt_uuid(key: str) -> str:
+    """The uuid under which Claude knows the prompt with this key; the same for the same key."""
+    return str(uuid.uuid5(_PROMPTS, key))
+
+
+def write(msg: Mapping[str, Json]) -> WriteLine:
+    """A message as a line. `ensure_ascii` keeps U+2028 and lone surrogates from breaking the framing."""
+    return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
+
+
+def control_request(request_id: str, request: Msg) -> WriteLine:
+    """A request of ours; its answer carries the same id."""
+    return write({"type": "control_request", "request_id": request_id, "request": request})
+
+
+def control_answer(request_id: str, response: Msg) -> WriteLine:
+    """Our answer to a request of the CLI."""
+    return write({"type": "control_response", "response": {"subtype": "success", "request_id": request_id, "response": response}})
+
+
+def control_refusal(request_id: str, error: str) -> WriteLine:
+    """Our answer to a request of the CLI that cannot be served."""
+    return write({"type": "control_response", "response": {"subtype": "error", "request_id": request_id, "error": error}})
+
+
+def prompt_content(text: str, attachments: Iterable[Attachment], system: str | None) -> str | list[Msg]:
+    """`message.content` of a prompt: a plain string where that is enough.
+
+    The text comes last, because Claude looks for a slash command and for @files in the last block only.
+    Claude has no channel for a system text of a single prompt, so it goes in front, as `<system-reminder>`.
+    """
+    blocks = [_attached(a) for a in attachments]
+    if system:
+        blocks.insert(0, _block(f"<system-reminder>\n{system}\n</system-reminder>"))
+    if not blocks:
+        return text
+    return [*blocks, _block(text)] if text else blocks
+
+
+def _block(text: str) -> Msg:
+    return {"type": "text", "text": text}
+
+
+def _attached(item: Attachment) -> Msg:
+    name = item.path or item.filename or "attachment"
+    source = {"type": "base64", "media_type": item.mime, "data": item.base64}
+    if item.base64 and item.mime.startswith("image/"):
+        return {"type": "image", "source": source}
+    if item.base64 and item.mime == "application/pdf":
+        return {"type": "document", "source": source, "title": name}
+    if item.text is not None:
+        return _block(f'<file path="{name}">\n{item.text}\n</file>')
+    if item.path:
+        return _block(f"The user attached the file {item.path} ({item.mime}). Read it if it matters.")
+    return _block(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here.")
+
+
+# --- modes, models, commands --------------------------------------------------------------------------
+
+MODES: tuple[Mode, ...] = (
+    Mode("build", "Claude asks before it edits files or runs commands that change something.", "default"),
+    Mode("plan", "Claude only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
+    Mode("accept-edits", "Claude edits files in the project without asking; other commands are still asked.", "acceptEdits"),
+    Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
+    Mode("bypass", "Claude does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
+)
+
+NATIVE_MODE: dict[str, str] = {mode.id: mode.native for mode in MODES}
+MODE_ID: dict[str, str] = {mode.native: mode.id for mode in MODES} | {"manual": "build"}
+
+DEFAULT_MODEL = "default"
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+DEFAULT_CATALOGUE = Catalogue(
+    models=(
+        Model("default", "Default", "What your account and settings choose.", _EFFORTS, reasoning=True),
+        Model("opus", "Opus", "For complex tasks.", _EFFORTS, reasoning=True),
+        Model("sonnet", "Sonnet", "For routine tasks.", _EFFORTS, reasoning=True),
+        Model("haiku", "Haiku", "For quick answers."),
+    ),
+    default_model=DEFAULT_MODEL,
+)
+"""Offered until a process has told its own list in the answer to `initialize`."""
+
+
+def read_models(models: Json) -> tuple[tuple[Model, ...], dict[str, str]]:
+    """`models[]` of the answer to `initialize`: the models, and what each value stands for (`resolvedModel`)."""
+    found: list[Model] = []
+    resolved: dict[str, str] = {}
+    for row in map(obj, arr(models)):
+        value = get_text(row, "value")
+        if not value or value in resolved:
+            continue
+        resolved[value] = get_text(row, "resolvedModel") or value
+        efforts = tuple(e for e in map(as_text, arr(row.get("supportedEffortLevels"))) if e)
+        found.append(
+            Model(
+                id=value,
+                name=get_text(row, "displayName") or value,
+                description=get_text(row, "description"),
+                variants=efforts,
+                reasoning=bool(efforts) or row.get("supportsAdaptiveThinking") is True,
+                context=1_000_000 if resolved[value].endswith("[1m]") else None,
+            )
+        )
+    return tuple(found), resolved
+
+
+def read_commands(commands: Json) -> tuple[SlashCommand, ...]:
+    """`commands[]` of the answer to `initialize` or of `commands_changed`."""
+    return tuple(
+        SlashCommand(get_text(row, "name"), get_text(row, "description"), get_text(row, "argumentHint"))
+        for row in map(obj, arr(commands))
+        if get_text(row, "name")
+    )
+
+
+def plain_model(model: str) -> str:
+    """A model id without its `[1m]`: `system/init` says it, the model's own messages do not."""
+    return model.partition("[")[0]
+
+
+# --- what is known and not used -----------------------------------------------------------------------
+
+_OTHER_HOST = "for other hosts (terminal, desktop, cloud); a session driven by stdio has no use for it"
+_SAID_ELSEWHERE = "the same is said by another message that is used"
+_PROGRESS = "progress inside of something whose start and end are reported"
+
+IGNORED: dict[str, str] = {
+    "stream_event/content_block_stop": "the `assistant` line that comes before it completes the block",
+    "stream_event/ping": "keeps the connection open",
+    "stream_event/error": "the retry or the result says it",
+    "keep_alive": "keeps the connection open",
+    "rate_limit_event": "a refused request is reported as retry or error",
+    "tool_progress": _PROGRESS,
+    "tool_use_summary": "a label for tool calls, made for small screens",
+    "prompt_suggestion": "a guess at the next prompt; not asked for",
+    "auth_status": "progress of a login that is not done here",
+    "attachment": "what the CLI adds to the prompt on its own",
+    "tombstone": "withdraws a message of a broken connection; its item was completed as failed",
+    "transcript_mirror": "copies of the transcript file; not asked for",
+    "control_cancel_response": _OTHER_HOST,
+    "streamlined_text": "another output format",
+    "system/thinking_tokens": "an estimate while thinking; the usage comes with the message",
+    "system/task_progress": _PROGRESS,
+    "system/task_updated": _SAID_ELSEWHERE,
+    "system/background_tasks_changed": _SAID_ELSEWHERE,
+    "system/permission_denied": "the tool result carries the same text",
+    "system/permission_retry": _OTHER_HOST,
+    "system/permission_check_status": _PROGRESS,
+    "system/hook_started": "hooks of the user's own configuration",
+    "system/hook_progress": "hooks of the user's own configuration",
+    "system/hook_response": "hooks of the user's own configuration",
+    "system/stop_hook_summary": "hooks of the user's own configuration",
+    "system/files_persisted": _OTHER_HOST,
+    "system/notification": _OTHER_HOST,
+    "system/turn_starting": _SAID_ELSEWHERE,
+    "system/turn_duration": _SAID_ELSEWHERE,
+    "system/turn_began_before_init": _SAID_ELSEWHERE,
+    "system/turn_preempted": _SAID_ELSEWHERE,
+    "system/turn_handoff_available": _OTHER_HOST,
+    "system/post_turn_summary": _OTHER_HOST,
+    "system/task_summary": _OTHER_HOST,
+    "system/task_list_statuses": _OTHER_HOST,
+    "system/session_metadata": _OTHER_HOST,
+    "system/session_writes_lost": _OTHER_HOST,
+    "system/control_request_progress": _PROGRESS,
+    "system/memory_recall": "what the CLI adds to the prompt on its own",
+    "system/memory_saved": "the tool call that saved it is reported",
+    "system/mirror_error": _OTHER_HOST,
+    "system/plugin_install": _PROGRESS,
+    "system/per_turn_effort_changed": _SAID_ELSEWHERE,
+    "system/scheduled_task_fire": "the turn that it starts is reported",
+    "system/elicitation_complete": "elicitations are declined",
+    "system/shell_cwd": _OTHER_HOST,
+    "system/vcs_state_changed": _OTHER_HOST,
+    "system/code_change_published": _OTHER_HOST,
+    "system/file_snapshot": _OTHER_HOST,
+    "system/file_attachments_missing": _OTHER_HOST,
+    "system/instruction_size_warning": _OTHER_HOST,
+    "system/away_summary": _OTHER_HOST,
+    "system/bridge_state": _OTHER_HOST,
+    "system/bridge_status": _OTHER_HOST,
+    "system/worker_shutting_down": _OTHER_HOST,
+    "system/cloud_session_delta": _OTHER_HOST,
+    "system/cloud_session_status": _OTHER_HOST,
+    "system/inherited_asks_settled": _OTHER_HOST,
+    "system/late_allow_not_run": _OTHER_HOST,
+    "system/agents_killed": _SAID_ELSEWHERE,
+    "system/api_error": _SAID_ELSEWHERE,
+    "system/local_command": _SAID_ELSEWHERE,
+    "system/ui_panes": _OTHER_HOST,
+    "system/ui_placed": _OTHER_HOST,
+    "system/ui_status": _OTHER_HOST,
+    "system/ui_toast": _OTHER_HOST,
+    "system/ui_log": _OTHER_HOST,
+    "system/ui_notify": _OTHER_HOST,
+    "system/ui_notify_cancel": _OTHER_HOST,
+    "system/ui_invalidate": _OTHER_HOST,
+    "system/ui_focus": _OTHER_HOST,
+    "system/ui_scroll": _OTHER_HOST,
+}
+"""Kind of line -> why it is not used. What is in neither this table nor the codec's is `agent.unparsed`."""
+
+IGNORED_BLOCKS: dict[str, str] = {
+    "redacted_thinking": "nothing to show",
+    "server_tool_use": "tools that the model API runs itself; Claude Code uses its own",
+    "web_search_tool_result": "tools that the model API runs itself; Claude Code uses its own",
+    "fallback": "marks where another model took over; no content",
+}
+"""Kind of content block -> why it is not used."""
+
+IGNORED_DELTAS: dict[str, str] = {
+    "signature_delta": "proof of the thinking, for the model API",
+    "citations_delta": "sources of a text of the model API's own search",
+}
+
+REFUSED: dict[str, tuple[Literal["answer", "error", "silence"], str]] = {
+    "hook_callback": ("answer", "no hooks are registered by us; {} lets Claude go on"),
+    "mcp_message": ("error", "no MCP server lives in this process"),
+    "elicitation": ("answer", "a form of an MCP server, which no event of the schema fits: declined"),
+    "request_user_dialog": ("silence", "no kind of dialog was announced, and an answer would count as dismissal"),
+    "oauth_token_refresh": ("error", "no token is held here"),
+    "host_auth_token_refresh": ("error", "no token is held here"),
+}
+"""Control requests of the CLI that are known and not served -> what is done with them, and why."""
+
+REFUSAL_ANSWERS: dict[str, Msg] = {"hook_callback": {}, "elicitation": {"action": "decline"}}

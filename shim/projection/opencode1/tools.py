@@ -118,6 +118,8 @@ def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> Tool
     elif row.tool == "edit" and (edits := arr(renamed.pop("edits", None))):
         renamed["oldString"] = "\n".join(str(obj(e).get("old_string", "")) for e in edits)
         renamed["newString"] = "\n".join(str(obj(e).get("new_string", "")) for e in edits)
+    elif row.tool == "edit" and renamed.get("replaceAll") is False:
+        del renamed["replaceAll"]  # Claude fills in the default; native's card would show it
     elif row.tool == "question":
         renamed = {"questions": [question(obj(q)) for q in arr(renamed.get("questions"))]}
     return ToolView(row.tool, renamed)
@@ -232,6 +234,9 @@ def _write(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[
 
 def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
     command = str(view.input.get("command", ""))
+    if "stdout" in meta:  # what the agent tells its model may be wrapped: a person is shown what the command wrote
+        written = str(meta["stdout"] or "") + str(meta.get("stderr") or "")
+        output = written if written or not meta.get("exit_code") else output
     metadata: Wire = {"output": output}
     if isinstance(meta.get("exit_code"), int):
         metadata["exit"] = meta["exit_code"]

@@ -75,7 +75,7 @@ def build_app(settings: Settings, *, store: Store | None = None) -> web.Applicat
         projects=Projects(kept, clock),
         config=config,
     )
-    web_ui = WebUI(settings.web_ui) if settings.web_ui else None
+    web_ui = WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None) if settings.web_ui else None
     app = application(services, opencode1.MODULES, unknown=web_ui.handle if web_ui is not None else None)
 
     async def life(_app: web.Application) -> AsyncIterator[None]:

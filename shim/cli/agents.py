@@ -1,16 +1,54 @@
-"""The agents as the command shows them."""
+"""The agents of this machine, as the command shows them."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import cast
+
 from aiohttp import web
 
-from shim.cli.screen import AgentRow
+from shim.agents.directory import Agent, AgentDirectory
+from shim.app import SERVICES, build_app
+from shim.cli.screen import BUILT_IN, AgentRow
 from shim.settings import Settings
+from shim.store.memory import MemoryStore
+
+START_WAIT_S = 3.0
+"""How long the table of `serve` waits for agents to tell their versions; they are located by then."""
+LOOK_WAIT_S = 30.0
+"""The same for `agents`, which is asked for nothing else."""
 
 
-async def of(app: web.Application) -> list[AgentRow]:
-    return []
+async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRow]:
+    """Every known agent of a running application, usable or not. Waits `wait_s` at most for what they offer."""
+    directory = cast("AgentDirectory", app[SERVICES].agents)
+    await directory.available(wait_s)
+    default = directory.default().spec.name
+    return [row(agent, is_default=agent.spec.name == default) for agent in directory.all()]
 
 
 async def look(settings: Settings) -> list[AgentRow]:
-    return []
+    """The same without a server: the application is started on a store in memory and no port, asked, and stopped."""
+    runner = web.AppRunner(build_app(settings.model_copy(update={"web_ui": False}), store=MemoryStore()))
+    try:
+        await runner.setup()
+        return await of(runner.app, LOOK_WAIT_S)
+    finally:
+        await runner.cleanup()
+
+
+def row(agent: Agent, *, is_default: bool = False) -> AgentRow:
+    """What is told of one agent. Models of an agent that has not told them are the registry's."""
+    spec, located, catalogue = agent.spec, agent.located, agent.catalogue
+    return AgentRow(
+        name=spec.name,
+        title=spec.title,
+        version=located.version,
+        where=located.path if spec.binaries else BUILT_IN,
+        problem=located.why or None,
+        trouble=agent.trouble or None,
+        is_default=is_default,
+        models=tuple(model.id for model in catalogue.models) if agent.usable else (),
+        default_model=catalogue.default_model if agent.usable else None,
+        capabilities=asdict(spec.capabilities),
+    )

@@ -15,7 +15,6 @@ from typing import Annotated, Any, TextIO, TypeAlias
 
 import typer
 
-from shim.cli import agents as agents_module
 from shim.cli import clients, screen
 from shim.cli.server import Running, listen, run
 from shim.errors import ShimError
@@ -137,7 +136,9 @@ def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
     """Which agents are found, with version, path, models and what they can do."""
     settings = Settings.load({"data_dir": data_dir})
     configure("error", "console", sys.stderr)
-    rows = asyncio.run(agents_module.look(settings))
+    from shim.cli.agents import look  # late: it loads the whole server
+
+    rows = asyncio.run(look(settings))
     if json:
         typer.echo(screen.agents_json(rows))
     else:
@@ -163,9 +164,11 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> None:
     configure(settings.log_level, settings.log_format, sys.stderr)
 
     async def announce(running: Running) -> int:
+        from shim.cli.agents import of  # late: it loads the whole server
+
         out = screen.console(sys.stdout)
         screen.listening(out, running)
-        rows = await agents_module.of(running.app)
+        rows = await of(running.app)
         screen.started(out, running, rows, screen.notes(settings, rows))
         if page:
             _show_page(clients.page_url(running.url, settings.directory), browser=browser)

@@ -16,19 +16,28 @@ from shim.cli.clients import attach_line
 from shim.cli.server import Running
 from shim.settings import Settings, env_name
 
+BUILT_IN = "built in"
+"""Where an agent is that has no program of its own."""
+
 PLAIN_WIDTH = 1000
 """Where there is no terminal nothing may be wrapped: scripts read the lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """What is told of one agent. `problem`: why it cannot be used, None when it can; `where`: its path, or `built in`."""
+    """What is told of one agent. `where`: its path, or `built in`.
+
+    problem   why it cannot be used, None when it can
+    trouble   why it did not tell what it offers (it may work all the same), None when it did
+    """
 
     name: str
     title: str
     version: str | None
     where: str | None
     problem: str | None
+    trouble: str | None = None
+    is_default: bool = False
     models: tuple[str, ...] = ()
     default_model: str | None = None
     capabilities: Mapping[str, bool] | None = None
@@ -56,6 +65,7 @@ def started(out: Console, running: Running, rows: Sequence[AgentRow], warnings: 
     agent_table(out, rows)
     line(out, "")
     line(out, f"attach   {attach_line(running.url, settings.directory)}", "bold")
+    line(out, f"default  {', '.join(row.name for row in rows if row.is_default)}, for prompts that name no model")
     line(out, f"data     {settings.data_dir}")
     for path, names in _from_files(settings).items():
         line(out, f"settings {', '.join(names)} from {path}")
@@ -66,8 +76,9 @@ def started(out: Console, running: Running, rows: Sequence[AgentRow], warnings: 
 def notes(settings: Settings, rows: Sequence[AgentRow]) -> list[str]:
     """What a person may wrongly believe of this server."""
     found: list[str] = []
-    if not any(row.problem is None and row.where != "built in" for row in rows):
+    if not any(row.problem is None and row.where != BUILT_IN for row in rows):
         found.append("No agent is installed, so prompts go to the built-in mock. Send it `help` to see what it can play.")
+    found += [row.trouble for row in rows if row.trouble and not row.problem]
     if os.environ.get("OPENCODE_SERVER_PASSWORD"):
         found.append("OPENCODE_SERVER_PASSWORD has no effect yet: every program on this machine can use this server.")
     if settings.record_dir is not None:
@@ -103,6 +114,8 @@ def agent_details(out: Console, rows: Sequence[AgentRow]) -> None:
             line(out, f"{row.name}: {row.title}", "bold")
             models = [f"{model} (default)" if model == row.default_model else model for model in row.models]
             line(out, f"  models  {', '.join(models) or 'not told'}")
+            if row.trouble:
+                line(out, f"  note    {row.trouble}", "yellow")
             line(out, f"  can     {', '.join(name for name, can in (row.capabilities or {}).items() if can) or '-'}")
 
 

@@ -254,7 +254,17 @@ def test_a_second_ctrl_c_ends_it_at_once() -> None:
 # --- the screen ------------------------------------------------------------------------------------------
 
 ROWS = [
-    screen.AgentRow("claude", "Claude Code", "2.1.330", "/opt/[x]/claude", None, ("opus", "haiku"), "opus", {"deltas": True}),
+    screen.AgentRow(
+        name="claude",
+        title="Claude Code",
+        version="2.1.330",
+        where="/opt/[x]/claude",
+        problem=None,
+        is_default=True,
+        models=("opus", "haiku"),
+        default_model="opus",
+        capabilities={"deltas": True},
+    ),
     screen.AgentRow("codex", "Codex", None, None, "not on PATH; npm install -g @openai/codex"),
     screen.AgentRow("mock", "Mock", None, "built in", None),
 ]
@@ -288,6 +298,7 @@ def test_the_start_shows_agents_the_line_to_attach_and_the_data(tmp_path: Path) 
         "mock    -        built in",
         "",
         f"attach   opencode attach http://127.0.0.1:5000 --dir '{directory}'",
+        "default  claude, for prompts that name no model",
         f"data     {tmp_path}/data",
         "note     mind [this]",
     ]
@@ -309,6 +320,8 @@ def test_notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "secret")
     found = screen.notes(Settings(record_dir=tmp_path), ROWS[1:])
     assert [text.split()[0] for text in found] == ["No", "OPENCODE_SERVER_PASSWORD", "All"]
+    silent = screen.AgentRow("claude", "Claude Code", None, "/opt/claude", None, trouble="Claude Code: it said nothing.")
+    assert "Claude Code: it said nothing." in screen.notes(Settings(), [silent])
     assert not any("secret" in text for text in found)
 
 

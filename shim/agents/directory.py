@@ -129,6 +129,12 @@ class AgentDirectory:
         if tasks:
             await asyncio.wait(tasks)
 
+    async def settle(self) -> None:
+        """Wait until nobody is being asked any more. Bounded by the discovery's timeout and the time to stop a process."""
+        running = [task for task in self._asking.values() if not task.done()]
+        if running:
+            await asyncio.wait(running)
+
     # --- what there is ---------------------------------------------------------------------------------------
 
     def all(self) -> list[Agent]:

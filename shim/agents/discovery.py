@@ -74,7 +74,17 @@ async def discover(
         handle.kill()
         raise
     finally:
+        await _end(handle)
+
+
+async def _end(handle: AgentHandle) -> None:
+    """Stop it politely; at once if we are cancelled meanwhile."""
+    try:
         await handle.stop()
+    except asyncio.CancelledError:
+        handle.kill()
+        await handle.stop()
+        raise
 
 
 def _trouble(output: Output) -> str:

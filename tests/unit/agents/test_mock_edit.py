@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from shim.runtime.mock_edit import MAX_BYTES, Refused, apply, lines_of, prepare, unified
 
-
 PIECES = st.sampled_from(["one", "two", "\n", "\r\n", " ", "\u2028", "\x0c", "ü", ""])
 
 

@@ -1,0 +1,181 @@
+"""Every recording of Claude Code, all the way: native lines -> universal events -> what OpenCode clients see.
+
+For each: every OpenCode event is what OpenCode's document allows; a client that folds the stream has what HTTP
+answers; a projection rebuilt from the journal is the same; one idle per turn, nothing of a turn after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from shim.clock import ManualClock
+from shim.ids import Ids
+from shim.sessions.branch import Branch
+from shim.store.memory import MemoryStore
+from tests.support.claude_replay import Replay
+from tests.support.oracle import check_event, check_response
+from tests.support.recordings import load, load_all
+from tests.support.scripted import Recorder
+from universal.codec import Fact, Output
+from universal.events import EventType, ItemData, SessionStartedData
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
+from universal.turn import Ended, Hand, Input, Started
+
+RECORDINGS = load_all("claude")
+DIRECTORY = "/home/user/project"
+
+
+@dataclass(slots=True)
+class Seen(Replay):
+    """A replay whose outputs also go through branches: the journal, the projection and the stream of each session."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    store: MemoryStore = field(default_factory=MemoryStore)
+    hub: Recorder = field(default_factory=Recorder)
+    branches: dict[str | None, Branch] = field(default_factory=dict)
+
+    async def begin(self) -> Seen:
+        await self.store.open()
+        self._open(None, {})
+        return self
+
+    def _open(self, key: str | None, meta: dict[str, Any]) -> Branch:
+        ids = Ids(self.clock)
+        session_id = f"ses_{len(self.branches):026d}"
+        branch = Branch(session_id, "claude", store=self.store, hub=self.hub, clock=self.clock, ids=ids, on_change=lambda _: None)
+        zero = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+        info: dict[str, Any] = {
+            "id": session_id,
+            "slug": "quiet-fox",
+            "version": "1.18.33",
+            "projectID": "global",
+            "directory": DIRECTORY,
+            "title": "t",
+            "time": {"created": 1, "updated": 1},
+            "cost": 0,
+            "tokens": zero,
+        }
+        branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**meta, "opencode": info}))
+        self.branches[key] = branch
+        self.machines[key] = branch.machine
+        return branch
+
+    def take(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Fact) and output.type is EventType.SESSION_STARTED:
+                if output.child is not None:
+                    self.outputs.append(output)
+                    child = self._open(output.child, {})
+                    self.branches[None].status("child", call_id=output.child, session_id=child.id)
+                continue
+            if isinstance(output, Fact):
+                self.branches[output.child].fact(output)
+            Replay.take(self, [output])
+
+    def apply(self, child: str | None, input_: Input, key: str = "") -> None:
+        branch = self.branches[child]
+        if input_ is Input.PROMPT:
+            item = Item(
+                item_id=key,
+                kind=ItemKind.MESSAGE,
+                role=ItemRole.USER,
+                status=ItemStatus.COMPLETED,
+                content=(TextPart(text="prompt"),),
+            )
+            branch.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+        for effect in branch.apply(input_, key):
+            self.effects.append((child, effect))
+            if isinstance(effect, Hand):
+                branch.status("prompt", state="handed", item_id=effect.key, agent="claude", carried=[])
+
+
+async def seen(version: str, scene: str) -> Seen:
+    replay = await Seen().begin()
+    replay.play(load("claude", version, scene))
+    return replay
+
+
+@pytest.mark.parametrize("name", [(r.version, r.scene) for r in RECORDINGS], ids="/".join)
+async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> None:
+    replay = await seen(*name)
+    for number, event in enumerate(replay.hub.events):
+        check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})
+    for key, branch in replay.branches.items():
+        fold = replay.hub.folds[branch.id]
+        fold.check()
+        live = branch.conversation
+        http = [m.wire() for m in live.messages.values()]
+        check_response("session.messages", 200, http)
+        check_response("session.get", 200, live.info)
+        assert fold.wire() == http
+        assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
+        ended = [e for k, e in replay.effects if k == key and isinstance(e, Ended)]
+        started = [e for k, e in replay.effects if k == key and isinstance(e, Started)]
+        assert fold.idles == len(ended) == len(started)
+        rebuilt = Branch(
+            branch.id,
+            "claude",
+            store=replay.store,
+            hub=Recorder(),
+            clock=replay.clock,
+            ids=Ids(replay.clock),
+            on_change=lambda _: None,
+        )
+        rebuilt.load(await replay.store.events(branch.id))
+        assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
+        assert (rebuilt.conversation.info, rebuilt.conversation.todos) == (live.info, live.todos)
+
+
+def _cards(replay: Seen, key: str | None = None) -> list[tuple[str, str]]:
+    parts = [p for m in replay.branches[key].conversation.messages.values() for p in m.wire()["parts"]]
+    return [(p["tool"], p["state"]["status"]) for p in parts if p["type"] == "tool"]
+
+
+@pytest.mark.parametrize(
+    ("scene", "cards"),
+    [
+        ("read_edit", [("read", "completed"), ("edit", "completed")]),
+        ("bash", [("bash", "completed")]),
+        ("parallel", [("read", "completed"), ("read", "completed")]),
+        ("question", [("question", "completed")]),
+        ("todo_write", [("todowrite", "completed")]),
+        ("fail_tool", [("read", "error")]),
+        ("task", [("task", "completed")]),
+        ("interrupt_ask", [("bash", "error")]),
+    ],
+)
+async def test_cards(scene: str, cards: list[tuple[str, str]]) -> None:
+    assert _cards(await seen("2.1.330", scene)) == cards
+
+
+async def test_an_error_is_told_once() -> None:
+    replay = await seen("2.1.330", "error")
+    fold = replay.hub.folds[replay.branches[None].id]
+    assert [e["name"] for e in fold.errors] == ["APIError"]
+    texts = [p["text"] for m in fold.wire() if m["info"]["role"] == "assistant" for p in m["parts"] if p["type"] == "text"]
+    assert texts == []
+
+
+async def test_a_refused_login_tells_what_to_do() -> None:
+    replay = await seen("2.1.330", "bad_start.no_auth")
+    [error] = replay.hub.folds[replay.branches[None].id].errors
+    assert error["name"] == "ProviderAuthError"
+    assert "/login" in error["data"]["message"]
+
+
+async def test_a_subagent_has_a_session_with_its_own_tools() -> None:
+    replay = await seen("2.1.330", "task_edit")
+    [child] = [k for k in replay.branches if k is not None]
+    assert [tool for tool, _ in _cards(replay, child)] == ["read", "edit"]
+
+
+async def test_the_diff_of_an_edit_is_in_the_session() -> None:
+    replay = await seen("2.1.330", "read_edit")
+    conversation = replay.branches[None].conversation
+    [entry] = conversation.diffs
+    # the scripted model wrote a backslash and an n: one line for one line
+    assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)
+    assert conversation.info["summary"] == {"additions": 1, "deletions": 1, "files": 1}

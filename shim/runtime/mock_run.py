@@ -79,17 +79,17 @@ class Step:
         self._thought = ""
         self._parts = 0
 
-    async def say(self, content: str, *, pause_s: float = DELTA_S) -> None:
+    async def say(self, content: str) -> None:
         """A part of text, word by word."""
-        await self._part("text", pieces(content), pause_s)
+        await self._part("text", pieces(content), DELTA_S)
 
     async def think(self, content: str) -> None:
         """A part of reasoning, word by word."""
         await self._part("thinking", pieces(content), DELTA_S)
 
-    async def say_at_once(self, deltas: Iterable[str]) -> None:
-        """A part of text without any pause."""
-        await self._part("text", deltas, None)
+    async def say_in_pieces(self, deltas: Iterable[str], pause_s: float | None) -> None:
+        """A part of text in these deltas, with a pause before each; None: without giving way to anybody."""
+        await self._part("text", deltas, pause_s)
 
     async def _part(self, kind: str, deltas: Iterable[str], pause_s: float | None) -> None:
         self._parts += 1

@@ -76,9 +76,7 @@ async def slow(run: Run, args: list[str]) -> None:
     """A tick each second."""
     seconds = number(args, 3, MAX_SECONDS)
     step = await run.step()
-    for n in range(1, seconds + 1):
-        await run.pause(SECOND_S)
-        await step.say(f"tick {n} of {seconds}\n")
+    await step.say_in_pieces((f"tick {n} of {seconds}\n" for n in range(1, seconds + 1)), SECOND_S)
     await step.finish("stop")
 
 
@@ -86,7 +84,7 @@ async def burst(run: Run, args: list[str]) -> None:
     """Many deltas without a pause."""
     count = number(args, 1000, MAX_DELTAS)
     step = await run.step()
-    await step.say_at_once(f"{n} " for n in range(1, count + 1))
+    await step.say_in_pieces((f"{n} " for n in range(1, count + 1)), None)
     await step.finish("stop")
 
 
@@ -258,7 +256,7 @@ async def question(run: Run, args: list[str]) -> None:
 async def plan(run: Run, args: list[str]) -> None:
     """A plan, and the question whether to carry it out."""
     step = await run.step()
-    await step.say(PLAN)
+    await step.say("I have a plan.")  # the plan itself is shown from the call
     call = await step.tool("plan_exit", {"plan": PLAN}, "Plan")
     await step.finish("tool-calls")
     reply = await run.ask("question", call, questions=[PLAN_QUESTION])

@@ -14,6 +14,7 @@ from typing import Literal, Self, TypeAlias
 from pydantic import model_validator
 
 from universal.items import Frozen, Item, Json
+from universal.jsonvalue import obj
 
 
 class EventType(StrEnum):
@@ -209,10 +210,11 @@ class UniversalEvent(Frozen):
     @classmethod
     def _data_by_type(cls, value: Json) -> Json:
         """Reading JSON: the payload's model is chosen by `type`, never guessed from its keys."""
-        if isinstance(value, dict) and isinstance(value.get("data"), dict):  # pyright: ignore[reportUnknownMemberType]
-            model = EVENT_DATA[EventType(value["type"])]
-            return {**value, "data": model.model_validate(value["data"])}
-        return value  # pyright: ignore[reportUnknownVariableType]
+        given = obj(value)
+        if isinstance(given.get("data"), dict):
+            model = EVENT_DATA[EventType(given["type"])]
+            return {**given, "data": model.model_validate(given["data"])}
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

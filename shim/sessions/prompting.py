@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shim.agents.directory import Agent, AgentDirectory
 from shim.errors import BadRequest, Conflict
 from shim.host.prompt_files import read_part
 from shim.ids import Ids
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.actor import Accepted
-from shim.sessions.deps import AgentLike, Agents
 from universal.codec import Attachment, Prompt
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text
@@ -29,7 +29,7 @@ AGENT_HINT = " Use the above message and context to generate a prompt and call t
 class Choice:
     """Which agent, model, variant and mode answer a prompt; `wire` as in a user message's `model`."""
 
-    agent: AgentLike
+    agent: Agent
     model: str | None
     variant: str | None
     mode: str
@@ -50,7 +50,7 @@ class Body:
     format: Wire | None = None
 
 
-async def choose(agents: Agents, conversation: Conversation, body: Body) -> Choice:
+async def choose(agents: AgentDirectory, conversation: Conversation, body: Body) -> Choice:
     """Resolve agent, model and mode: what the prompt says, else what the session used last, else the defaults."""
     session_model = obj(conversation.info.get("model"))
     provider = text(obj(body.model).get("providerID")) or text(session_model.get("providerID"))

@@ -221,5 +221,5 @@ class UniversalEvent(Frozen):
         if self.synthetic != (self.source is Source.DAEMON):
             raise ValueError("synthetic is true exactly when source is daemon")
         if not isinstance(self.data, EVENT_DATA[self.type]):
-            raise ValueError(f"{self.type} carries {EVENT_DATA[self.type].__name__}")
+            raise ValueError(f"{self.type} carries {EVENT_DATA[self.type].__name__}")  # noqa: TRY004 - pydantic reports ValueError
         return self

@@ -2,7 +2,7 @@
 
     AgentProcess.spawn     fork and exec in a session of its own; errors say what is wrong with which path
     _Pipes                 what asyncio tells us about the three pipes and the process
-    _pump                  stdout -> LineFramer -> on_lines, in slices, reading only when the last ones were taken
+    _pump                  stdout -> LineFramer -> on_lines; the next chunk is read when the last one was taken
     _run                   pump until the process is gone, sweep its family, read what is left, report the exit
 
 The ladder of `stop`, each step only if the one before did not end it:
@@ -48,8 +48,6 @@ QUIET_S = 1.0
 holds it then is no agent of ours; what the agent wrote is in the pipe and comes at once."""
 DRAIN_S = 10.0
 """The same, if something comes all the time."""
-SLICE_BYTES = 64 * 1024
-"""So much of stdout is framed and delivered before others may run: some 10 ms of work."""
 OUTGOING_BYTES = 64 * 1024 * 1024
 """So much may wait for an agent to read it. A prompt with images has some MB; an agent that is this far behind is stuck."""
 
@@ -71,7 +69,11 @@ class Waits:
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    """The state of the three pipes. Reading stops while a chunk of stdout (at most 256 KiB) has not been taken."""
+    """The state of the three pipes.
+
+    Reading stops while a chunk of stdout has not been taken, and a chunk is what fits into a pipe: 64 KiB, unless the
+    agent enlarged it (asyncio takes 256 KiB at most). So a flood costs no memory, and others run between two chunks.
+    """
 
     def __init__(self) -> None:
         self.exited = asyncio.Event()
@@ -263,9 +265,7 @@ class AgentProcess:
 
     async def _pump(self) -> None:
         while (chunk := await self._pipes.take()) is not None:
-            for start in range(0, len(chunk), SLICE_BYTES):
-                await self._deliver(self._framer.push(chunk[start : start + SLICE_BYTES]))
-                await asyncio.sleep(0)
+            await self._deliver(self._framer.push(chunk))
 
     async def _deliver(self, framed: list[Framed]) -> None:
         if not framed:
@@ -285,7 +285,7 @@ class AgentProcess:
         quiet = False
         while not pump.done() and not quiet and asyncio.get_running_loop().time() < deadline:
             seen = self._pipes.chunks_seen
-            await asyncio.wait({pump}, timeout=self._waits.quiet_s)
+            await asyncio.wait({pump}, timeout=min(self._waits.quiet_s, self._waits.drain_s))
             quiet = self._pipes.waiting and self._pipes.chunks_seen == seen
 
     def _sweep(self) -> set[family.Process]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shim.runtime import family
-from shim.runtime.process import AgentProcess
+from shim.runtime.process import AgentProcess, Waits
 from tests.process.support import BOUND_S, WAITS, Nursery, Seen, has_died, is_live, pids
 
 
@@ -49,11 +50,15 @@ async def test_a_tool_with_a_session_of_its_own_dies_with_it(spawn: Nursery, how
     assert exit_.code == 0 if how == "stop" else exit_.signal == signal.SIGKILL
 
 
-@pytest.mark.parametrize("talks", [[], ["talks"]])
-async def test_one_that_escaped_with_the_pipe_does_not_hold_us_up(spawn: Nursery, tmp_path: Path, talks: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("talks", "waits"), [([], replace(WAITS, drain_s=60.0)), (["talks"], replace(WAITS, quiet_s=60.0))], ids=["silent", "talks"]
+)
+async def test_one_that_escaped_with_the_pipe_does_not_hold_us_up(
+    spawn: Nursery, tmp_path: Path, talks: list[str], waits: Waits
+) -> None:
     leash = tmp_path / "leash"
     leash.touch()
-    process, seen = await spawn("escapee.py", str(leash), *talks, waits=WAITS)
+    process, seen = await spawn("escapee.py", str(leash), *talks, waits=waits)
     escaped = int((await seen.something()).removeprefix(b"escaped "))
     process.write(b"exit with 7")
     async with asyncio.timeout(BOUND_S):
@@ -78,9 +83,13 @@ async def test_one_that_has_dropped_the_token_is_found_by_its_parent(spawn: Nurs
     assert not is_live(hidden)
 
 
-def test_a_later_process_with_the_same_pid_is_spared() -> None:
-    me = family.Process(os.getpid(), family.started(os.getpid()) - 1)
-    family.end([me], 0.1)
+async def test_a_later_process_with_the_same_pid_is_spared(spawn: Nursery) -> None:
+    process, seen = await spawn("echo.py")
+    await seen.said(b"ready")
+    family.end([family.Process(process.pid, family.started(process.pid) - 1)], 0.1)
+    process.write(b"still here")
+    await seen.said(b"still here")
+    assert family.started(process.pid) > 0
 
 
 def test_an_unknown_pid_has_no_start_and_no_family() -> None:

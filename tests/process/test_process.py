@@ -6,14 +6,18 @@ import asyncio
 import json
 import signal
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
 from shim.errors import AgentGone, AgentStuck
 from shim.runtime.environment import MARK
-from shim.runtime.process import OUTGOING_BYTES, SLICE_BYTES
-from tests.process.support import BOUND_S, WAITS, Nursery, is_live
+from shim.runtime.process import OUTGOING_BYTES
+from tests.process.support import BOUND_S, PATIENT, WAITS, Nursery, has_died, is_live
 from universal.codec import Exit
+
+CHUNK_BYTES = 256 * 1024
+"""At most so much comes between two rounds of the loop."""
 
 # --- talking ------------------------------------------------------------------------------------------------
 
@@ -118,6 +122,27 @@ async def test_all_output_comes_before_the_exit(spawn: Nursery) -> None:
     assert seen.lines[-1] == b"end"
 
 
+async def test_what_is_still_in_the_pipe_comes_before_the_exit(spawn: Nursery) -> None:
+    """The process is long gone when its first lines are taken."""
+    count = 0
+    started = asyncio.Event()
+
+    async def on_lines(lines: list[bytes]) -> None:
+        nonlocal count
+        if count == 0:
+            await started.wait()
+            await has_died(process.pid)
+            for _ in range(5):  # longer than the search for its family takes
+                _, other = await spawn("echo.py")
+                await other.said(b"ready")
+        count += len(lines)
+
+    process, seen = await spawn("flood.py", "100", on_lines=on_lines, waits=replace(PATIENT, drain_s=BOUND_S))
+    started.set()
+    await seen.exit()
+    assert count == 101
+
+
 async def test_stderr_is_bounded(spawn: Nursery) -> None:
     _, seen = await spawn("stderr_flood.py", "100000")
     lines = (await seen.exit()).stderr.split("\n")
@@ -137,9 +162,10 @@ async def test_one_that_closes_its_stdout_is_ended(spawn: Nursery) -> None:
 
 
 async def test_one_that_ignores_term_is_killed(spawn: Nursery) -> None:
-    process, seen = await spawn("ignores_term.py", waits=WAITS)
+    process, seen = await spawn("ignores_term.py", waits=replace(WAITS, reap_s=BOUND_S))
     await seen.said(b"ready")
-    await process.stop()
+    async with asyncio.timeout(BOUND_S):
+        await process.stop()
     assert seen.exits == [Exit(code=None, signal=signal.SIGKILL)]
     assert not is_live(process.pid)
 
@@ -227,8 +253,27 @@ async def test_a_flood_starves_nobody_and_fills_no_memory(spawn: Nursery) -> Non
     task.cancel()
     await asyncio.wait({task})
     assert count == 50_001
-    assert rounds >= 50_000_000 // SLICE_BYTES, "others ran between any two slices"
-    assert peak_bytes < 4_000_000
+    assert rounds >= 50_000_000 // CHUNK_BYTES, "others ran between any two chunks"
+    assert peak_bytes < 2_000_000
+
+
+async def test_a_slow_reader_slows_the_agent_down(spawn: Nursery) -> None:
+    """Were it not so, 20 MB would pile up here."""
+    count = 0
+
+    async def on_lines(lines: list[bytes]) -> None:
+        nonlocal count
+        count += len(lines)
+        for _ in range(30):
+            await asyncio.sleep(0)
+
+    tracemalloc.start()
+    _, seen = await spawn("flood.py", "20000", on_lines=on_lines)
+    await seen.exit()
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 20_001
+    assert peak_bytes < 2_000_000
 
 
 async def test_no_more_is_read_while_the_lines_are_not_taken(spawn: Nursery) -> None:

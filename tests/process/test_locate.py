@@ -1,0 +1,188 @@
+"""Finding programs and their versions, in a home of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shim.runtime.locate import Located, find, locate
+from tests.process.support import BOUND_S
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory
+
+
+def no_codec(_: IdFactory) -> Codec:
+    raise NotImplementedError
+
+
+AGENT = AgentSpec(
+    name="demo",
+    title="Demo",
+    make=no_codec,
+    binaries=("demo", "demo-cli"),
+    env_override="SHIM_DEMO_BIN",
+    version_args=("--version",),
+    capabilities=Capabilities(),
+    modes=(),
+    default_catalogue=Catalogue(),
+    install_hint="Install it with `npm install -g demo`.",
+)
+
+
+class Home:
+    """A HOME with programs, and the environment that goes with it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.env = {"HOME": str(root), "PATH": str(root / "on-path")}
+
+    def put(self, path: str, says: str = "echo 1.2.3", mode: int = 0o755) -> str:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{says}\n")
+        file.chmod(mode)
+        return str(file)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_on_path(home: Home) -> None:
+    path = home.put("on-path/demo")
+    home.put(".local/bin/demo")
+    assert find(AGENT, home.env) == Located(path, note="on PATH")
+
+
+def test_the_first_name_is_preferred(home: Home) -> None:
+    second = home.put("on-path/demo-cli")
+    assert find(AGENT, home.env).path == second
+    first = home.put("on-path/demo")
+    assert find(AGENT, home.env).path == first
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".claude/local/demo",
+        ".local/bin/demo",
+        ".npm-global/bin/demo",
+        ".bun/bin/demo-cli",
+        ".nvm/versions/node/v22.1.0/bin/demo",
+    ],
+)
+def test_in_a_usual_place(home: Home, place: str) -> None:
+    path = home.put(place)
+    assert find(AGENT, home.env) == Located(path, note=f"in {Path(path).parent}, which is not on PATH")
+
+
+def test_the_newest_node_of_nvm(home: Home) -> None:
+    home.put(".nvm/versions/node/v9.0.0/bin/demo")
+    newest = home.put(".nvm/versions/node/v22.1.0/bin/demo")
+    home.put(".nvm/versions/node/v22.0.9/bin/demo")
+    assert find(AGENT, home.env).path == newest
+
+
+def test_npms_prefix(home: Home) -> None:
+    by_npmrc = home.put("packages/bin/demo")
+    (home.root / ".npmrc").write_text("registry=x\nprefix = ${HOME}/packages\n")
+    assert find(AGENT, home.env).path == by_npmrc
+    by_variable = home.put("elsewhere/bin/demo")
+    assert find(AGENT, {**home.env, "NPM_CONFIG_PREFIX": str(home.root / "elsewhere")}).path == by_variable
+
+
+def test_named(home: Home) -> None:
+    home.put("on-path/demo")
+    path = home.put("else where/my demo")
+    assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": path}) == Located(path, note="named by SHIM_DEMO_BIN")
+    assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": "~/else where/my demo"}).path == path
+    assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": "demo"}).path == str(home.root / "on-path/demo")
+
+
+@pytest.mark.parametrize("named", ["/no/such/file", "no-such-name", "~/no-such-file"])
+def test_named_but_not_there_is_an_error_and_nothing_else_is_taken(home: Home, named: str) -> None:
+    home.put("on-path/demo")
+    located = find(AGENT, {**home.env, "SHIM_DEMO_BIN": named})
+    assert located == Located(None, why=f"SHIM_DEMO_BIN is {named}, which is not an executable file.")
+
+
+def test_named_but_not_executable(home: Home) -> None:
+    path = home.put("demo", mode=0o644)
+    assert "not an executable file" in find(AGENT, {**home.env, "SHIM_DEMO_BIN": path}).why
+
+
+def test_an_empty_name_is_no_name(home: Home) -> None:
+    path = home.put("on-path/demo")
+    assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": ""}).path == path
+
+
+def test_nowhere(home: Home) -> None:
+    home.put("on-path/demo", mode=0o644)
+    located = find(AGENT, home.env)
+    assert located.path is None
+    assert located.why.startswith("demo or demo-cli is neither on PATH nor in one of the usual places")
+    assert located.why.endswith("Install it with `npm install -g demo`. Or name it in SHIM_DEMO_BIN.")
+
+
+def test_without_a_home_and_a_path() -> None:
+    assert find(AGENT, {}).path is None
+
+
+def test_a_relative_entry_of_path_gives_an_absolute_path(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = home.put("on-path/demo")
+    monkeypatch.chdir(home.root)
+    assert find(AGENT, {**home.env, "PATH": "on-path"}).path == path
+
+
+async def test_one_that_runs_inside_of_the_server(home: Home) -> None:
+    assert await locate(replace(AGENT, binaries=()), home.env) == Located(None, note="runs inside of the server")
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ("echo '2.1.330 (Claude Code)'", "2.1.330"),
+        ("echo codex-cli 0.169.0-alpha.1", "0.169.0"),
+        ("echo v1.18.33 >&2", "1.18.33"),
+        ("echo node 22; echo demo 10.20.30; exit 1", "10.20.30"),
+        ("cat; echo 1.2.3", "1.2.3"),
+    ],
+)
+async def test_its_version(home: Home, says: str, version: str) -> None:
+    path = home.put("on-path/demo", says)
+    home.env["PATH"] += ":/usr/bin:/bin"
+    async with asyncio.timeout(BOUND_S):
+        assert await locate(AGENT, home.env) == Located(path, version, note="on PATH")
+
+
+async def test_one_that_prints_no_version(home: Home) -> None:
+    path = home.put("on-path/demo", "echo 'error: 1.2 is no version' >&2; exit 2")
+    located = await locate(AGENT, home.env)
+    assert (located.path, located.version, located.why) == (path, None, "")
+    assert located.note == "on PATH; `demo --version` printed no version (exit 2): error: 1.2 is no version"
+
+
+async def test_one_that_does_not_answer(home: Home) -> None:
+    home.put("on-path/demo", "while :; do read line; done")
+    async with asyncio.timeout(BOUND_S):
+        located = await locate(AGENT, home.env, version_wait_s=0.2)
+    assert located.version is None
+    assert located.note == "on PATH; `demo --version` did not answer within 0.2 s"
+
+
+async def test_one_that_cannot_be_started(home: Home) -> None:
+    path = home.put("on-path/demo")
+    Path(path).write_text("#!/no/such/interpreter\n")
+    located = await locate(AGENT, home.env)
+    assert located.path == path
+    assert "interpreter" in located.note
+
+
+async def test_one_that_floods(home: Home) -> None:
+    home.put("on-path/demo", "echo 1.2.3; while :; do echo 9.9.9; done")
+    async with asyncio.timeout(BOUND_S):
+        located = await locate(AGENT, home.env, version_wait_s=0.5)
+    assert "did not answer" in located.note

@@ -1,0 +1,59 @@
+"""Head and tail of stderr."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.runtime.tail import HEAD_BYTES, TAIL_BYTES, Tail
+
+
+def text(*pieces: bytes) -> str:
+    tail = Tail()
+    for piece in pieces:
+        tail.add(piece)
+    return tail.text()
+
+
+def numbered(*range_: int) -> bytes:
+    return b"".join(b"%d\n" % number for number in range(*range_))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([], ""),
+        ([b""], ""),
+        ([b"one\n"], "one"),
+        ([b"one\ntwo"], "one\ntwo"),
+        ([b"o", b"ne\n\ntw", b"o\n"], "one\n\ntwo"),
+        ([b"\xff\n"], "\ufffd"),
+        ([numbered(70)], "\n".join(map(str, range(70)))),
+    ],
+)
+def test_short(pieces: list[bytes], expected: str) -> None:
+    assert text(*pieces) == expected
+
+
+def test_lines_in_the_middle_are_left_out() -> None:
+    lines = text(numbered(100)).split("\n")
+    assert lines == [*map(str, range(20)), "... (30 lines left out) ...", *map(str, range(50, 100))]
+
+
+def test_bytes_in_the_middle_are_left_out() -> None:
+    lines = text(*(numbered(n, n + 1) for n in range(100_000))).split("\n")
+    assert lines[:20] == [*map(str, range(20))]
+    assert lines[20].startswith("... (more than ")
+    assert lines[21:] == [*map(str, range(99_950, 100_000))]
+
+
+@pytest.mark.parametrize("piece", [1, 1000, HEAD_BYTES + TAIL_BYTES, 10**6])
+def test_memory_is_bounded_without_a_newline_too(piece: int) -> None:
+    said = text(*[b"x" * piece] * (10**6 // piece), b"END")
+    assert len(said) <= HEAD_BYTES + TAIL_BYTES + 100
+    assert said.startswith("xxx")
+    assert said.endswith("xEND")
+
+
+def test_exactly_full() -> None:
+    assert "left out" not in text(b"x" * (HEAD_BYTES + TAIL_BYTES))
+    assert "1 bytes left out" in text(b"x" * (HEAD_BYTES + TAIL_BYTES + 1))

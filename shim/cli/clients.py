@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
@@ -22,9 +23,9 @@ LOOK_S = 5.0
 """For one look at a server that the person named."""
 
 
-def attach_argv(url: str, directory: Path, binary: str = "opencode") -> list[str]:
-    """The command that opens the TUI on a server."""
-    return [binary, "attach", url, "--dir", str(directory)]
+def attach_argv(url: str, directory: Path, binary: str = "opencode", more: Sequence[str] = ()) -> list[str]:
+    """The command that opens the TUI on a server. `more`: options of `opencode attach`."""
+    return [binary, "attach", url, "--dir", str(directory), *more]
 
 
 def attach_line(url: str, directory: Path) -> str:

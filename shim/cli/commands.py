@@ -114,16 +114,25 @@ def web(
 
 
 @cli.command()
-def tui(url: Url = None, *, directory: Directory = None, data_dir: DataDir = None, default_agent: DefaultAgent = None) -> None:
+def tui(
+    url: Url = None,
+    *,
+    directory: Directory = None,
+    data_dir: DataDir = None,
+    default_agent: DefaultAgent = None,
+    session: Annotated[str | None, typer.Option("--session", "-s", metavar="ID", help="Session to continue.")] = None,
+    last: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last session.")] = False,
+) -> None:
     """Open OpenCode's TUI here: on the server at URL, or on one that is started for it and ends with it."""
     binary = clients.find_opencode()
     flags = {"directory": directory, "data_dir": data_dir, "default_agent": default_agent}
     settings = Settings.load(flags if url else flags | {"hostname": "127.0.0.1", "port": 0})
+    more = [*(["--session", session] if session else []), *(["--continue"] if last else [])]
     if url is not None:
-        raise typer.Exit(asyncio.run(clients.run_tui(clients.attach_argv(url, settings.directory, binary))))
+        raise typer.Exit(asyncio.run(clients.run_tui(clients.attach_argv(url, settings.directory, binary, more))))
 
     async def attach(running: Running) -> int:
-        return await clients.run_tui(clients.attach_argv(running.url, settings.directory, binary))
+        return await clients.run_tui(clients.attach_argv(running.url, settings.directory, binary, more))
 
     sock = listen(settings.hostname, settings.port)
     with open_log(settings) as log:

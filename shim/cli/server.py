@@ -4,7 +4,7 @@
     second Ctrl-C                   end at once: 130
     not stopped after STOP_S        end at once: 1
 
-When we end at once, agents lose their stdin, which ends them too, but without the chance to save their last words.
+When we end at once, our children and theirs are killed first: no agent stays, but its last words may be lost.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 from aiohttp import web
 
 from shim.errors import ShimError
+from shim.runtime import family
 from shim.settings import Settings
 
 STOP_S = 5.0
@@ -35,6 +36,8 @@ DRAIN_S = 1.0
 """What requests in flight get to finish. Streams are closed at once, so only prompts that wait for a turn need it."""
 BACKLOG = 128
 """Connections that may wait to be accepted, also while the application starts."""
+KILL_S = 1.0
+"""For children to be gone after SIGKILL, when we end at once."""
 FORCED_EXIT = 130
 STUCK_EXIT = 1
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -188,6 +191,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _end_at_once(code: int, why: str) -> None:
-    sys.stderr.write(f"opencode-shim: {why}\n")
-    sys.stderr.flush()
-    os._exit(code)
+    """The last resort: no goodbye to anyone, but nothing of ours stays behind."""
+    try:
+        sys.stderr.write(f"opencode-shim: {why}\n")
+        sys.stderr.flush()
+        family.end(family.members(os.getpid(), token=""), KILL_S)
+    finally:
+        os._exit(code)

@@ -200,14 +200,16 @@ def test_a_request_is_carried_out_though_its_client_hangs_up() -> None:
 
 
 HANGING = """
-    import asyncio, sys
+    import asyncio, subprocess, sys
     from aiohttp import web
     from shim.cli.server import listen, run
     from shim.settings import Settings
 
     async def hang(app):
+        argv = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 60; done"]
+        stubborn = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
         yield
-        print("stopping", flush=True)
+        print(stubborn.pid, flush=True)
         await asyncio.Event().wait()
 
     def make(settings):
@@ -231,24 +233,34 @@ def start_hanging(stop_s: float) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_stop_that_hangs_is_cut_short() -> None:
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        return False
+
+
+def test_a_stop_that_hangs_is_cut_short_and_leaves_no_child() -> None:
     with start_hanging(0.1) as process:
         process.terminate()
-        out, err = process.communicate(timeout=WAIT_S)
-    assert (out, process.returncode) == ("stopping\n", 1)
+        child, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
     assert "Not stopped within 0.1 s" in err
+    assert not is_alive(int(child))
 
 
-def test_a_second_ctrl_c_ends_it_at_once() -> None:
+def test_a_second_ctrl_c_ends_it_at_once_and_leaves_no_child() -> None:
     with start_hanging(3600) as process:
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
-        assert process.stdout.readline() == "stopping\n"
+        child = int(process.stdout.readline())
+        assert is_alive(child)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert "Ended at once." in err
+    assert not is_alive(child)
 
 
 # --- the screen ------------------------------------------------------------------------------------------
@@ -409,7 +421,10 @@ def test_tui_on_a_running_server_attaches_to_it(opencode: Path) -> None:
     directory.mkdir()
     code, _ = invoke("tui", "http://127.0.0.1:1", "--directory", str(directory))
     assert code == 7
-    assert (opencode.parent / "arguments").read_text().splitlines() == ["attach", "http://127.0.0.1:1", "--dir", str(directory)]
+    plain = ["attach", "http://127.0.0.1:1", "--dir", str(directory)]
+    assert (opencode.parent / "arguments").read_text().splitlines() == plain
+    invoke("tui", "http://127.0.0.1:1", "--directory", str(directory), "-s", "ses_1", "-c")
+    assert (opencode.parent / "arguments").read_text().splitlines() == [*plain, "--session", "ses_1", "--continue"]
 
 
 def test_tui_without_opencode_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ class _Mock:
                 await self._write({"type": "error", "message": f"The mock does not know {frame.get('type')!r}."})
 
     async def _interrupt(self, name: str) -> None:
-        """Stop this run; one that is over, or was never there, is left alone."""
-        if self._run is not None and self._playing is not None and self._run.id == name and self._run.interruptible:
+        """Stop this run, also what it does after its end; one that is over, or was never there, is left alone."""
+        if self._run is not None and self._playing is not None and self._run.id == name:
             run, playing = self._run, self._playing
             await _cancelled(playing)
             if playing.cancelled():

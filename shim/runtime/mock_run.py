@@ -187,11 +187,6 @@ class Run:
         self._usage: dict[str, int] = {}
         self._cost = 0.0
 
-    @property
-    def interruptible(self) -> bool:
-        """Whether an interrupt has anything to stop: what comes after `done` is nobody's turn, unless it is held open."""
-        return not self.answered or any(key.startswith("background ") for key in self.open)
-
     def name(self, kind: str) -> str:
         """A name that is unique in the conversation, also after a restart: prompts have unique ids."""
         self._names += 1

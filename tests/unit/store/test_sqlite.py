@@ -105,8 +105,8 @@ async def test_body_is_without_raw_and_both_are_json(path: Path, store: SqliteSt
     await store.flush()
     with sqlite3.connect(path) as other:
         rows = other.execute(
-            "SELECT type, json_extract(body, '$.data.delta'), json_extract(body, '$.raw'), json_extract(raw, '$.native'), raw IS NULL "
-            "FROM event ORDER BY sequence"
+            "SELECT type, json_extract(body, '$.data.delta'), json_extract(body, '$.raw'), json_extract(raw, '$.native'), "
+            "raw IS NULL FROM event ORDER BY sequence"
         ).fetchall()
     other.close()
     assert rows == [("item.delta", "piece 1", None, 1, 0), ("item.delta", "piece 2", None, None, 1)]
@@ -251,12 +251,29 @@ async def test_a_directory_that_became_read_only(ordinary_user: Path) -> None:
     first.append([event(1)])
     await first.close()
     ordinary_user.chmod(0o555)
-    with pytest.raises(StoreError, match="Cannot (use|open) "):
+    with pytest.raises(StoreError, match=r"Cannot (use|open) "):
         await reopened(ordinary_user / "journal.db")
     ordinary_user.chmod(0o755)
     second = await reopened(ordinary_user / "journal.db")
     assert await second.events("ses_a") == [event(1)]
     await second.close()
+
+
+async def test_a_write_that_sqlite_refuses_is_undone_and_made_up_for(path: Path) -> None:
+    store = SqliteStore(path, limits=Limits(retry_s=1000.0))
+    await store.open()
+    with sqlite3.connect(path) as other:
+        other.execute("INSERT INTO event VALUES ('ses_b', 1, 'evt', 'now', 'error', 'agent', '{}', NULL)")
+    store.append([event(1, "ses_a"), event(1, "ses_b"), event(1, "ses_c")])
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"Cannot write to .*UNIQUE constraint failed"):
+            await store.flush()
+        assert other.execute("SELECT session_id FROM event").fetchall() == [("ses_b",)]
+    with other:
+        other.execute("DELETE FROM event")
+    other.close()
+    assert [await store.events(f"ses_{name}") for name in "abc"] == [[event(1, f"ses_{name}")] for name in "abc"]
+    await store.close()
 
 
 # Migrations.

@@ -22,23 +22,30 @@ def rows(*numbers: int, size: int = 10) -> list[Statement]:
 
 
 class Disk:
-    """Takes groups. `gate` closed: it hangs; `fault` set: it refuses."""
+    """Takes groups. `gate` closed: it hangs, or takes one for each `permit`; `fault` set: it refuses."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
         self.fault: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
+        self.permit = threading.Semaphore(0)
         self.reached = threading.Semaphore(0)
         self.attempts = 0
 
     def commit(self, batch: Sequence[Statement]) -> None:
         self.attempts += 1
         self.reached.release()
-        assert self.gate.wait(WAIT_S)
+        if not self.gate.is_set():
+            assert self.permit.acquire(timeout=WAIT_S)
         if self.fault:
             raise self.fault
         self.groups.append([int(statement.sql) for statement in batch])
+
+    def open(self) -> None:
+        """No more hanging."""
+        self.gate.set()
+        self.permit.release(1000)
 
     @property
     def written(self) -> list[int]:
@@ -53,7 +60,7 @@ async def writing(disk: Disk, limits: Limits) -> AsyncIterator[GroupWriter]:
         async with asyncio.timeout(WAIT_S):
             yield writer
     finally:
-        disk.gate.set()
+        disk.open()
         disk.fault = None
         await writer.close()
         assert writer.ended
@@ -75,6 +82,7 @@ async def test_a_full_group_is_written_without_being_asked() -> None:
     async with writing(disk, Limits(group_rows=4, group_s=NEVER_S)) as writer:
         for number in range(1, 4):
             writer.put(rows(number))
+        await asyncio.to_thread(threading.Event().wait, 0.05)  # so that the thread waits, most likely; right either way
         assert disk.attempts == 0
         writer.put(rows(4))
         await until(lambda: writer.pending == 0)
@@ -107,7 +115,12 @@ async def test_flush_waits_for_what_was_put_while_a_commit_ran() -> None:
         await reach(disk)
         writer.put(rows(2))
         flushes = [asyncio.ensure_future(writer.flush()) for _ in range(3)]
-        disk.gate.set()
+        await asyncio.sleep(0)
+        disk.permit.release()
+        await reach(disk)
+        assert disk.groups == [[1]]
+        assert not any(flush.done() for flush in flushes)
+        disk.permit.release()
         await asyncio.gather(*flushes)
         assert disk.groups == [[1], [2]]
 
@@ -121,7 +134,7 @@ async def test_a_flush_that_is_given_up_hurts_nobody() -> None:
         other = asyncio.ensure_future(writer.flush())
         await reach(disk)
         given_up.cancel()
-        disk.gate.set()
+        disk.open()
         await other
     assert disk.groups == [[1]]
 
@@ -142,6 +155,7 @@ async def test_every_flush_tells_of_the_failure_and_nothing_is_lost() -> None:
             await writer.flush()
             assert writer.failure is None
             assert disk.written == [1, 2, 3, 4, 5]
+            assert disk.attempts <= 5  # by the full group and by each flush: it does not try all the time
     assert [entry["event"] for entry in logs] == ["store.failed", "store.recovered"]
 
 
@@ -166,7 +180,7 @@ async def test_a_full_queue_refuses_the_whole_call_and_takes_it_later() -> None:
         with pytest.raises(StoreError, match=r"3 rows \(30 bytes\) wait to be written.*too slow.*Nothing of this call"):
             writer.put(rows(4, 5))
         writer.put(rows(4))
-        disk.gate.set()
+        disk.open()
         await writer.flush()
         writer.put(rows(5))
         await writer.flush()
@@ -229,10 +243,10 @@ async def test_close_does_not_wait_for_ever() -> None:
     writer = GroupWriter(disk.commit, Limits(close_s=0.01))
     writer.start()
     writer.put(rows(1))
-    with pytest.raises(StoreError, match="has not answered for 0.01 s; 1 rows may not be written"):
+    with pytest.raises(StoreError, match=r"has not answered for 0\.01 s; 1 rows may not be written"):
         await writer.close()
     assert not writer.ended
-    disk.gate.set()
+    disk.open()
     await until(lambda: writer.ended)
     assert disk.written == [1]
 

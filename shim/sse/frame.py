@@ -1,0 +1,150 @@
+"""One OpenCode event as bytes, for both streams. Pure.
+
+    /event         id: evt_...\\n data: {"id", "type", "properties"}\\n\\n
+    /global/event  id: evt_...\\n data: {"directory", "project", "payload": <the same JSON>}\\n\\n
+
+The `id:` line is where a reader is in the stream (what it sends as Last-Event-ID); native OpenCode has no such line, and
+its clients' parser takes it (seen with 1.1.53 and @opencode-ai/sdk 1.19.3). For clients of 1.1 and older the JSON has
+no `id` and no `project`.
+Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import orjson
+
+from shim.sse.event import OpenCodeEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The piece of text that a frame adds to a part. Pieces with the same `key` can be joined."""
+
+    key: tuple[str, ...]
+    event: OpenCodeEvent
+    legacy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event, encoded.
+
+    id       what its `id:` line says
+    plain    for `/event`
+    wrapped  for `/global/event`
+    urgent   to be sent at once
+    delta    set for a piece of text
+    """
+
+    id: str
+    plain: bytes
+    wrapped: bytes
+    urgent: bool
+    delta: Delta | None = None
+
+
+def encode(event: OpenCodeEvent, id_: str, *, position: str | None = None, legacy: bool = False) -> Frame:
+    """The frame of one event.
+
+    In: `id_`, the event's own id; `position`, what the `id:` line says if it is another one: frames that only one reader
+    gets (`server.connected`, a heartbeat) name the last frame before them that can be replayed.
+    Raises: nothing; text without UTF-8 has U+FFFD for it, what is not JSON is its `str`.
+    """
+    payload: dict[str, Any] = {"type": event.type, "properties": event.properties}
+    body = _json(payload if legacy else {"id": id_, **payload})
+    position = position or id_
+    head = b"id: " + position.encode() + b"\ndata: "
+    return Frame(
+        id=position,
+        plain=head + body + b"\n\n",
+        wrapped=head + b"{" + _envelope(event, legacy=legacy) + b'"payload":' + body + b"}\n\n",
+        urgent=event.urgent,
+        delta=_delta(event, legacy=legacy),
+    )
+
+
+def normal(directory: str) -> str:
+    """A directory as events and readers are compared by: without a slash at its end."""
+    return directory.rstrip("/") or directory[:1]
+
+
+def compact(frames: Iterable[Frame]) -> list[Frame]:
+    """The same stream with fewer frames: pieces of text of one part, with only pieces of text between them, are joined.
+
+    Out: what is not a piece of text keeps its place and order; the joined text of each part is the same between any two
+    of them; ids ascend, and each is the id of its last piece.
+    """
+    out: list[Frame] = []
+    run: dict[tuple[str, ...], list[Frame]] = {}
+    for frame in frames:
+        if frame.delta is None:
+            out += map(_join, run.values())
+            run = {}
+            out.append(frame)
+        else:
+            pieces = run.pop(frame.delta.key, [])  # and to the end: the run is in the order of last pieces
+            pieces.append(frame)
+            run[frame.delta.key] = pieces
+    out += map(_join, run.values())
+    return out
+
+
+def _join(pieces: Sequence[Frame]) -> Frame:
+    """One frame for pieces of one part: the last one, with the text of all."""
+    last = pieces[-1]
+    if len(pieces) == 1 or last.delta is None:
+        return last
+    text = "".join(piece.delta.event.properties["delta"] for piece in pieces if piece.delta)
+    event = replace(last.delta.event, properties={**last.delta.event.properties, "delta": text})
+    return encode(event, last.id, legacy=last.delta.legacy)
+
+
+def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:
+    """What a frame adds to which part: `message.part.delta`, and in 1.1 `message.part.updated` with `delta`."""
+    properties = event.properties
+    if not isinstance(properties.get("delta"), str):
+        return None
+    if event.type == "message.part.delta":
+        return Delta(("field", str(properties.get("partID")), str(properties.get("field"))), event, legacy)
+    if event.type == "message.part.updated":
+        part = properties.get("part")
+        id_ = cast("Mapping[str, Any]", part).get("id") if isinstance(part, Mapping) else None
+        return Delta(("part", str(id_)), event, legacy)
+    return None
+
+
+def _envelope(event: OpenCodeEvent, *, legacy: bool) -> bytes:
+    """What stands before the payload on `/global/event`; nothing for events of the whole server."""
+    if event.directory is None:
+        return b""
+    directory = b'"directory":' + _json(normal(event.directory)) + b","
+    return directory if legacy or event.project is None else directory + b'"project":' + _json(event.project) + b","
+
+
+def _json(value: Any) -> bytes:
+    """JSON by orjson; by the standard library for what orjson does not take (lone surrogates, integers over 64 bits)."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # orjson.JSONEncodeError is one
+        return json.dumps(_clean(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _clean(value: Any) -> Any:
+    """`value` with UTF-8 text only, and nothing that is not JSON."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_clean(str(key)): _clean(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_clean(inner) for inner in cast("Sequence[Any]", value)]
+    return _clean(str(value))

@@ -1,0 +1,135 @@
+"""One event stream as an HTTP response. The only importer of aiohttp_sse.
+
+    take -> gather <= 10 ms (none when urgent) -> join -> one write, with a time limit
+
+What aiohttp_sse gives: the response class, TCP_USER_TIMEOUT on the socket. Its ping comment is not needed, since
+OpenCode's heartbeat is a data event, and is put off for a day. How a stream ends tells the client what to do: OpenCode's
+SDK ends its iteration at a clean end, and reconnects with Last-Event-ID when the connection breaks (read in
+@opencode-ai/sdk 1.19.3, seen with 1.1.53). So a reader that was too slow is broken off, and a shutdown ends cleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import structlog
+from aiohttp import web
+from aiohttp_sse import EventSourceResponse
+
+from shim.sse.subscription import State, Subscription
+
+HEARTBEAT_S = 10.0
+"""As OpenCode 1.18.33."""
+LEGACY_HEARTBEAT_S = 30.0
+"""As OpenCode 1.1.53."""
+GATHER_S = 0.010
+"""How long the first frame waits for company: one write for many frames costs a tenth."""
+SEND_TIMEOUT_S = 30.0
+"""A client that takes nothing for so long is gone."""
+END_GRACE_S = 0.2
+"""How much longer all writes may take once the stream is to end."""
+PING_INTERVAL_S = 86_400.0
+"""aiohttp_sse wants one; it is a comment that nobody needs."""
+
+HEADERS = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+"""As OpenCode 1.18.33 sends them."""
+
+log = structlog.get_logger()
+
+
+async def stream(
+    request: web.Request,
+    subscription: Subscription,
+    *,
+    heartbeat_s: float | None = None,
+    gather_s: float = GATHER_S,
+    send_timeout_s: float = SEND_TIMEOUT_S,
+) -> web.StreamResponse:
+    """Send a subscription to a client until one of them ends, then close it.
+
+    In: `heartbeat_s` None is the native interval of the subscription's wire.
+    Raises: HTTPMethodNotAllowed if it is not a GET; nothing for a client that went away.
+    """
+    response = EventSourceResponse(sep="\n", send_timeout=send_timeout_s, ping_interval=PING_INTERVAL_S)
+    response.headers.update(HEADERS)
+    response.headers.popall("Connection", None)
+    if heartbeat_s is None:
+        heartbeat_s = LEGACY_HEARTBEAT_S if subscription.kind.legacy else HEARTBEAT_S
+    sender = _Sender(subscription, send_timeout_s)
+    try:
+        if request.transport is None:  # it left while the request was read
+            return web.Response()
+        await response.prepare(request)
+        async with response:
+            await _pump(response, subscription, sender, heartbeat_s, gather_s)
+        if subscription.state is State.DROPPED:
+            _break_off(request)
+    except ConnectionError:
+        log.debug("subscriber.gone", scope=subscription.kind.scope)
+    except TimeoutError:
+        if subscription.state is State.OPEN:
+            log.warning("subscriber.stalled", scope=subscription.kind.scope, send_timeout_s=send_timeout_s)
+        _break_off(request)
+    finally:
+        subscription.close()
+    return response
+
+
+async def _pump(
+    response: EventSourceResponse, subscription: Subscription, sender: _Sender, heartbeat_s: float, gather_s: float
+) -> None:
+    """Frames and heartbeats, until the subscription is over; then the end of the body.
+
+    Raises: TimeoutError, ConnectionError.
+    """
+    loop = asyncio.get_running_loop()
+    wrapped = subscription.kind.wrapped
+    beat_at = loop.time() + heartbeat_s
+    while not subscription.over:
+        frames = await subscription.take(gather_s, beat_at)
+        if frames:
+            await sender.send(response.write(b"".join(frame.wrapped if wrapped else frame.plain for frame in frames)))
+        if loop.time() >= beat_at:
+            subscription.beat()
+            beat_at = loop.time() + heartbeat_s
+    if subscription.state is State.ENDING:
+        await sender.send(response.write_eof())
+
+
+class _Sender:
+    """The writes of one stream: each within its time limit, and all within END_GRACE_S once the stream is to end."""
+
+    def __init__(self, subscription: Subscription, timeout_s: float) -> None:
+        self._subscription = subscription
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._end_at: float | None = None
+        self._limit: asyncio.Timeout | None = None
+        subscription.on_end = self._hurry
+        if subscription.state is not State.OPEN:
+            self._hurry()
+
+    async def send(self, sending: Awaitable[None]) -> None:
+        """Wait for a write. Raises TimeoutError."""
+        until = self._loop.time() + self._timeout_s
+        async with asyncio.timeout_at(until if self._end_at is None else min(until, self._end_at)) as self._limit:
+            await sending
+        self._limit = None
+
+    def _hurry(self) -> None:
+        """The stream is to end: a write that runs has not much time left, and none if its reader was dropped."""
+        self._end_at = self._loop.time() + (END_GRACE_S if self._subscription.state is State.ENDING else 0.0)
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(min(self._end_at, self._limit.when() or self._end_at))
+
+
+def _break_off(request: web.Request) -> None:
+    """Close the connection in the middle of the body: to the client that is an error, not an end."""
+    if request.transport is not None:
+        request.transport.abort()

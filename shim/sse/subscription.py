@@ -1,0 +1,205 @@
+"""One reader of the event stream: what waits for it, and when it is given up.
+
+Two queues: what it was promised at the beginning (greeting and replay, bounded by the ring), then live frames, bounded
+here. A reader that is over a bound is judged when the event loop has turned once, so that a burst within one callback
+is not held against it: pieces of text are joined first, and only if that does not help the reader is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from shim.sse.frame import Frame, compact
+
+CHUNK_BYTES = 256 * 1024
+"""About how much is handed out at once; each chunk has its own time limit when it is sent."""
+HARD_FACTOR = 8
+"""So many times the bounds, and a reader is dropped without being judged."""
+
+
+class Bounds(NamedTuple):
+    """How far a reader may be behind."""
+
+    frames: int = 1024
+    bytes: int = 4 * 1024 * 1024
+
+
+class State(StrEnum):
+    """OPEN; ENDING: gets what waits, then the end of the stream; CLOSED: gets nothing more; DROPPED: too slow."""
+
+    OPEN = "open"
+    ENDING = "ending"
+    CLOSED = "closed"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a reader asked for: `scope` is a normalised directory or None for all; `wrapped` as on `/global/event`;
+    `legacy` for clients of 1.1."""
+
+    scope: str | None
+    wrapped: bool
+    legacy: bool
+
+    def wants(self, directory: str | None) -> bool:
+        """Whether an event of this (normalised) directory is for it."""
+        return self.scope is None or directory is None or directory == self.scope
+
+
+class Subscription:
+    """A reader's end of the hub. `take` and `close` are the reader's; the rest is the hub's.
+
+    on_end  called when the state changes by the hub's hand, for a reader that is busy sending
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        first: Iterable[Frame],
+        *,
+        bounds: Bounds,
+        beat: Callable[[Kind], Frame],
+        closed: Callable[[Subscription], None],
+    ) -> None:
+        self.kind = kind
+        self.state = State.OPEN
+        self.on_end: Callable[[], None] | None = None
+        self._bounds = bounds
+        self._beat = beat
+        self._closed = closed
+        self._first = deque(first)
+        self._live: deque[Frame] = deque()
+        self._bytes = 0
+        self._hurry = True
+        self._judging = False
+        self._more = asyncio.Event()
+        self._now = asyncio.Event()
+
+    @property
+    def pending(self) -> tuple[int, int]:
+        """(frames, bytes) of live frames that wait."""
+        return len(self._live), self._bytes
+
+    @property
+    def over(self) -> bool:
+        """Nothing will come any more."""
+        return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._waiting())
+
+    async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Frame]:
+        """The next frames, oldest first: waits for one, then `gather_s` for more unless one is urgent.
+
+        Out: about CHUNK_BYTES at most; [] at `until` (loop time), and when it is `over`.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while not self._waiting() and self.state is State.OPEN:
+                    self._more.clear()
+                    await self._more.wait()
+                if not self._hurry and self.state is State.OPEN and gather_s > 0:
+                    self._now.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(gather_s):
+                            await self._now.wait()
+        return self._pop()
+
+    def size(self, frame: Frame) -> int:
+        """Bytes of a frame in this reader's form."""
+        return len(frame.wrapped if self.kind.wrapped else frame.plain)
+
+    def close(self) -> None:
+        """The reader is gone or has had enough. Again is fine."""
+        if self.state is not State.DROPPED:
+            self.state = State.CLOSED
+        self._forget()
+
+    # The hub's.
+
+    def put(self, frame: Frame) -> None:
+        """Queue a live frame. Never waits; a reader that is too far behind is dropped, now or when the loop has turned."""
+        if self.state is not State.OPEN:
+            return
+        self._live.append(frame)
+        self._bytes += self.size(frame)
+        over = self._is_over(1)
+        if over and self._is_over(HARD_FACTOR):
+            self.drop()
+            return
+        if over and not self._judging:
+            self._judging = True
+            asyncio.get_running_loop().call_soon(self._judge)
+        if frame.urgent or over or self._bytes > CHUNK_BYTES:
+            self._hurry = True
+            self._now.set()
+        self._more.set()
+
+    def beat(self) -> None:
+        """Queue a heartbeat."""
+        self.put(self._beat(self.kind))
+
+    def end(self) -> None:
+        """No more frames: what waits is still sent, then the stream ends."""
+        if self.state is State.OPEN:
+            self._become(State.ENDING)
+            self._closed(self)
+
+    def drop(self) -> None:
+        """Give it up: its connection is broken off, and it comes back by itself."""
+        if self.state is State.OPEN:
+            self._become(State.DROPPED)
+            self._closed(self)
+            self._forget()
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        self._more.set()
+        self._now.set()
+        if self.on_end is not None:
+            self.on_end()
+
+    def _forget(self) -> None:
+        self._first.clear()
+        self._live.clear()
+        self._bytes = 0
+        self._more.set()
+        self._now.set()
+        self._closed(self)
+
+    def _judge(self) -> None:
+        self._judging = False
+        if self.state is not State.OPEN or not self._is_over(1):
+            return
+        self._live = deque(compact(self._live))
+        self._bytes = sum(map(self.size, self._live))
+        if self._is_over(0.75):  # room for a while, or each frame would bring us here again
+            self.drop()
+
+    def _is_over(self, factor: float) -> bool:
+        """One frame alone is never too much: it has to go out some day."""
+        frames, size = self._bounds
+        return len(self._live) > 1 and (len(self._live) > frames * factor or self._bytes > size * factor)
+
+    def _waiting(self) -> bool:
+        return bool(self._first or self._live)
+
+    def _pop(self) -> list[Frame]:
+        if self.state in (State.CLOSED, State.DROPPED):
+            return []
+        taken: list[Frame] = []
+        size = 0
+        while self._waiting() and size < CHUNK_BYTES:
+            if self._first:
+                frame = self._first.popleft()
+            else:
+                frame = self._live.popleft()
+                self._bytes -= self.size(frame)
+            taken.append(frame)
+            size += self.size(frame)
+        self._hurry = self._waiting()
+        return taken

@@ -1,0 +1,92 @@
+"""Reading event streams in tests: a strict parser of what we send, and events to send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from aiohttp import ClientResponse
+
+from shim.clock import ManualClock
+from shim.ids import Ids
+from shim.sse.event import OpenCodeEvent
+from shim.sse.frame import Frame
+from shim.sse.hub import DEFAULT_BOUNDS, Hub, HubBounds
+from shim.sse.subscription import Subscription
+
+WAIT_S = 5.0
+
+
+class Got(NamedTuple):
+    """One frame as a client sees it: the `id:` line and the JSON."""
+
+    id: str
+    data: Any
+
+    @property
+    def event(self) -> Any:
+        """The event itself, out of its envelope."""
+        return self.data.get("payload", self.data)
+
+    @property
+    def type(self) -> str:
+        return self.event["type"]
+
+
+def parse(text: bytes) -> list[Got]:
+    """Frames of exactly the form that we send; anything else is an error."""
+    assert text == b"" or text.endswith(b"\n\n"), text[-80:]
+    found: list[Got] = []
+    for block in text.split(b"\n\n")[:-1]:
+        id_line, data_line = block.split(b"\n")
+        assert id_line.startswith(b"id: evt_"), id_line
+        assert data_line.startswith(b"data: {"), data_line
+        found.append(Got(id_line[4:].decode(), json.loads(data_line[6:])))
+    return found
+
+
+def parsed(subscription: Subscription, frames: list[Frame]) -> list[Got]:
+    """What a client of this subscription sees of these frames."""
+    return parse(b"".join(f.wrapped if subscription.kind.wrapped else f.plain for f in frames))
+
+
+async def drain(subscription: Subscription) -> list[Got]:
+    """All that waits now; [] if nothing does. For readers that have something: the greeting, or what was published."""
+    found: list[Got] = []
+    soon = asyncio.get_running_loop().time() + 0.005
+    while got := parsed(subscription, await subscription.take(0.0, soon)):
+        found += got
+    return found
+
+
+async def frames_of(response: ClientResponse) -> AsyncIterator[Got]:
+    """Frames of a real stream as they come, until its end."""
+    buffer = b""
+    while chunk := await response.content.readany():
+        *whole, buffer = (buffer + chunk).split(b"\n\n")
+        for block in whole:
+            yield parse(block + b"\n\n")[0]
+    assert buffer == b""
+
+
+def make_hub(bounds: HubBounds = DEFAULT_BOUNDS) -> Hub:
+    clock = ManualClock()
+    return Hub(clock, Ids(clock), bounds=bounds)
+
+
+def said(number: int, directory: str | None = "/p", **options: Any) -> OpenCodeEvent:
+    """An event that says its number."""
+    return OpenCodeEvent("test.said", {"n": number}, directory=directory, **options)
+
+
+def delta(text: str, part: str = "prt_1", directory: str = "/p") -> OpenCodeEvent:
+    """A piece of text."""
+    properties = {"sessionID": "ses_1", "messageID": "msg_1", "partID": part, "field": "text", "delta": text}
+    return OpenCodeEvent("message.part.delta", properties, directory=directory)
+
+
+def numbers(found: list[Got]) -> list[int]:
+    """The numbers of what was `said`, in order."""
+    return [got.event["properties"]["n"] for got in found if got.type == "test.said"]

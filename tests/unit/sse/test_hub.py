@@ -1,0 +1,561 @@
+"""The hub: who gets what, in which order; replay without gap or double; nobody is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from structlog.testing import capture_logs
+
+from shim.sse.event import OpenCodeEvent
+from shim.sse.frame import normal
+from shim.sse.hub import Hub, HubBounds
+from shim.sse.subscription import Bounds, State, Subscription
+from tests.unit.sse.reading import Got, delta, drain, make_hub, numbers, parsed, said
+
+ASK = OpenCodeEvent("permission.asked", {"id": "per_1", "sessionID": "ses_1"}, directory="/p", urgent=True)
+ASK_2 = OpenCodeEvent("question.asked", {"id": "que_1", "sessionID": "ses_2"}, directory="/q", urgent=True)
+
+
+def types(found: list[Got]) -> list[str]:
+    return [got.type for got in found]
+
+
+async def test_connected_is_first_then_all_in_order() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False)
+    for number in range(200):
+        hub.publish(said(number))
+    found = await drain(reader)
+    assert found[0].data == {"id": found[0].event["id"], "type": "server.connected", "properties": {}}
+    assert numbers(found) == list(range(200))
+    ids = [got.event["id"] for got in found]
+    assert ids == sorted(set(ids))
+    assert all(got.id == got.event["id"] for got in found[1:])
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("scope", "directory", "gets"),
+    [
+        (None, "/p", True),
+        (None, None, True),
+        (None, "global", True),
+        ("/p", "/p", True),
+        ("/p/", "/p", True),
+        ("/p", "/p/", True),
+        ("/p", None, True),
+        ("/p", "/pp", False),
+        ("/p", "/p/sub", False),
+        ("/p", "/P", False),
+        ("/p", "global", False),
+        ("/", "/", True),
+        ("/", "/p", False),
+    ],
+)
+async def test_directories(scope: str | None, directory: str | None, gets: bool) -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=scope, wrapped=True)
+    hub.publish(said(1, directory))
+    found = await drain(reader)
+    assert numbers(found) == ([1] if gets else [])
+    if gets:
+        assert found[-1].data.get("directory") == (normal(directory) if directory else None)
+    reader.close()
+
+
+async def test_nobody_gets_what_was_before_unless_asked() -> None:
+    hub = make_hub()
+    hub.publish(said(1))
+    reader = hub.subscribe(scope=None, wrapped=False)
+    hub.publish(said(2))
+    assert numbers(await drain(reader)) == [2]
+    reader.close()
+
+
+# Greeting.
+
+
+async def test_what_is_open_is_told_after_connected_and_before_live() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope="/p", wrapped=False, greeting=[ASK, ASK_2])
+    hub.publish(said(1))
+    found = await drain(reader)
+    assert types(found) == ["server.connected", "permission.asked", "test.said"]
+    assert found[1].event["properties"] == ASK.properties
+    reader.close()
+
+
+async def test_what_the_replay_tells_is_not_told_again() -> None:
+    hub = make_hub()
+    first = hub.subscribe(scope=None, wrapped=False)
+    hub.publish(said(1))
+    at = (await drain(first))[-1].id
+    hub.publish(ASK)
+    again = hub.subscribe(scope=None, wrapped=False, last_event_id=at, greeting=[ASK, ASK_2])
+    assert types(await drain(again)) == ["server.connected", "permission.asked", "question.asked"]
+    other = hub.subscribe(scope=None, wrapped=False, last_event_id=hub_last(hub), greeting=[ASK])
+    assert types(await drain(other)) == ["server.connected", "permission.asked"]
+    for reader in (first, again, other):
+        reader.close()
+
+
+def hub_last(hub: Hub) -> str:
+    """The place of a reader that has seen everything."""
+    reader = hub.subscribe(scope=None, wrapped=False)
+    reader.beat()
+    frames = [*reader._first, *reader._live]
+    reader.close()
+    return frames[-1].id
+
+
+# Replay.
+
+
+async def test_replay_goes_on_where_the_reader_was() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope="/p", wrapped=False)
+    for number in range(10):
+        hub.publish(said(number, "/p" if number % 2 else "/q"))
+    at = next(got.id for got in await drain(reader) if numbers([got]) == [5])
+    again = hub.subscribe(scope="/p", wrapped=True, last_event_id=at)
+    hub.publish(said(11))
+    found = await drain(again)
+    assert types(found)[0] == "server.connected"
+    assert numbers(found) == [7, 9, 11]
+    assert hub.stats().replayed == 2
+    reader.close()
+    again.close()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_reader_that_only_saw_connected_or_a_heartbeat_misses_nothing(legacy: bool) -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False, legacy=legacy)
+    (connected,) = await drain(reader)
+    reader.close()
+    hub.publish(said(1))
+    again = hub.subscribe(scope=None, wrapped=False, legacy=legacy, last_event_id=connected.id)
+    assert numbers(await drain(again)) == [1]
+    again.beat()
+    (beat,) = await drain(again)
+    assert beat.type == "server.heartbeat"
+    hub.publish(said(2))
+    third = hub.subscribe(scope=None, wrapped=False, legacy=legacy, last_event_id=beat.id)
+    assert numbers(await drain(third)) == [2]
+    again.close()
+    third.close()
+
+
+async def test_a_reader_cut_off_before_its_replay_can_ask_again() -> None:
+    hub = make_hub()
+    first = hub.subscribe(scope=None, wrapped=False)
+    hub.publish(said(1))
+    at = (await drain(first))[-1].id
+    hub.publish(said(2))
+    second = hub.subscribe(scope=None, wrapped=False, last_event_id=at)
+    connected = parsed(second, await second.take())[0]
+    second.close()
+    third = hub.subscribe(scope=None, wrapped=False, last_event_id=connected.id)
+    assert numbers(await drain(third)) == [2]
+    first.close()
+    third.close()
+
+
+async def test_an_unknown_id_is_counted_and_the_reader_goes_on() -> None:
+    hub = make_hub()
+    hub.publish(said(1))
+    with capture_logs() as logs:
+        reader = hub.subscribe(scope=None, wrapped=False, last_event_id="evt_of_another_life")
+    hub.publish(said(2))
+    assert numbers(await drain(reader)) == [2]
+    assert hub.stats().replay_missed == 1
+    assert [entry["event"] for entry in logs] == ["replay.missed"]
+    reader.close()
+
+
+async def test_a_replay_may_be_longer_than_a_reader_may_be_behind() -> None:
+    hub = make_hub(HubBounds(reader=Bounds(frames=10, bytes=1000), ring_frames=500))
+    first = hub.subscribe(scope=None, wrapped=False)
+    at = (await drain(first))[0].id
+    first.close()
+    for number in range(400):
+        hub.publish(said(number))
+    again = hub.subscribe(scope=None, wrapped=False, last_event_id=at)
+    for number in range(400, 405):
+        hub.publish(said(number))
+    await asyncio.sleep(0)
+    assert numbers(await drain(again)) == list(range(405))
+    again.close()
+
+
+# 1.1.
+
+
+@dataclass
+class Old:
+    """An event with a form of its own for 1.1, and how often that was made."""
+
+    made: list[int] = field(default_factory=list)
+
+    def event(self, number: int, directory: str = "/p", *, nothing: bool = False) -> OpenCodeEvent:
+        def make() -> OpenCodeEvent | None:
+            self.made.append(number)
+            return None if nothing else said(-number, directory)
+
+        return said(number, directory, legacy=make)
+
+
+async def test_clients_of_1_1_get_their_own_event() -> None:
+    hub, old = make_hub(), Old()
+    modern = hub.subscribe(scope=None, wrapped=True)
+    legacy = [hub.subscribe(scope="/p", wrapped=False, legacy=True) for _ in range(3)]
+    hub.publish(old.event(1))
+    hub.publish(old.event(2, nothing=True))
+    hub.publish(old.event(3, "/q"))
+    hub.publish(said(4))
+    assert numbers(await drain(modern)) == [1, 2, 3, 4]
+    for reader in legacy:
+        found = await drain(reader)
+        assert numbers(found) == [-1, 4]
+        assert found[0].data == {"type": "server.connected", "properties": {}}
+        assert all("id" not in got.data for got in found)
+    assert old.made == [1, 2]
+    for reader in (modern, *legacy):
+        reader.close()
+
+
+async def test_without_such_a_client_their_event_is_not_made() -> None:
+    hub, old = make_hub(), Old()
+    modern = hub.subscribe(scope=None, wrapped=False)
+    elsewhere = hub.subscribe(scope="/q", wrapped=False, legacy=True)
+    hub.publish(old.event(1))
+    assert old.made == []
+    modern.close()
+    elsewhere.close()
+
+
+async def test_a_client_of_1_1_that_was_cut_off_gets_what_it_missed() -> None:
+    hub, old = make_hub(HubBounds(ring_frames=8)), Old()
+    reader = hub.subscribe(scope="/p", wrapped=False, legacy=True)
+    hub.publish(old.event(1))
+    at = (await drain(reader))[-1].id
+    reader.close()
+    hub.publish(old.event(2))
+    hub.publish(old.event(3, "/q"))
+    hub.publish(old.event(4, nothing=True))
+    again = hub.subscribe(scope="/p", wrapped=False, legacy=True, last_event_id=at)
+    assert numbers(await drain(again)) == [-2]
+    assert old.made == [1, 2, 4]
+    again.close()
+    for number in range(10, 30):
+        hub.publish(old.event(number))
+    assert old.made == [1, 2, 4, *range(10, 18)]
+
+
+async def test_what_was_never_made_for_1_1_cannot_be_replayed() -> None:
+    hub, old = make_hub(), Old()
+    modern = hub.subscribe(scope=None, wrapped=False)
+    at = (await drain(modern))[0].id
+    hub.publish(old.event(1))
+    reader = hub.subscribe(scope=None, wrapped=False, legacy=True, last_event_id=at)
+    assert types(await drain(reader)) == ["server.connected"]
+    assert hub.stats().replay_missed == 1
+    modern.close()
+    reader.close()
+
+
+async def test_greeting_of_1_1() -> None:
+    hub, old = make_hub(), Old()
+    reader = hub.subscribe(scope=None, wrapped=True, legacy=True, greeting=[old.event(1), old.event(2, nothing=True), ASK])
+    found = await drain(reader)
+    assert types(found) == ["server.connected", "test.said", "permission.asked"]
+    assert numbers(found) == [-1]
+    assert found[2].data == {"directory": "/p", "payload": {"type": "permission.asked", "properties": ASK.properties}}
+    reader.close()
+
+
+# Slow readers.
+
+SMALL = HubBounds(reader=Bounds(frames=10, bytes=5_000))
+
+
+async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
+    hub = make_hub(SMALL)
+    slow = hub.subscribe(scope=None, wrapped=False)
+    good = [hub.subscribe(scope=None, wrapped=False) for _ in range(3)]
+    got: list[list[Got]] = [[], [], []]
+    with capture_logs() as logs:
+        for number in range(50):
+            hub.publish(said(number))
+            for reader, seen in zip(good, got, strict=True):
+                seen += await drain(reader)
+    assert slow.state is State.DROPPED
+    assert slow.over
+    assert await slow.take() == []
+    assert [numbers(seen) for seen in got] == [list(range(50))] * 3
+    assert hub.stats() == (3, 50, 1, 0, 0)
+    (entry,) = logs
+    assert entry["event"] == "subscriber.dropped"
+    assert entry["frames"] == 11
+    for reader in good:
+        reader.close()
+
+
+async def test_a_burst_within_one_callback_is_not_held_against_a_reader() -> None:
+    hub = make_hub(SMALL)
+    reader = hub.subscribe(scope=None, wrapped=False)
+    await drain(reader)
+    taking = asyncio.ensure_future(reader.take(10.0))
+    await asyncio.sleep(0)
+    for number in range(60):
+        hub.publish(said(number))
+    async with asyncio.timeout(1):
+        found = parsed(reader, await taking)
+    assert numbers(found) == list(range(60))
+    assert reader.state is State.OPEN
+    reader.close()
+
+
+async def test_far_too_much_is_too_much_at_once() -> None:
+    hub = make_hub(SMALL)
+    reader = hub.subscribe(scope=None, wrapped=False)
+    for number in range(81):
+        hub.publish(said(number))
+    assert reader.state is State.DROPPED
+    assert reader.pending == (0, 0)
+
+
+async def test_bytes_count_too_but_one_large_frame_passes() -> None:
+    hub = make_hub(SMALL)
+    reader = hub.subscribe(scope=None, wrapped=False)
+    hub.publish(said(1, "/p", project="x"))
+    await drain(reader)
+    hub.publish(OpenCodeEvent("test.said", {"n": 2, "x": "y" * 60_000}))
+    await asyncio.sleep(0)
+    assert reader.state is State.OPEN
+    hub.publish(said(3))
+    await asyncio.sleep(0)
+    assert reader.state is State.DROPPED
+
+
+async def test_text_of_a_slow_reader_is_joined_before_it_is_dropped() -> None:
+    hub = make_hub(SMALL)
+    reader = hub.subscribe(scope=None, wrapped=False)
+    text = ""
+    for number in range(200):
+        piece = f"{number} "
+        text += piece
+        hub.publish(delta(piece))
+        await asyncio.sleep(0)
+    assert reader.state is State.OPEN
+    assert reader.pending[0] <= 10
+    found = [got for got in await drain(reader) if got.type == "message.part.delta"]
+    assert "".join(got.event["properties"]["delta"] for got in found) == text
+    reader.close()
+
+
+async def test_heartbeats_count_too() -> None:
+    hub = make_hub(SMALL)
+    reader = hub.subscribe(scope=None, wrapped=False)
+    for _ in range(12):
+        reader.beat()
+        await asyncio.sleep(0)
+    assert reader.state is State.DROPPED
+
+
+# Waiting.
+
+
+async def test_take_gathers_until_something_is_urgent() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False)
+    assert types(parsed(reader, await reader.take(1000.0))) == ["server.connected"]
+    async with asyncio.timeout(1):
+        taking = asyncio.ensure_future(reader.take(1000.0))
+        for number in range(3):
+            hub.publish(said(number))
+            await asyncio.sleep(0)
+        assert not taking.done()
+        hub.publish(said(3, urgent=True))
+        assert numbers(parsed(reader, await taking)) == [0, 1, 2, 3]
+        hub.publish(said(4))
+        assert numbers(parsed(reader, await reader.take(0.001))) == [4]
+    reader.close()
+
+
+async def test_a_take_that_is_cancelled_loses_nothing() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False)
+    await drain(reader)
+    for _ in range(3):
+        taking = asyncio.ensure_future(reader.take(1000.0))
+        await asyncio.sleep(0)
+        hub.publish(said(1))
+        await asyncio.sleep(0)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+    assert numbers(await drain(reader)) == [1, 1, 1]
+    reader.close()
+
+
+async def test_large_backlogs_come_in_chunks() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False)
+    for number in range(10):
+        hub.publish(OpenCodeEvent("test.said", {"n": number, "x": "y" * 100_000}))
+    chunks = []
+    async with asyncio.timeout(1):
+        while reader.pending[0]:
+            chunks.append(numbers(parsed(reader, await reader.take(1000.0))))
+    assert len(chunks) > 2
+    assert reader.pending == (0, 0)
+    assert [n for chunk in chunks for n in chunk] == list(range(10))
+    reader.close()
+
+
+# The end.
+
+
+async def test_close_ends_all_after_what_waits() -> None:
+    hub = make_hub()
+    readers = [hub.subscribe(scope=None, wrapped=False) for _ in range(3)]
+    waiting = hub.subscribe(scope=None, wrapped=False)
+    await drain(waiting)
+    taking = asyncio.ensure_future(waiting.take(1000.0))
+    await asyncio.sleep(0)
+    hub.publish(said(1))
+    hub.close()
+    hub.publish(said(2))
+    hub.close()
+    for reader in readers:
+        assert not reader.over
+        assert numbers(await drain(reader)) == [1]
+        assert reader.over
+    async with asyncio.timeout(1):
+        assert numbers(parsed(waiting, await taking)) == [1]
+    assert hub.stats().readers == 0
+    late = hub.subscribe(scope=None, wrapped=False)
+    assert types(await drain(late)) == ["server.connected"]
+    assert late.over
+
+
+async def test_end_of_one_directory() -> None:
+    hub = make_hub()
+    here, there, everywhere = (hub.subscribe(scope=scope, wrapped=False) for scope in ("/p", "/q", None))
+    hub.end("/p/")
+    hub.publish(said(1, None))
+    assert [numbers(await drain(reader)) for reader in (here, there, everywhere)] == [[], [1], [1]]
+    assert [reader.over for reader in (here, there, everywhere)] == [True, False, False]
+    there.close()
+    everywhere.close()
+
+
+async def test_a_closed_reader_gets_nothing() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False)
+    reader.close()
+    reader.close()
+    hub.publish(said(1))
+    reader.beat()
+    assert await reader.take() == []
+    assert reader.over
+    assert hub.stats().readers == 0
+
+
+# Any interleaving: each reader has each event of its directory once and in order, however often it was cut off.
+
+SCOPES = st.sampled_from([None, "/p", "/q"])
+
+
+@dataclass
+class Client:
+    """A reader that reconnects, and what it has seen in all its connections."""
+
+    scope: str | None
+    legacy: bool
+    due: list[int] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+    at: str | None = None
+    subscription: Subscription | None = None
+
+    def read(self, frames: int) -> None:
+        """Takes up to so many frames, as a connection does that breaks in the middle of a chunk."""
+        assert self.subscription is not None
+        queues = (self.subscription._first, self.subscription._live)
+        for _ in range(frames):
+            queue = queues[0] or queues[1]
+            if not queue:
+                break
+            (got,) = parsed(self.subscription, [queue.popleft()])
+            self.at = got.id
+            self.seen += map(abs, numbers([got]))
+
+
+class Reconnecting(RuleBasedStateMachine):
+    @initialize(clients=st.lists(st.tuples(SCOPES, st.booleans()), min_size=1, max_size=4))
+    def start(self, clients: list[tuple[str | None, bool]]) -> None:
+        self.hub = make_hub()
+        self.count = 0
+        self.clients = [Client(scope, legacy) for scope, legacy in clients]
+        for client in self.clients:
+            self.connect(client)
+
+    def connect(self, client: Client) -> None:
+        client.subscription = self.hub.subscribe(scope=client.scope, wrapped=False, legacy=client.legacy, last_event_id=client.at)
+        if client.at is None:
+            client.due, client.seen = [], []
+
+    @rule(directory=st.sampled_from(["/p", "/q", None]), own_form=st.booleans())
+    def publish(self, directory: str | None, own_form: bool) -> None:
+        self.count += 1
+        made = said(-self.count, directory)
+        legacy: Any = (lambda: made) if own_form else None
+        self.hub.publish(said(self.count, directory, legacy=legacy))
+        for client in self.clients:
+            known = client.at is not None or client.subscription is not None
+            if known and (client.scope is None or directory is None or client.scope == directory):
+                client.due.append(self.count)
+
+    @rule(which=st.integers(0, 3), frames=st.integers(0, 4))
+    def read(self, which: int, frames: int) -> None:
+        client = self.clients[which % len(self.clients)]
+        if client.subscription is not None:
+            client.read(frames)
+
+    @rule(which=st.integers(0, 3))
+    def cut_off(self, which: int) -> None:
+        client = self.clients[which % len(self.clients)]
+        if client.subscription is not None:
+            client.subscription.close()
+            client.subscription = None
+
+    @rule(which=st.integers(0, 3))
+    def come_back(self, which: int) -> None:
+        client = self.clients[which % len(self.clients)]
+        if client.subscription is None:
+            self.connect(client)
+
+    @invariant()
+    def seen_is_a_beginning_of_what_is_due(self) -> None:
+        for client in getattr(self, "clients", []):
+            assert client.seen == client.due[: len(client.seen)]
+
+    def teardown(self) -> None:
+        for client in getattr(self, "clients", []):
+            if client.subscription is None:
+                self.connect(client)
+            client.read(10_000)
+            assert client.seen == client.due
+        if hasattr(self, "hub"):
+            assert self.hub.stats().replay_missed == 0
+
+
+TestReconnecting = Reconnecting.TestCase
+TestReconnecting.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

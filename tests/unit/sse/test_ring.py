@@ -1,0 +1,62 @@
+"""The ring: what followed an id, and when that is not known any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.sse.frame import encode
+from shim.sse.ring import Entry, Ring
+from tests.unit.sse.reading import said
+
+
+def entry(number: int, size: int = 0) -> Entry:
+    frame = encode(said(number, project="x" * size), f"evt_{number}")
+    return Entry(f"evt_{number}", "/p", frame, None, False, None)
+
+
+def filled(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
+    ring = Ring("evt_0", frames=frames, size=size)
+    for number in range(1, count + 1):
+        ring.add(entry(number))
+    return ring
+
+
+@pytest.mark.parametrize(
+    ("count", "after", "expected"),
+    [
+        (0, "evt_0", []),
+        (0, "evt_1", None),
+        (3, "evt_0", [1, 2, 3]),
+        (3, "evt_1", [2, 3]),
+        (3, "evt_3", []),
+        (3, "evt_4", None),
+        (3, "", None),
+        (4, "evt_0", [1, 2, 3, 4]),
+        (5, "evt_0", None),
+        (5, "evt_1", [2, 3, 4, 5]),
+        (5, "evt_2", [3, 4, 5]),
+        (5, "evt_5", []),
+        (100, "evt_95", None),
+        (100, "evt_96", [97, 98, 99, 100]),
+    ],
+)
+def test_after(count: int, after: str, expected: list[int] | None) -> None:
+    ring = filled(count)
+    found = ring.after(after)
+    assert (None if found is None else [e.id for e in found]) == (None if expected is None else [f"evt_{n}" for n in expected])
+    assert ring.last == f"evt_{count}"
+    assert ring.published == count
+    assert len(ring) == min(count, 4)
+
+
+def test_bytes_are_bounded_but_the_newest_stays() -> None:
+    ring = Ring("evt_0", frames=100, size=2000)
+    for number in range(1, 5):
+        ring.add(entry(number, 500))
+    assert 0 < len(ring) < 4
+    assert ring.after("evt_0") is None
+    ring.add(entry(5, 50_000))
+    assert len(ring) == 1
+    assert [e.id for e in ring.after("evt_4") or []] == ["evt_5"]
+    ring.add(entry(6))
+    assert [e.id for e in ring.after("evt_5") or []] == ["evt_6"]

@@ -45,13 +45,13 @@ class LawBook:
     handed: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     accepted: int = 0
-    history: list[str] = field(default_factory=list)
+    history: list[tuple[Input, str, list[Effect]]] = field(default_factory=list)
 
     def watch(self, machine: TurnMachine, input_: Input, key: str = "") -> list[Effect]:
         """Apply one input to the machine and check all laws."""
         was_live, was_aborting, was_deleted = self.live, self.aborting, self.deleted
         effects = machine.apply(input_, key)
-        self.history.append(f"{input_} {key} -> {effects}")
+        self.history.append((input_, key, effects))
         try:
             law(
                 "L5 an idle or deleted session does not heed it",
@@ -69,7 +69,8 @@ class LawBook:
             if (input_ is Input.DELETE and not was_deleted) or (input_ is Input.ABORT_TIMEOUT and was_aborting):
                 law("the agent is killed", effects.count(KillAgent()) == 1)
         except LawBroken as broken:
-            raise LawBroken(f"{broken}\n  " + "\n  ".join(self.history)) from None
+            told = (f"\n  {heard} {of} -> {came}" for heard, of, came in self.history)
+            raise LawBroken(f"{broken}{''.join(told)}") from None
         return effects
 
     def _hear(self, input_: Input, key: str) -> None:

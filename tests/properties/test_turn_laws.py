@@ -113,7 +113,7 @@ def test_any_history(history: bytes) -> None:
 
 @pytest.mark.timeout(180)
 def test_any_history_as_a_state_machine() -> None:
-    run_state_machine_as_test(rules_for(TurnMachine), settings=settings(max_examples=max(LAW_EXAMPLES // 20, 20)))
+    run_state_machine_as_test(rules_for(TurnMachine), settings=settings(max_examples=max(LAW_EXAMPLES // 40, 20)))
 
 
 def test_there_is_a_rule_for_every_input() -> None:

@@ -37,7 +37,8 @@ class PromptFile:
 
 
 def _call(path: str, **more: Any) -> str:
-    return f"Called the Read tool with the following input: {json.dumps({'filePath': path, **more}, separators=(',', ':'), ensure_ascii=False)}"
+    given = json.dumps({"filePath": path, **more}, separators=(",", ":"), ensure_ascii=False)
+    return f"Called the Read tool with the following input: {given}"
 
 
 async def read_part(url: str, mime: str, filename: str | None) -> PromptFile:

@@ -17,8 +17,16 @@ Wire = dict[str, Any]
 OPENCODE_VERSION = "1.18.33"
 """The wire version that we speak; clients show it and some compare it with their own."""
 
-_ADJECTIVES = "brave calm clever cosmic crisp eager gentle glowing happy hidden jolly kind lucky mighty misty neon nimble playful proud quick quiet shiny silent stellar sunny swift tidy witty".split()
-_NOUNS = "cabin cactus canyon comet engine falcon forest garden harbor island knight lagoon meadow moon nebula orchid otter panda pixel planet river rocket sailor squid star tiger wizard wolf".split()
+_ADJECTIVES = (
+    "brave", "calm", "clever", "cosmic", "crisp", "eager", "gentle", "glowing", "happy", "hidden", "jolly", "kind",
+    "lucky", "mighty", "misty", "neon", "nimble", "playful", "proud", "quick", "quiet", "shiny", "silent", "stellar",
+    "sunny", "swift", "tidy", "witty",
+)  # fmt: skip
+_NOUNS = (
+    "cabin", "cactus", "canyon", "comet", "engine", "falcon", "forest", "garden", "harbor", "island", "knight",
+    "lagoon", "meadow", "moon", "nebula", "orchid", "otter", "panda", "pixel", "planet", "river", "rocket", "sailor",
+    "squid", "star", "tiger", "wizard", "wolf",
+)  # fmt: skip
 
 
 def slug(session_id: str) -> str:

@@ -16,11 +16,11 @@ import structlog
 
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError, AgentNotFound
-from shim.projection.opencode1.asks import ask_of
 from shim.sessions import context
 from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
-from shim.sessions.rules import Rule, decide
+from shim.sessions.requests import Requests
+from shim.sessions.rules import Rule
 from universal.codec import (
     Codec,
     Command,
@@ -43,7 +43,6 @@ from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent
 
 log = structlog.get_logger()
 
-DENIED_BY_RULE = "The user has specified a rule which prevents this tool call."
 STDERR_SHOWN_CHARS = 2_000
 """How much of a dead agent's stderr is shown to the person."""
 
@@ -87,7 +86,7 @@ class SessionActor:
         self.native: dict[str, NativeSession] = native or {}
         self.last_active_ms = deps.clock.now_ms()
         self._open_child = open_child
-        self._rules = rules
+        self._requests = Requests(directory, rules, self._send)
         self._on_change = on_change
         self._accepted: dict[str, Accepted] = {}
         self._agent_name: str | None = None
@@ -101,7 +100,6 @@ class SessionActor:
         self._said_something = False
         self._abort_timer: asyncio.TimerHandle | None = None
         self._stopping: set[asyncio.Task[None]] = set()
-        self._owners: dict[str, Branch] = {}
         self.on_interrupt: Callable[[], None] | None = None
         """Set while something of ours (a shell command) runs as the turn, instead of the agent."""
 
@@ -127,33 +125,15 @@ class SessionActor:
         self._touch()
         self._apply(self.main, Input.ABORT)
 
-    def reply_permission(self, request_id: str, reply: PermissionReply) -> None:
+    def reply_permission(self, reply: PermissionReply) -> None:
         """The person's answer to a permission request of this session or of a subagent's."""
         self._touch()
-        self._send(reply)
-        branch = self._owners.pop(request_id, None)
-        if branch is not None and request_id in branch.conversation.permissions:  # the agent knows nothing of it any more
-            data = PermissionData(permission_id=request_id, action="withdrawn", status=reply.decision)
-            branch.record(EventType.PERMISSION_RESOLVED, data)
-        if reply.decision == "reject" and branch is not None:
-            for other in list(branch.conversation.permissions):
-                self._owners.pop(other, None)
-                self._send(replace(reply, permission_id=other))
-        elif reply.decision == "accept_for_session" and branch is not None:
-            self._answer_covered(branch)
-
-    def _answer_covered(self, branch: Branch) -> None:
-        """After an `always`: open requests of the same session that the rules allow now."""
-        for id_, wire in list(branch.conversation.permissions.items()):
-            if decide(wire["permission"], wire["patterns"], self._rules(branch)) == "allow":
-                self._owners.pop(id_, None)
-                self._send(PermissionReply(id_, "accept_for_session"))
+        self._requests.reply_permission(reply)
 
     def reply_question(self, reply: QuestionReply) -> None:
         """The person's answers, or their refusal."""
         self._touch()
-        self._owners.pop(reply.question_id, None)
-        self._send(reply)
+        self._requests.reply_question(reply)
 
     def wake(self) -> None:
         """A turn of ours begins (a shell command); end it with `finish`."""
@@ -389,32 +369,11 @@ class SessionActor:
         if fact.type in (EventType.ITEM_STARTED, EventType.ITEM_DELTA):
             self._said_something = True
         if fact.type is EventType.PERMISSION_REQUESTED and isinstance(fact.data, PermissionData):
-            self._permission(branch, fact, fact.data)
+            self._requests.permission(branch, fact, fact.data, self._agent_name or branch.projector.agent)
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
-            self._question(branch, fact, fact.data)
+            self._requests.question(branch, fact, fact.data)
         else:
             branch.fact(fact)
-
-    def _permission(self, branch: Branch, fact: Fact, data: PermissionData) -> None:
-        ask = ask_of(self._agent_name or branch.projector.agent, data, self.directory)
-        decision = decide(ask.permission, ask.patterns, self._rules(branch))
-        if decision in ("allow", "deny"):
-            branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": decision}})))
-            message = DENIED_BY_RULE if decision == "deny" else None
-            self._send(PermissionReply(data.permission_id, "accept" if decision == "allow" else "reject", message))
-            return
-        self._owners[data.permission_id] = branch
-        branch.fact(fact)
-
-    def _question(self, branch: Branch, fact: Fact, data: QuestionData) -> None:
-        tool = text(obj(data.metadata).get("tool"))
-        name = "plan_exit" if tool == "ExitPlanMode" else "question"
-        if decide(name, ("*",), self._rules(branch)) == "deny":
-            branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
-            self._send(QuestionReply(data.question_id, None))
-            return
-        self._owners[data.question_id] = branch
-        branch.fact(fact)
 
     def _signal(self, signal: Signal) -> None:
         branch = self._branch_of(signal.child)

@@ -366,7 +366,7 @@ class SessionManager:
                 allowed = [{"permission": wire["permission"], "pattern": p, "action": "allow"} for p in wire["always"]]
                 self._always.setdefault(known.branch.conversation.info["directory"], []).extend(allowed)
             decision = DECISIONS[reply]
-            known.actor.reply_permission(request_id, PermissionReply(request_id, decision, message))  # pyright: ignore[reportArgumentType]
+            known.actor.reply_permission(PermissionReply(request_id, decision, message))
             return
         raise RequestNotFound("Permission", request_id)
 

@@ -16,7 +16,9 @@ from shim.errors import AgentError, AgentGone
 from shim.ids import Ids
 from shim.sessions.deps import SessionDeps
 from shim.sessions.manager import SessionManager
+from shim.sessions.prompting import Body
 from shim.sessions.rules import Rule
+from shim.sessions.submit import submit
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
@@ -367,3 +369,13 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
     kept = store if store is not None else MemoryStore()
     deps = SessionDeps(clock, Ids(clock), kept, hub, agents, lambda _directory: rules, abort_timeout_s, 900.0)
     return World(SessionManager(deps), agents, hub, kept, clock, rules)
+
+
+def body(text: str = "hello", **more: object) -> Body:
+    return Body(parts=[{"type": "text", "text": text}], **more)  # type: ignore[arg-type]
+
+
+async def ask(w: World, session: str, text: str = "hello", **more: object) -> str:
+    message = await submit(w.manager, session, body(text, **more))
+    await w.settle()
+    return message

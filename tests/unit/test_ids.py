@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.clock import ManualClock, from_rfc3339, rfc3339
-from shim.ids import MASK, IdSequence, Ids, hashed_tail, render, value_of
+from shim.ids import MASK, Ids, IdSequence, hashed_tail, render, value_of
 
 WRAP_MS = 2**36 * 26
 """2026-08-14T11:19:55Z: ids begin again at zero (36 bits of milliseconds)."""

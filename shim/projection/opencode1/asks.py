@@ -11,7 +11,7 @@ import posixpath
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import indexed, relative
@@ -160,6 +160,8 @@ def question_request(data: QuestionData, session_id: str, tool: Wire | None) -> 
     return request
 
 
-REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
+Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]
+
+REPLIES: dict[Decision, str] = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
 """Universal decision -> OpenCode's reply."""
-DECISIONS = {reply: decision for decision, reply in REPLIES.items()}
+DECISIONS: dict[str, Decision] = {reply: decision for decision, reply in REPLIES.items()}

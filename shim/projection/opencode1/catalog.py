@@ -174,7 +174,7 @@ def commands(offers: Sequence[Offer], own: Iterable[Template]) -> list[Wire]:
             everywhere = all(any(c.name == command.name for c in other.catalogue.commands) for other in offers)
             whose = "" if everywhere else f" ({offer.spec.title})"
             row: Wire = {"name": command.name, "source": "command", "template": f"/{command.name} $ARGUMENTS"}
-            row |= {"hints": [command.hint] if command.hint else []}
+            row["hints"] = [command.hint or "$ARGUMENTS"]
             if command.description:
                 row["description"] = f"{command.description}{whose}"
             found.setdefault(command.name, row)

@@ -32,7 +32,8 @@ def test_read_as_in_scene_read_edit() -> None:
     result = finished(view, "1\tHello\n2\t", structured={"type": "text", "file": file})
     assert result.title == "README.md"
     assert result.output == (
-        "<path>/home/user/project/README.md</path>\n<type>file</type>\n<content>\n1: Hello\n\n(End of file - total 1 lines)\n</content>"
+        "<path>/home/user/project/README.md</path>\n<type>file</type>\n"
+        "<content>\n1: Hello\n\n(End of file - total 1 lines)\n</content>"
     )
     assert result.metadata == {
         "preview": "Hello",

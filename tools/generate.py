@@ -137,9 +137,9 @@ def from_routes() -> dict[Path, str]:
     # Imported late: the operations table must be writable while our code cannot be imported.
     from shim.http.operation import collect
     from shim.opencode.decided import render
-    from shim.routes.opencode1.modules import modules
+    from shim.routes.opencode1 import MODULES
 
-    served = {one.id for one in collect(modules())}
+    served = {one.id for one in collect(MODULES)}
     return {
         ROOT / "shim" / "opencode" / "openapi.json": served_document(load(), served),
         ROOT / "docs" / "operations.md": render(served),

@@ -17,6 +17,7 @@ from universal.jsonvalue import obj
 SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
+REST_OF_LINE = re.compile(r"[ \t]*(//[^\n]*|/\*[^\n]*?\*/[ \t]*)?(?=\n)")
 DEPTH_LIMIT = 200
 
 
@@ -162,7 +163,7 @@ def _set(text: str, path: tuple[str, ...], value: Any) -> str:
         rest = path[depth + 1 :]
         if member is None:
             return text if value is None else _add(text, node, key, _nested(rest, value), depth + 1)
-        if value == {} and isinstance(member.node.value, dict):
+        if not rest and value == {} and isinstance(member.node.value, dict):
             return text
         if not rest:
             return _remove(text, node, member) if value is None else _replace(text, member.node, value, depth + 1)
@@ -192,17 +193,23 @@ def _add(text: str, node: Node, key: str, value: Any, depth: int) -> str:
         # Behind the bracket and not before the closing one: a comment may stand between them.
         return text[: node.start + 1] + line + "\n" + "  " * (depth - 1) + text[node.start + 1 :].lstrip()
     last = node.members[-1].node.end
-    if node.comma:
-        last = text.index(",", _skip(text, last)) + 1
-        return f"{text[:last]}{line},{text[last:]}"
-    return f"{text[:last]},{line}{text[last:]}"
+    behind = text.index(",", _skip(text, last)) + 1 if node.comma else last
+    # A comment at the end of the last member's line belongs to that member.
+    comment = REST_OF_LINE.match(text, behind)
+    place = comment.end() if comment else behind
+    return f"{text[:last]}{'' if node.comma else ','}{text[last:place]}{line}{',' if node.comma else ''}{text[place:]}"
 
 
 def _remove(text: str, node: Node, member: Member) -> str:
+    """With its comma, and with the comment at the end of its line."""
     index = node.members.index(member)
-    if index + 1 < len(node.members):
-        return text[: member.start] + text[node.members[index + 1].start :]
-    start = node.members[index - 1].node.end if index else member.start
-    comma = _skip(text, member.node.end)
-    end = comma + 1 if node.comma else member.node.end
-    return text[:start] + text[end:]
+    before, end = text[: member.start], member.node.end
+    if node.comma or member is not node.members[-1]:
+        end = _skip(text, end) + 1
+    elif index:
+        comma = _skip(text, node.members[index - 1].node.end)
+        before = before[:comma] + before[comma + 1 :]
+    comment = REST_OF_LINE.match(text, end)
+    if comment is not None:
+        return before.rstrip() + text[comment.end() :]
+    return before + text[end:].lstrip(" \t")

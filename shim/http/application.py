@@ -17,7 +17,11 @@ from shim.services import Services
 
 
 def application(
-    services: Services, modules: Iterable[ModuleType], *, unknown: middleware.Unknown | None = None
+    services: Services,
+    modules: Iterable[ModuleType],
+    *,
+    unknown: middleware.Unknown | None = None,
+    body_limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> web.Application:
     """Serves what the modules' functions are marked with, and says of every other operation why it is not served.
 
@@ -25,7 +29,7 @@ def application(
     caller's, with `cleanup_ctx`.
     """
     app = web.Application(
-        client_max_size=BODY_LIMIT_BYTES, middlewares=[middleware.request_log, middleware.preflight, middleware.errors]
+        client_max_size=body_limit_bytes, middlewares=[middleware.request_log, middleware.preflight, middleware.errors]
     )
     app[SERVICES] = services
     if unknown is not None:

@@ -20,7 +20,7 @@ from aiohttp.typedefs import Handler
 
 from shim.errors import ApiError, ShimError
 from shim.http import cors
-from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, to_response
+from shim.http.operation import SERVICES, to_response
 
 log = structlog.get_logger(__name__)
 
@@ -108,8 +108,8 @@ async def _refused(request: web.Request, error: web.HTTPException) -> web.Stream
         answer.headers["Allow"] = allow
         return answer
     if isinstance(error, web.HTTPRequestEntityTooLarge):
-        limit = f"{BODY_LIMIT_BYTES // 2**20} MiB"
-        return _error(413, "PayloadTooLargeError", f"The body of {where} is too large: at most {limit} are taken.")
+        message = f"The body of {where} is too large: at most {request.client_max_size} bytes are taken."
+        return _error(413, "PayloadTooLargeError", message)
     return _error(error.status, error.__class__.__name__.removeprefix("HTTP") + "Error", f"{error.reason}: {where}")
 
 

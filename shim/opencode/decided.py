@@ -39,8 +39,9 @@ def rows(served: Set[str]) -> dict[str, Row]:
 def render(served: Set[str]) -> str:
     """`docs/operations.md`."""
     tags: dict[str, list[str]] = {}
+    refused = rows(served)
     for name, row in OPERATIONS.items():
-        what = "yes" if name in served else f"{UNSUPPORTED[name].status}: {UNSUPPORTED[name].reason}"
+        what = "yes" if name in served else f"{refused[name].status}: {refused[name].reason}"
         tags.setdefault(row.tag, []).append(f"| `{name}` | {row.method} | `{row.path}` | {what} |")
     head = "| operation | method | path | served |\n| --- | --- | --- | --- |\n"
     tables = "\n".join(f"## {tag}\n\n{head}" + "\n".join(lines) + "\n" for tag, lines in tags.items())

@@ -1,0 +1,88 @@
+"""Every operation of OpenCode is decided, and what is generated from the decisions is current."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shim.http.operation import collect
+from shim.opencode.decided import render, rows, undecided
+from shim.opencode.operations import OPENCODE_VERSION, OPERATIONS
+from shim.opencode.unsupported import SERVED_V2, UNSUPPORTED
+from shim.routes import opencode1
+from tests.support.oracle import FIXTURES, oracle
+from tools import generate
+
+SERVED = {one.id for one in collect(opencode1.MODULES)}
+
+
+def test_every_operation_is_decided() -> None:
+    """A handler or a reason, never both, never none."""
+    found = undecided(SERVED)
+    assert not found.neither, f"write a handler, or a row in unsupported.py: {sorted(found.neither)}"
+    assert not found.both, f"delete the row in unsupported.py: {sorted(found.both)}"
+    assert not found.unknown, f"no operations of OpenCode: {sorted(found.unknown)}"
+
+
+def test_undecided_sees_it() -> None:
+    name = next(iter(UNSUPPORTED))
+    assert undecided(SERVED - {"path.get"}).neither >= {"path.get"}
+    assert undecided(SERVED | {name}).both == {name}
+
+
+def test_an_undecided_operation_is_refused_all_the_same() -> None:
+    assert rows(set())["path.get"].status == 501
+
+
+@pytest.mark.parametrize(("name", "row"), UNSUPPORTED.items())
+def test_reasons_are_sentences(name: str, row: tuple[int, str]) -> None:
+    status, reason = row
+    assert (status, len(reason) > 20, reason.endswith(".")) == (501, True, False), name
+
+
+def test_the_table_is_the_document() -> None:
+    assert FIXTURES.name == OPENCODE_VERSION
+    declared = oracle().operations
+    assert {name: (row.method, row.path) for name, row in OPERATIONS.items()} == {
+        name: (method, path) for name, (method, path, _) in declared.items()
+    }
+    assert len(OPERATIONS) == 188
+    assert [name for name, row in OPERATIONS.items() if row.streams] == [
+        "global.event",
+        "event.subscribe",
+        "v2.session.events",
+        "v2.event.subscribe",
+    ]
+    assert SERVED_V2 <= SERVED
+
+
+@pytest.mark.parametrize("path", [*generate.from_document(), *generate.from_routes()], ids=lambda path: path.name)
+def test_generated_files_are_current(path: Path) -> None:
+    text = (generate.from_document() | generate.from_routes())[path]
+    assert path.read_text() == text, "run `make gen`"
+
+
+def test_the_served_document_is_whole() -> None:
+    """Every schema that it refers to is in it."""
+    document = json.loads((generate.ROOT / "shim" / "opencode" / "openapi.json").read_text())
+    schemas = document["components"]["schemas"]
+    assert generate.reachable(document["paths"], schemas) == set(schemas)
+    assert {tag["name"] for tag in document["tags"]} == {
+        item["tags"][0] for methods in document["paths"].values() for item in methods.values()
+    }
+
+
+def test_the_page_names_every_operation() -> None:
+    page = render(SERVED)
+    assert all(f"| `{name}` |" in page for name in OPERATIONS)
+    assert f"{len(SERVED & set(OPERATIONS))} of 188" in page
+
+
+def test_check_tells_what_is_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = generate.ROOT / "docs" / "operations.md"
+    assert generate.main(["--check"]) == 0
+    settle = {target: target.read_text() + "x"}
+    assert generate._settle(settle, check=True) == 1
+    assert "docs/operations.md is not current" in capsys.readouterr().err

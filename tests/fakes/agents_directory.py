@@ -1,0 +1,107 @@
+"""Agents that are installed only in a test: `FakeAgents(offer("claude"), ...)`, for routes that list what they offer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Mode, Model, SlashCommand
+
+CLAUDE_CATALOGUE = Catalogue(
+    models=(
+        Model("default", "Default", variants=("low", "high"), reasoning=True, context=200_000, output=64_000),
+        Model("opus/4.1", "Opus", images=False),
+    ),
+    commands=(SlashCommand("init", "Sets up CLAUDE.md"), SlashCommand("review", "Reviews a pull request", "[number]")),
+    default_model="default",
+)
+CODEX_CATALOGUE = Catalogue(models=(Model("gpt", "GPT"),), commands=(SlashCommand("init", "Sets up AGENTS.md"),))
+CLAUDE_MODES = (
+    Mode("accept-edits", "Edits without asking.", "acceptEdits"),
+    Mode("plan", "Plans.", "plan"),
+    Mode("build", "Asks before it edits.", "default"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FakeLocated:
+    """A binary that is there."""
+
+    path: str | None = "/bin/true"
+    version: str | None = "1.0.0"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FakeAgent:
+    """An installed agent."""
+
+    spec: AgentSpec
+    catalogue: Catalogue
+    located: FakeLocated = FakeLocated()
+
+
+class FakeAgents:
+    """The directory. The first agent is the default one."""
+
+    def __init__(self, *agents: FakeAgent) -> None:
+        self._agents = agents
+
+    async def available(self) -> Sequence[FakeAgent]:
+        return self._agents
+
+    def all(self) -> Sequence[FakeAgent]:
+        return self._agents
+
+    def default(self) -> FakeAgent:
+        return self._agents[0]
+
+    def get(self, name: str) -> FakeAgent | None:
+        return next((agent for agent in self._agents if agent.spec.name == name), None)
+
+
+def agent(
+    name: str,
+    title: str,
+    catalogue: Catalogue,
+    *,
+    modes: tuple[Mode, ...] = CLAUDE_MODES,
+    can: Capabilities | None = None,
+) -> FakeAgent:
+    """One agent of a test."""
+    capabilities = can or Capabilities(images=True, files=True, subagents=True)
+    return FakeAgent(
+        AgentSpec(
+            name=name,
+            title=title,
+            make=_no_codec,
+            binaries=(name,),
+            env_override=f"SHIM_{name.upper()}_BIN",
+            version_args=("--version",),
+            capabilities=capabilities,
+            modes=modes,
+            default_catalogue=catalogue,
+            install_hint="install it",
+        ),
+        catalogue,
+    )
+
+
+def claude() -> FakeAgent:
+    """An agent with everything."""
+    return agent("claude", "Claude Code", CLAUDE_CATALOGUE)
+
+
+def codex() -> FakeAgent:
+    """One with little: no images, no subagents, one mode more."""
+    modes = (Mode("build", "Codex's own words.", "auto"), Mode("full-access", "Everything.", "danger"))
+    return agent("codex", "Codex", CODEX_CATALOGUE, modes=modes, can=Capabilities())
+
+
+def silent() -> FakeAgent:
+    """One that has told nothing yet."""
+    return agent("pi", "Pi", Catalogue(), modes=(), can=Capabilities())
+
+
+def _no_codec(_ids: IdFactory) -> Codec:
+    raise AssertionError("these agents cannot run")

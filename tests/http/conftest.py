@@ -1,0 +1,146 @@
+"""The whole OpenCode 1.x face over a repository, a home and fakes for what these routes do not own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from shim.clock import ManualClock
+from shim.errors import NotFound
+from shim.host.opencode_config import ConfigFiles
+from shim.host.projects import Projects
+from shim.http.application import application
+from shim.ids import Ids
+from shim.routes import opencode1
+from shim.services import Services
+from shim.settings import Settings
+from shim.sse.hub import Hub
+from shim.store.memory import MemoryStore
+from tests.fakes.agents_directory import FakeAgents, claude
+from tests.support.api import ApiClient, api
+
+__all__ = ["api"]
+
+GIT_ENVIRONMENT = {
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@example.org",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git there, apart from the settings of whoever runs the tests."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env=os.environ | GIT_ENVIRONMENT, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def repository(folder: Path, files: dict[str, str]) -> Path:
+    """A repository with one commit on `main`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "one")
+    return folder
+
+
+@dataclass
+class FakeSessions:
+    """What the routes here ask of sessions: that some exist, and that what runs is ended."""
+
+    known: list[dict[str, Any]] = field(default_factory=list)
+    disposed: list[str | None] = field(default_factory=list)
+
+    async def dispose(self, directory: str | None) -> None:
+        self.disposed.append(directory)
+
+    def infos(self) -> Sequence[dict[str, Any]]:
+        return self.known
+
+    def info(self, session_id: str) -> dict[str, Any]:
+        for info in self.known:
+            if info["id"] == session_id:
+                return info
+        raise NotFound(f"Session not found: {session_id}")
+
+    def permissions(self) -> list[dict[str, Any]]:
+        return []
+
+    def questions(self) -> list[dict[str, Any]]:
+        return []
+
+
+@dataclass
+class Place:
+    """A running server with its surroundings. `api` checks every answer."""
+
+    api: ApiClient
+    services: Services
+    sessions: FakeSessions
+    project: Path
+    home: Path
+
+    @property
+    def directory(self) -> str:
+        """The server's own directory, as clients see it."""
+        return str(self.project)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The repository that the recordings were made in."""
+    return repository(tmp_path / "project", {"README.md": "Hello\n", "notes.txt": "notes\n"})
+
+
+@pytest.fixture
+def agents() -> FakeAgents:
+    """The installed agents; a test module may have its own."""
+    return FakeAgents(claude())
+
+
+@pytest.fixture
+async def place(tmp_path: Path, project: Path, agents: FakeAgents, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    """The server over `project`, with an empty home."""
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    home = tmp_path / "home"
+    home.mkdir()
+    services, sessions = services_for(project, home, agents, tmp_path / "data")
+    await services.store.open()
+    async with ApiClient(application(services, opencode1.MODULES, body_limit_bytes=100_000)) as client:
+        yield Place(client, services, sessions, project, home)
+        services.hub.close()
+    await services.store.close()
+
+
+def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) -> tuple[Services, FakeSessions]:
+    """Services with fakes for agents and sessions."""
+    clock = ManualClock()
+    ids = Ids(clock)
+    store = MemoryStore()
+    sessions = FakeSessions()
+    services = Services(
+        settings=Settings(directory=directory, data_dir=data, cors=("https://ide.example",)),
+        clock=clock,
+        ids=ids,
+        hub=Hub(clock, ids),
+        store=store,
+        sessions=cast("Any", sessions),
+        agents=cast("Any", agents),
+        projects=Projects(store, clock),
+        config=ConfigFiles(home, {"USER": "someone", "HOME": str(home)}),
+    )
+    return services, sessions

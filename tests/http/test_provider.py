@@ -1,0 +1,131 @@
+"""Providers, agents and commands: what a client can choose from. The answers that TUI and web UI do not start without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.agents_directory import FakeAgents, claude, codex, silent
+from tests.http.conftest import Place
+
+
+@pytest.fixture
+def agents() -> FakeAgents:
+    """Three, one of which has told nothing yet."""
+    return FakeAgents(claude(), codex(), silent())
+
+
+async def test_providers_are_the_installed_agents(place: Place) -> None:
+    body = (await place.api.get("/provider", status=200)).body
+    assert [(one["id"], one["name"], list(one["models"])) for one in body["all"]] == [
+        ("claude", "Claude Code", ["default", "opus/4.1"]),
+        ("codex", "Codex", ["gpt"]),
+    ]
+    assert body["default"] == {"claude": "default", "codex": "gpt"}
+    assert body["connected"] == ["claude", "codex"]
+
+
+async def test_config_providers_are_the_same(place: Place) -> None:
+    providers = (await place.api.get("/provider", status=200)).body
+    configured = (await place.api.get("/config/providers", status=200)).body
+    assert configured == {"providers": providers["all"], "default": providers["default"]}
+
+
+async def test_a_model_says_what_it_can(place: Place) -> None:
+    body = (await place.api.get("/provider", status=200)).body
+    rich = body["all"][0]["models"]["default"]
+    assert (rich["providerID"], rich["limit"], rich["capabilities"]["reasoning"]) == (
+        "claude",
+        {"context": 200_000, "output": 64_000},
+        True,
+    )
+    assert rich["variants"] == {"low": {"reasoningEffort": "low"}, "high": {"reasoningEffort": "high"}}
+    assert rich["capabilities"]["input"] == {"text": True, "audio": False, "image": True, "video": False, "pdf": True}
+    poor = body["all"][1]["models"]["gpt"]
+    assert (poor["limit"], poor["variants"], poor["capabilities"]["attachment"]) == ({"context": 0, "output": 0}, {}, False)
+    # The agent takes images, this model of it does not.
+    assert body["all"][0]["models"]["opus/4.1"]["capabilities"]["input"]["image"] is False
+
+
+async def test_the_answer_is_small(place: Place) -> None:
+    """The web UI asks three to five times a page."""
+    body = await (await place.api.raw.get("/provider")).read()
+    assert len(body) < 3000
+
+
+async def test_nobody_can_log_in_from_here(place: Place) -> None:
+    assert (await place.api.get("/provider/auth", status=200)).body == {}
+    answer = await place.api.put("/auth/claude", {"type": "api", "key": "k"}, status=501)
+    assert "log in with the agent" in answer.body["data"]["message"]
+
+
+# --- agents ----------------------------------------------------------------------------------------------
+
+
+async def test_modes_of_all_agents(place: Place) -> None:
+    rows = (await place.api.get("/agent", status=200)).body
+    assert [row["name"] for row in rows] == ["build", "plan", "accept-edits", "full-access", "general"]
+    assert {row["name"]: row["mode"] for row in rows} == {
+        "build": "primary",
+        "plan": "primary",
+        "accept-edits": "primary",
+        "full-access": "primary",
+        "general": "subagent",
+    }
+    # The default agent describes what several have.
+    assert rows[0]["description"] == "Asks before it edits."
+
+
+async def test_default_agent_of_the_config_leads(place: Place) -> None:
+    (place.project / "opencode.json").write_text('{"default_agent": "accept-edits"}')
+    rows = (await place.api.get("/agent", status=200)).body
+    assert [row["name"] for row in rows][:2] == ["accept-edits", "build"]
+
+
+async def test_skills_are_the_agents_own(place: Place) -> None:
+    assert (await place.api.get("/skill", status=200)).body == []
+
+
+class TestNoAgent:
+    """Nothing is installed: clients must start all the same, to show what is missing."""
+
+    @pytest.fixture
+    def agents(self) -> FakeAgents:
+        return FakeAgents()
+
+    async def test_answers(self, place: Place) -> None:
+        assert (await place.api.get("/provider", status=200)).body == {"all": [], "default": {}, "connected": []}
+        assert [row["name"] for row in (await place.api.get("/agent", status=200)).body] == ["build"]
+        assert (await place.api.get("/command", status=200)).body == []
+
+
+# --- commands ----------------------------------------------------------------------------------------------
+
+
+async def test_commands_of_agents_and_of_the_person(place: Place) -> None:
+    folder = place.project / ".opencode" / "command" / "sub"
+    folder.mkdir(parents=True)
+    (folder / "go.md").write_text("---\ndescription: Goes\nagent: plan\nsubtask: true\n---\nGo to $2 and $1: $ARGUMENTS\n")
+    (place.project / "opencode.json").write_text('{"command": {"review": {"template": "mine"}}}')
+    rows: list[dict[str, Any]] = (await place.api.get("/command", status=200)).body
+    assert rows == [
+        {"name": "review", "source": "command", "template": "mine", "hints": []},
+        {
+            "name": "sub/go",
+            "source": "command",
+            "template": "Go to $2 and $1: $ARGUMENTS",
+            "hints": ["$1", "$2", "$ARGUMENTS"],
+            "description": "Goes",
+            "agent": "plan",
+            "subtask": True,
+        },
+        # Two of the three agents have it: with the third it would be refused.
+        {
+            "name": "init",
+            "source": "command",
+            "template": "/init $ARGUMENTS",
+            "hints": ["$ARGUMENTS"],
+            "description": "Sets up CLAUDE.md (Claude Code)",
+        },
+    ]

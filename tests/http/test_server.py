@@ -1,0 +1,152 @@
+"""The server itself: health, disposal, log, document, remote control, and what the TUI asks at its start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+
+from shim.http.operation import collect
+from shim.opencode.operations import OPENCODE_VERSION, OPERATIONS
+from shim.routes import opencode1
+from tests.http.conftest import Place
+
+SESSION = "ses_e002443f4ffeLOJ75TSClkenVm"
+
+
+async def test_health(place: Place) -> None:
+    assert (await place.api.get("/global/health", status=200)).body == {"healthy": True, "version": OPENCODE_VERSION}
+    # No pid: with one the web UI would speak the preview protocol.
+    assert (await place.api.get("/api/health", status=200)).body == {"healthy": True}
+    assert (await place.api.get("/health", status=200)).body == {"healthy": True}
+
+
+async def test_dispose_of_a_directory(place: Place) -> None:
+    async with place.api.stream("/event") as events, place.api.stream("/global/event") as all_events:
+        assert (await place.api.post("/instance/dispose", status=200)).body is True
+        assert (await events.until("server.instance.disposed"))[-1]["properties"] == {"directory": place.directory}
+        await all_events.next()
+        assert (await all_events.next())["directory"] == place.directory
+    assert place.sessions.disposed == [place.directory]
+
+
+async def test_dispose_of_all(place: Place) -> None:
+    place.sessions.known = [{"id": SESSION, "directory": "/elsewhere"}]
+    async with place.api.stream("/global/event") as events:
+        assert (await place.api.post("/global/dispose", status=200)).body is True
+        seen = await events.until("global.disposed")
+    disposed = [event["properties"]["directory"] for event in seen if event["type"] == "server.instance.disposed"]
+    assert disposed == sorted([place.directory, "/elsewhere"])
+    assert place.sessions.disposed == [None]
+
+
+@pytest.mark.parametrize(("level", "logged"), [("debug", "debug"), ("info", "info"), ("warn", "warning"), ("error", "error")])
+async def test_log(place: Place, level: str, logged: str) -> None:
+    body = {"service": "tui", "level": level, "message": "m", "extra": {"event": "forged"}}
+    with structlog.testing.capture_logs() as logs:
+        assert (await place.api.post("/log", body, status=200)).body is True
+    line = next(line for line in logs if line["event"] == "client.log")
+    assert (line["log_level"], line["service"], line["message"], line["extra"]) == (logged, "tui", "m", {"event": "forged"})
+
+
+async def test_log_of_another_level(place: Place) -> None:
+    answer = await place.api.post("/log", {"service": "x", "level": "loud", "message": "m"}, status=400)
+    assert answer.body["data"]["message"] == 'Expected "debug" | "info" | "error" | "warn", got "loud"\n  at ["level"]'
+
+
+async def test_document_is_what_is_served(place: Place) -> None:
+    document = (await place.api.get("/doc", status=200)).body
+    assert document["info"]["title"] == "opencode-shim"
+    served = {item["operationId"] for methods in document["paths"].values() for item in methods.values()}
+    assert served == {one.id for one in collect(opencode1.MODULES)} & set(OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/mcp", {}),
+        ("/lsp", []),
+        ("/formatter", []),
+        ("/experimental/resource", {}),
+        ("/experimental/capabilities", {"backgroundSubagents": False}),
+        ("/experimental/console", {"consoleManagedProviders": [], "switchableOrgCount": 0}),
+        ("/experimental/console/orgs", {"orgs": []}),
+        ("/experimental/workspace", []),
+        ("/experimental/workspace/status", []),
+        ("/experimental/workspace/adapter", []),
+        ("/experimental/worktree", []),
+    ],
+)
+async def test_empty_server(place: Place, path: str, body: Any) -> None:
+    assert (await place.api.get(path, status=200)).body == body
+
+
+# --- the preview calls of 1.x clients ----------------------------------------------------------------------
+
+
+async def test_preview(place: Place) -> None:
+    project = (await place.api.get("/project/current", status=200)).body
+    location = {"directory": place.directory, "project": {"id": project["id"], "directory": place.directory}}
+    (place.project / "src").mkdir()
+    (place.project / "src" / "a.py").touch()
+    params = {"location[directory]": place.directory}
+    assert (await place.api.get("/api/location", params=params, status=200)).body == location
+    assert (await place.api.get("/api/reference", params=params, status=200)).body == {"location": location, "data": []}
+    assert (await place.api.get("/api/fs/find", params=params | {"query": "src", "limit": "20"}, status=200)).body == {
+        "location": location,
+        "data": [{"path": "src/", "type": "directory"}, {"path": "src/a.py", "type": "file"}],
+    }
+    assert (await place.api.get("/api/fs/list", params=params | {"path": "src"}, status=200)).body == {
+        "location": location,
+        "data": [{"path": "src/a.py", "type": "file"}],
+    }
+    refused = await place.api.get("/api/session", status=501)
+    assert "later version" in refused.body["data"]["message"]
+
+
+# --- remote control --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind", "properties"),
+    [
+        ("append-prompt", {"text": "hi"}, "tui.prompt.append", {"text": "hi"}),
+        ("open-help", None, "tui.command.execute", {"command": "help.show"}),
+        ("open-sessions", None, "tui.command.execute", {"command": "session.list"}),
+        ("open-themes", None, "tui.command.execute", {"command": "theme.switch"}),
+        ("open-models", None, "tui.command.execute", {"command": "model.list"}),
+        ("submit-prompt", None, "tui.command.execute", {"command": "prompt.submit"}),
+        ("clear-prompt", None, "tui.command.execute", {"command": "prompt.clear"}),
+        ("execute-command", {"command": "agent_cycle"}, "tui.command.execute", {"command": "agent.cycle"}),
+        ("execute-command", {"command": "other"}, "tui.command.execute", {"command": "other"}),
+        ("show-toast", {"message": "M", "variant": "info"}, "tui.toast.show", {"message": "M", "variant": "info"}),
+        (
+            "publish",
+            {"type": "tui.prompt.append", "properties": {"text": "x"}},
+            "tui.prompt.append",
+            {"text": "x"},
+        ),
+        ("select-session", {"sessionID": SESSION}, "tui.session.select", {"sessionID": SESSION}),
+    ],
+)
+async def test_remote_control(place: Place, path: str, body: Any, kind: str, properties: dict[str, Any]) -> None:
+    place.sessions.known = [{"id": SESSION, "directory": place.directory}]
+    async with place.api.stream("/event") as events:
+        assert (await place.api.post(f"/tui/{path}", body, status=200)).body is True
+        assert (await events.until(kind))[-1]["properties"] == properties
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("show-toast", {"message": "M"}, 400),
+        ("publish", {"type": "nosuch", "properties": {}}, 400),
+        ("publish", {}, 400),
+        ("select-session", {"sessionID": SESSION}, 404),
+        ("select-session", {"sessionID": "x"}, 400),
+        ("append-prompt", None, 400),
+    ],
+)
+async def test_bad_remote_control(place: Place, path: str, body: Any, status: int) -> None:
+    await place.api.post(f"/tui/{path}", body, status=status)

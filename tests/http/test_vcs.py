@@ -1,0 +1,181 @@
+"""Branch and changes. The repositories are real, and so is git."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.http.conftest import Place, git, repository
+
+
+def rows(body: list[dict[str, Any]]) -> list[tuple[str, int, int, str]]:
+    return [(row["file"], row["additions"], row["deletions"], row["status"]) for row in body]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with every kind of change."""
+    place = repository(
+        tmp_path / "project",
+        {"README.md": "Hello\n", "gone.txt": "x\n", "src/a.py": "a = 1\n", "src/é.txt": "1\n", ".gitignore": "*.log\n"},
+    )
+    (place / "README.md").write_text("Hello\nmore")
+    (place / "gone.txt").unlink()
+    git(place, "mv", "src/a.py", "src/b.py")
+    (place / "src/é.txt").write_text("2\n")
+    (place / "new file").write_text("1\n2\n3")
+    (place / "empty").touch()
+    (place / "data.bin").write_bytes(b"\0\1")
+    (place / "link").symlink_to("README.md")
+    (place / "run").write_text("#!/bin/sh\n")
+    (place / "run").chmod(0o755)
+    (place / "a.log").write_text("ignored\n")
+    os.mkfifo(place / "pipe")
+    return place
+
+
+CHANGES = [
+    ("data.bin", 0, 0, "added"),
+    ("empty", 0, 0, "added"),
+    ("gone.txt", 0, 1, "deleted"),
+    ("link", 1, 0, "added"),
+    ("new file", 3, 0, "added"),
+    ("README.md", 1, 0, "modified"),
+    ("run", 1, 0, "added"),
+    ("src/a.py", 0, 1, "deleted"),
+    ("src/b.py", 1, 0, "added"),
+    ("src/é.txt", 1, 1, "modified"),
+]
+
+
+async def test_status(place: Place) -> None:
+    assert rows((await place.api.get("/vcs/status", status=200)).body) == CHANGES
+
+
+async def test_diff(place: Place) -> None:
+    body = (await place.api.get("/vcs/diff", params={"mode": "git"}, status=200)).body
+    assert rows(body) == CHANGES
+    patches = {row["file"]: row["patch"] for row in body}
+    assert patches["README.md"].endswith("@@ -1 +1,2 @@\n Hello\n+more\n\\ No newline at end of file\n")
+    assert patches["new file"].endswith("@@ -0,0 +1,3 @@\n+1\n+2\n+3\n\\ No newline at end of file\n")
+    assert patches["data.bin"].endswith("Binary files /dev/null and b/data.bin differ\n")
+    assert "new file mode 100755" in patches["run"] and "new file mode 120000" in patches["link"]
+    assert "-1\n+2\n" in patches["src/é.txt"]
+
+
+async def test_raw_diff_applies(place: Place, tmp_path: Path) -> None:
+    """Text files, links and deletions; git itself says whether the patch is one."""
+    (place.project / "data.bin").unlink()
+    answer = await place.api.get("/vcs/diff/raw", status=200)
+    assert answer.headers["Content-Type"] == "text/x-diff; charset=utf-8"
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(place.project), str(clone))
+    subprocess.run(["git", "apply", "-"], cwd=clone, input=answer.body, text=True, check=True)
+    for name in ("README.md", "new file", "src/b.py", "src/é.txt"):
+        assert (clone / name).read_bytes() == (place.project / name).read_bytes()
+    assert not (clone / "gone.txt").exists() and (clone / "link").is_symlink() and os.access(clone / "run", os.X_OK)
+
+
+async def test_context(place: Place) -> None:
+    (place.project / "README.md").write_text("0\nHello\n1\n")
+    body = (await place.api.get("/vcs/diff", params={"mode": "git", "context": "0"}, status=200)).body
+    patch = next(row["patch"] for row in body if row["file"] == "README.md")
+    assert "\n Hello" not in patch
+
+
+async def test_only_the_directory(place: Place) -> None:
+    """Paths stay those of the repository for git's routes; for `/file/status` they are the directory's."""
+    params = {"directory": f"{place.directory}/src"}
+    assert [row[0] for row in rows((await place.api.get("/vcs/status", params=params, status=200)).body)] == [
+        "src/a.py",
+        "src/b.py",
+        "src/é.txt",
+    ]
+    body = (await place.api.get("/file/status", params=params, status=200)).body
+    assert body[0] == {"path": "a.py", "added": 0, "removed": 1, "status": "deleted"}
+
+
+async def test_branches(place: Place) -> None:
+    assert (await place.api.get("/vcs", status=200)).body == {"branch": "main", "default_branch": "main"}
+    git(place.project, "checkout", "-q", "-b", "feature/x")
+    assert (await place.api.get("/vcs", status=200)).body == {"branch": "feature/x", "default_branch": "main"}
+    git(place.project, "checkout", "-q", "--detach")
+    assert (await place.api.get("/vcs", status=200)).body == {"default_branch": "main"}
+
+
+async def test_default_branch_of_the_remote(place: Place, tmp_path: Path) -> None:
+    git(place.project, "branch", "-m", "trunk")
+    assert (await place.api.get("/vcs", status=200)).body == {"branch": "trunk"}
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(place.project), str(clone))
+    git(clone, "checkout", "-q", "-b", "mine")
+    answer = await place.api.get("/vcs", params={"directory": str(clone)}, status=200)
+    assert answer.body == {"branch": "mine", "default_branch": "trunk"}
+
+
+async def test_diff_of_a_branch(place: Place) -> None:
+    """Since it left the default one: its commits, and what is not committed yet."""
+    params = {"mode": "branch"}
+    assert (await place.api.get("/vcs/diff", params=params, status=200)).body == []
+    git(place.project, "checkout", "-q", "-b", "feature")
+    git(place.project, "add", "new file")
+    git(place.project, "commit", "-q", "-m", "two")
+    found = rows((await place.api.get("/vcs/diff", params=params, status=200)).body)
+    assert ("new file", 3, 0, "added") in found and ("README.md", 1, 0, "modified") in found
+    assert "new file" not in [row[0] for row in rows((await place.api.get("/vcs/status", status=200)).body)]
+
+
+async def test_unborn_branch(place: Place) -> None:
+    git(place.home, "init", "-q", "-b", "trunk")
+    (place.home / "staged").write_text("1\n")
+    git(place.home, "add", "staged")
+    (place.home / "new").write_text("1\n")
+    params = {"directory": str(place.home)}
+    assert (await place.api.get("/vcs", params=params, status=200)).body == {"branch": "trunk"}
+    assert rows((await place.api.get("/vcs/status", params=params, status=200)).body) == [
+        ("new", 1, 0, "added"),
+        ("staged", 1, 0, "added"),
+    ]
+
+
+async def test_merge_conflict(place: Place) -> None:
+    git(place.project, "checkout", "-q", "-f", ".")
+    git(place.project, "checkout", "-q", "-b", "other")
+    (place.project / "README.md").write_text("other\n")
+    git(place.project, "commit", "-q", "-a", "-m", "other")
+    git(place.project, "checkout", "-q", "main")
+    (place.project / "README.md").write_text("main\n")
+    git(place.project, "commit", "-q", "-a", "-m", "main")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(place.project, "merge", "other")
+    found = rows((await place.api.get("/vcs/status", status=200)).body)
+    assert ("README.md", 4, 0, "modified") in found
+
+
+async def test_a_repository_cannot_run_programs(place: Place) -> None:
+    """Settings of a repository that someone else made."""
+    proof = place.home / "ran"
+    command = f"touch {proof}"
+    (place.project / ".gitattributes").write_text("* diff=evil filter=evil\n")
+    for key in ("core.fsmonitor", "diff.external", "diff.evil.command", "diff.evil.textconv", "core.pager"):
+        git(place.project, "config", key, command)
+    for path in ("/vcs", "/vcs/status", "/vcs/diff?mode=git", "/vcs/diff/raw", "/file?path=."):
+        await place.api.get(path, status=200)
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({}, 'Missing key\n  at ["mode"]'),
+        ({"mode": "x"}, 'Expected "git" | "branch", got "x"\n  at ["mode"]'),
+        ({"mode": "git", "context": "-1"}, 'Expected a value greater than or equal to 0, got "-1"\n  at ["context"]'),
+    ],
+)
+async def test_bad_queries(place: Place, params: dict[str, str], message: str) -> None:
+    answer = await place.api.get("/vcs/diff", params=params, status=400)
+    assert answer.body["data"] == {"message": message, "kind": "Query"}

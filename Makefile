@@ -14,7 +14,7 @@ serve: .venv/.run  ## the server: make serve [PORT=4096] [DIRECTORY=.]
 	@exec $(BIN)opencode-shim serve --port $(PORT) --directory "$(DIRECTORY)"
 
 test: .venv/.dev  ## all tests but the end-to-end ones
-	$(BIN)pytest -q $(ARGS)
+	$(BIN)pytest -q -n auto $(ARGS)
 
 check: .venv/.dev  ## lint, format, types, walls between the layers, and that generated files are current
 	$(BIN)ruff check . && $(BIN)ruff format --check .

@@ -23,6 +23,7 @@ from shim.store.base import Store
 from universal.codec import Fact
 from universal.events import EventData, EventType, ItemData, PermissionData, QuestionData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
+from universal.jsonvalue import obj
 from universal.turn import Effect, Ended, Input, Started, TurnMachine
 
 log = structlog.get_logger()
@@ -154,10 +155,10 @@ class Branch:
         cost = metadata.get("cost")
         if isinstance(cost, (int, float)):
             self._turn_metadata["cost"] = self._turn_metadata.get("cost", 0) + cost
-        usage = metadata.get("usage")
-        if isinstance(usage, dict):
+        usage = obj(metadata.get("usage"))
+        if usage:
             total = self._turn_metadata.setdefault("usage", {})
-            for key, value in usage.items():  # pyright: ignore[reportUnknownVariableType]
+            for key, value in usage.items():
                 total[key] = total.get(key, 0) + value
 
     def end_turn(self, reason: str) -> None:

@@ -320,9 +320,20 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[OpenCodeEvent] = []
         self.folds: dict[str, Fold] = {}
+        self.awaited: list[tuple[str, asyncio.Event]] = []
+
+    async def until(self, text: str) -> None:
+        """Wait for an event that holds this text; bounded."""
+        seen = asyncio.Event()
+        self.awaited.append((text, seen))
+        async with asyncio.timeout(10):
+            await seen.wait()
 
     def publish(self, event: OpenCodeEvent) -> None:
         self.events.append(event)
+        for wanted, seen in self.awaited:
+            if wanted in str(event.properties):
+                seen.set()
         id_ = event.properties.get("sessionID")
         if id_ is not None:
             self.folds.setdefault(id_, Fold(id_)).feed(event.type, event.properties)

@@ -11,7 +11,7 @@ Source: UNIVERSAL contract, rules of the turn; recordings of OpenCode 1.18.33.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from shim.opencode import build
 from shim.opencode.build import Wire
@@ -63,7 +63,7 @@ class Projector:
     def feed(self, event: UniversalEvent, at_ms: int) -> list[OpenCodeEvent]:
         """One universal event, made at `at_ms`; the events to publish."""
         self._out = []
-        handler = _HANDLERS.get(event.type)
+        handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
         return self._out
@@ -202,7 +202,7 @@ class Projector:
 
     def _status_item(self, item: Item, at_ms: int) -> None:
         part = next((p for p in item.content if isinstance(p, StatusPart)), None)
-        handler = _STATUS_HANDLERS.get(part.label) if part is not None else None
+        handler = self._STATUS_HANDLERS.get(part.label) if part is not None else None
         if handler is not None:
             handler(self, item, at_ms)
 
@@ -319,33 +319,34 @@ class Projector:
         else:
             self._emit("question.rejected", properties, urgent=True)
 
+    # --- tables --------------------------------------------------------------------------------------------
 
-_HANDLERS: dict[EventType, Callable[[Projector, Any, int], None]] = {
-    EventType.SESSION_STARTED: Projector._session_started,  # pyright: ignore[reportPrivateUsage]
-    EventType.TURN_STARTED: Projector._turn_started,  # pyright: ignore[reportPrivateUsage]
-    EventType.TURN_ENDED: Projector._turn_ended,  # pyright: ignore[reportPrivateUsage]
-    EventType.ITEM_STARTED: Projector._item_started,  # pyright: ignore[reportPrivateUsage]
-    EventType.ITEM_DELTA: Projector._item_delta,  # pyright: ignore[reportPrivateUsage]
-    EventType.ITEM_COMPLETED: Projector._item_completed,  # pyright: ignore[reportPrivateUsage]
-    EventType.ERROR: Projector._error,  # pyright: ignore[reportPrivateUsage]
-    EventType.PERMISSION_REQUESTED: Projector._permission_requested,  # pyright: ignore[reportPrivateUsage]
-    EventType.PERMISSION_RESOLVED: Projector._permission_resolved,  # pyright: ignore[reportPrivateUsage]
-    EventType.QUESTION_REQUESTED: Projector._question_requested,  # pyright: ignore[reportPrivateUsage]
-    EventType.QUESTION_RESOLVED: Projector._question_resolved,  # pyright: ignore[reportPrivateUsage]
-}
-"""Event types without a row (session.ended, agent.unparsed) have no OpenCode event: they show on the universal face."""
+    _HANDLERS: ClassVar[dict[EventType, Callable[[Any, Any, int], None]]] = {
+        EventType.SESSION_STARTED: _session_started,
+        EventType.TURN_STARTED: _turn_started,
+        EventType.TURN_ENDED: _turn_ended,
+        EventType.ITEM_STARTED: _item_started,
+        EventType.ITEM_DELTA: _item_delta,
+        EventType.ITEM_COMPLETED: _item_completed,
+        EventType.ERROR: _error,
+        EventType.PERMISSION_REQUESTED: _permission_requested,
+        EventType.PERMISSION_RESOLVED: _permission_resolved,
+        EventType.QUESTION_REQUESTED: _question_requested,
+        EventType.QUESTION_RESOLVED: _question_resolved,
+    }
+    """Event types without a row (session.ended, agent.unparsed) have no OpenCode event: they show on the universal face."""
 
-_STATUS_HANDLERS: dict[str, Callable[[Projector, Item, int], None]] = {
-    "retry": Projector._retry,  # pyright: ignore[reportPrivateUsage]
-    "todo": Projector._todo,  # pyright: ignore[reportPrivateUsage]
-    "compaction": Projector._compaction,  # pyright: ignore[reportPrivateUsage]
-    "session": Projector._session_item,  # pyright: ignore[reportPrivateUsage]
-    "mode": Projector._mode,  # pyright: ignore[reportPrivateUsage]
-    "prompt": Projector._prompt,  # pyright: ignore[reportPrivateUsage]
-    "command": Projector._command,  # pyright: ignore[reportPrivateUsage]
-    "message.removed": Projector._message_removed,  # pyright: ignore[reportPrivateUsage]
-    "part.removed": Projector._part_removed,  # pyright: ignore[reportPrivateUsage]
-    "part.updated": Projector._part_updated,  # pyright: ignore[reportPrivateUsage]
-    "child": Projector._child,  # pyright: ignore[reportPrivateUsage]
-}
-"""Status items without a row ("title", "model", "commands") say nothing that a client shows."""
+    _STATUS_HANDLERS: ClassVar[dict[str, Callable[[Any, Item, int], None]]] = {
+        "retry": _retry,
+        "todo": _todo,
+        "compaction": _compaction,
+        "session": _session_item,
+        "mode": _mode,
+        "prompt": _prompt,
+        "command": _command,
+        "message.removed": _message_removed,
+        "part.removed": _part_removed,
+        "part.updated": _part_updated,
+        "child": _child,
+    }
+    """Status items without a row ("title", "model", "commands") say nothing that a client shows."""

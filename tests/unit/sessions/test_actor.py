@@ -422,10 +422,9 @@ async def test_a_shell_command_can_be_aborted(w: World, tmp_path: object) -> Non
     from shim.sessions.shell import shell
 
     session = str(w.manager.create(str(tmp_path), type("P", (), {"id": "global", "worktree": "/"})())["id"])
-    running = asyncio.ensure_future(shell(w.manager, session, "echo started; sleep 60", "build", None))
+    running = asyncio.ensure_future(shell(w.manager, session, "echo st''arted; sleep 60", "build", None))
     async with asyncio.timeout(10):
-        while "started" not in str(w.hub.events[-1].properties):
-            await asyncio.sleep(0.01)
+        await w.hub.until("started")
         await w.manager.abort(session)
         await running
     assert w.hub.folds[session].idles == 1

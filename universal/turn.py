@@ -8,7 +8,7 @@ after the end can never reopen a turn. After each input the *joint conditions* o
 point, so that it does not matter in which order the agent said things.
 
 Prompts that arrive in a turn are queued, and handed to the agent one at a time, each when the one before is
-answered (Claude 2.1.197 merges prompts otherwise; `wire/AGENTS_WIRE.md`, "Results are not prompts").
+answered (Claude 2.1.197 merges prompts otherwise; docs/agents-wire.md, "Results ≠ prompts").
 They belong to the running turn: one turn, one end, however many prompts. Its reason is that of the last prompt
 handed: the first of FAILED and EXIT after that hand, or completed; aborted whenever ABORT or DELETE ended it.
 

@@ -5,7 +5,7 @@ Invariants owned here: busy at the turn's start; at its end, in this order, open
 are finished, `session.error` if it failed or was aborted, `session.updated` and `session.diff`, then
 `session.status` idle and `session.idle`, and after that nothing of the turn. Items that come while no turn runs are
 bookkeeping of an ended one: they stay in the journal and change nothing here (`late` counts them).
-Source: UNIVERSAL contract, rules of the turn; recordings of OpenCode 1.18.33.
+Source: docs/contract.md, rules of the turn; recordings of OpenCode 1.18.33.
 """
 
 from __future__ import annotations

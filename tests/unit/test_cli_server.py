@@ -1,0 +1,242 @@
+"""Where the server listens and how it ends, on a small application of the tests' own.
+
+`tests/process/test_serve.py` runs the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from shim.cli.server import ListenError, Running, listen, run, url_of
+from shim.errors import ShimError
+from shim.settings import Settings
+
+WAIT_S = 20
+
+
+# --- listening -------------------------------------------------------------------------------------------
+
+
+def test_port_0_picks_one_and_the_url_tells_it() -> None:
+    with listen("127.0.0.1", 0) as sock:
+        port = sock.getsockname()[1]
+        assert port > 0
+        assert url_of(sock) == f"http://127.0.0.1:{port}"
+
+
+def test_localhost_is_the_address_that_clients_are_told() -> None:
+    with listen("localhost", 0) as sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
+
+
+def test_ipv6_addresses_get_brackets() -> None:
+    class Six:
+        def getsockname(self) -> tuple[str, int, int, int]:
+            return ("::1", 4096, 0, 0)
+
+    assert url_of(Six()) == "http://[::1]:4096"  # pyright: ignore[reportArgumentType] - needs no socket
+
+
+def test_a_taken_port_is_told_in_a_sentence() -> None:
+    with listen("127.0.0.1", 0) as sock:
+        port = sock.getsockname()[1]
+        with pytest.raises(ListenError, match=rf"Port {port} of 127.0.0.1 is taken.*--port"):
+            listen("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "192.0.2.1"])
+def test_addresses_that_others_reach_are_refused(hostname: str) -> None:
+    with pytest.raises(ListenError, match=r"Refused to listen on .*--hostname 127\.0\.0\.1.*ssh -L"):
+        listen(hostname, 0)
+
+
+def test_an_unknown_name_is_told() -> None:
+    with pytest.raises(ListenError, match=r"Cannot listen on no\.such\.host\.invalid"):
+        listen("no.such.host.invalid", 0)
+
+
+# --- running and stopping --------------------------------------------------------------------------------
+
+
+class Trace:
+    """An application that says what happens to it."""
+
+    def __init__(self, fail: Exception | None = None) -> None:
+        self.seen: list[str] = []
+        self.fail = fail
+
+    def make(self, settings: Settings) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/", self._hello)
+        app.router.add_get("/slow", self._slow)
+        app.cleanup_ctx.append(self._life)
+        return app
+
+    async def _life(self, app: web.Application) -> Any:
+        if self.fail:
+            raise self.fail
+        self.seen.append("started")
+        yield
+        self.seen.append("stopped")
+
+    async def _hello(self, request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async def _slow(self, request: web.Request) -> web.Response:
+        self.seen.append("asked")
+        for _ in range(100):
+            await asyncio.sleep(0)
+        self.seen.append("answered")
+        return web.Response(text="slow")
+
+
+def run_with(trace: Trace, during: Callable[[Running], Awaitable[int]]) -> int:
+    return run(Settings(port=0), listen("127.0.0.1", 0), during, make_app=trace.make)
+
+
+async def get(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await answer.text()
+
+
+def test_it_serves_until_during_returns_and_gives_its_code() -> None:
+    trace = Trace()
+
+    async def during(running: Running) -> int:
+        assert await get(running.url + "/") == "hello"
+        return 3
+
+    assert run_with(trace, during) == 3
+    assert trace.seen == ["started", "stopped"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_it_cleanly_with_0(number: signal.Signals) -> None:
+    trace = Trace()
+    before = signal.getsignal(number)
+
+    async def during(running: Running) -> int:
+        os.kill(os.getpid(), number)
+        await asyncio.Event().wait()
+        return 9
+
+    assert run_with(trace, during) == 0
+    assert trace.seen == ["started", "stopped"]
+    assert signal.getsignal(number) == before
+
+
+def test_what_cannot_start_says_why_and_lets_go_of_the_port() -> None:
+    sock = listen("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+
+    async def during(running: Running) -> int:
+        raise AssertionError("it did not start")
+
+    with pytest.raises(ShimError, match="the store is locked"):
+        run(Settings(), sock, during, make_app=Trace(ShimError("the store is locked")).make)
+    listen("127.0.0.1", port).close()
+
+
+def test_errors_in_during_stop_it_and_come_out() -> None:
+    trace = Trace()
+
+    async def during(running: Running) -> int:
+        raise LookupError("boom")
+
+    with pytest.raises(LookupError, match="boom"):
+        run_with(trace, during)
+    assert trace.seen == ["started", "stopped"]
+
+
+def test_a_request_is_carried_out_though_its_client_hangs_up() -> None:
+    trace = Trace()
+
+    async def during(running: Running) -> int:
+        port = int(running.url.rsplit(":", 1)[1])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        await writer.drain()
+        while "asked" not in trace.seen:
+            await asyncio.sleep(0)
+        writer.transport.abort()
+        while "answered" not in trace.seen:
+            await asyncio.sleep(0)
+        return 0
+
+    assert run_with(trace, during) == 0
+
+
+HANGING = """
+    import asyncio, subprocess, sys
+    from aiohttp import web
+    from shim.cli.server import listen, run
+    from shim.settings import Settings
+
+    async def hang(app):
+        argv = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 60; done"]
+        stubborn = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
+        yield
+        print(stubborn.pid, flush=True)
+        await asyncio.Event().wait()
+
+    def make(settings):
+        app = web.Application()
+        app.cleanup_ctx.append(hang)
+        return app
+
+    async def during(running):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+    sys.exit(run(Settings(), listen("127.0.0.1", 0), during, make_app=make, stop_s=float(sys.argv[1])))
+"""
+
+
+def start_hanging(stop_s: float) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", textwrap.dedent(HANGING), str(stop_s)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        return False
+
+
+def test_a_stop_that_hangs_is_cut_short_and_leaves_no_child() -> None:
+    with start_hanging(0.1) as process:
+        process.terminate()
+        child, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    assert "Not stopped within 0.1 s" in err
+    assert not is_alive(int(child))
+
+
+def test_a_second_ctrl_c_ends_it_at_once_and_leaves_no_child() -> None:
+    with start_hanging(3600) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        assert is_alive(child)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert "Ended at once." in err
+    assert not is_alive(child)

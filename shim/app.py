@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from aiohttp import web
@@ -38,23 +38,24 @@ __all__ = ["DATABASE", "SERVICES", "build_app"]
 DATABASE = "opencode-shim.db"
 
 
-def build_app(settings: Settings, *, store: Store | None = None) -> web.Application:
+def build_app(settings: Settings, *, store: Store | None = None, environ: Mapping[str, str] | None = None) -> web.Application:
     """An application that is ready to run; nothing is opened or started before aiohttp starts it up.
 
-    In: `store` replaces the SQLite one of the data directory (tests).
+    In: `store` replaces the SQLite one of the data directory, `environ` this process's environment (tests).
     """
+    environment = os.environ if environ is None else environ
     clock = SystemClock()
     ids = Ids(clock)
     hub = Hub(clock, ids)
     kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE)
-    config = ConfigFiles(Path.home(), os.environ)
+    config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment)
     agents = AgentDirectory(
         known_agents(),
         clock=clock,
         ids=ids,
         store=kept,
         default_agent=settings.default_agent,
-        environ=os.environ,
+        environ=environment,
         delay_factor=settings.mock_delay_factor,
     )
 
@@ -75,7 +76,9 @@ def build_app(settings: Settings, *, store: Store | None = None) -> web.Applicat
         projects=Projects(kept, clock),
         config=config,
     )
-    web_ui = WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None) if settings.web_ui else None
+    web_ui = (
+        WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None
+    )
     app = application(services, opencode1.MODULES, unknown=web_ui.handle if web_ui is not None else None)
 
     async def life(_app: web.Application) -> AsyncIterator[None]:

@@ -34,7 +34,7 @@ from universal.codec import (
     WriteLine,
 )
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
-from universal.items import Item, ItemKind, ItemStatus, ReasoningPart, TextPart, ToolResultPart
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, ReasoningPart, TextPart, ToolResultPart
 from universal.turn import Effect, Ended, Hand, Input, InterruptAgent, KillAgent, Started, TurnMachine
 
 WAIT_S = 5.0
@@ -209,8 +209,8 @@ class MockSession:
         return [d.item for d in self.of(EventType.ITEM_COMPLETED, child) if d.item.kind is kind]
 
     def text(self, child: str | None = None) -> str:
-        """What it said: the text of all messages, one per line."""
-        messages = self.items(ItemKind.MESSAGE, child)
+        """What it said: the text of all its messages, one per line."""
+        messages = [m for m in self.items(ItemKind.MESSAGE, child) if m.role is ItemRole.ASSISTANT]
         return "\n".join("".join(p.text for p in m.content if isinstance(p, TextPart)) for m in messages)
 
     def outputs_of_tools(self, child: str | None = None) -> list[str]:
@@ -276,7 +276,7 @@ def _is(fact: Fact, kind: ItemKind) -> bool:
 
 
 def _check_parts(item: Item, pieces: Mapping[int, tuple[str, str]]) -> None:
-    if item.kind is ItemKind.MESSAGE:
+    if item.kind is ItemKind.MESSAGE and item.role is ItemRole.ASSISTANT:  # prompts are whole
         assert pieces == {
             n: ("text" if isinstance(p, TextPart) else "reasoning", p.text)
             for n, p in enumerate(item.content)

@@ -418,8 +418,18 @@ class MockCodec:
         metadata = {"call_id": key, "title": text(frame.get("title")), "agent": text(frame.get("agent"), "general")}
         metadata["prompt"] = text(frame.get("prompt"))
         self._children[key] = None
-        data = SessionStartedData(metadata=metadata)
-        return [self._fact(EventType.SESSION_STARTED, data, frame, key), Signal(Input.ACTIVITY, child=key)]
+        prompt = Item(
+            item_id=self._ids("item"),
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.USER,
+            status=ItemStatus.COMPLETED,
+            content=(TextPart(text=metadata["prompt"]),),
+        )
+        return [
+            self._fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), frame, key),
+            Signal(Input.ACTIVITY, child=key),
+            Fact(EventType.ITEM_COMPLETED, ItemData(item=prompt), raw=frame, synthetic=True, child=key),
+        ]
 
     def _subagent_end(self, frame: Frame) -> list[Output]:
         key, status = need(frame, "tool"), need(frame, "status")

@@ -1,0 +1,258 @@
+"""Turns over HTTP and SSE with the mock agent: each scene ends in one idle, and the stream tells what HTTP answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.api import EventStream
+from tests.support.fold import Fold
+from tests.support.live import Live, live
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as made:
+        yield made
+
+
+def tools(fold: Fold) -> list[tuple[str, str]]:
+    return [(p["tool"], p["state"]["status"]) for m in fold.wire() for p in m["parts"] if p["type"] == "tool"]
+
+
+def texts(fold: Fold) -> str:
+    return "\n".join(
+        p["text"] for m in fold.wire() if m["info"]["role"] == "assistant" for p in m["parts"] if p["type"] == "text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scene", "cards"),
+    [
+        ("echo hello there", []),
+        ("markdown", []),
+        ("think", []),
+        ("tool", [("bash", "completed")]),
+        ("edit", [("write", "completed")]),
+        ("parallel", [("bash", "completed"), ("bash", "completed")]),
+        ("failtool", None),
+        ("todo", None),
+        ("subagent", [("task", "completed")]),
+        ("background", None),
+        ("retry", []),
+        ("slow 1", None),
+        ("burst 500", []),
+        ("late", None),
+        ("unparsed", None),
+        ("image", None),
+        ("help", []),
+        ("something else entirely", []),
+    ],
+)
+async def test_a_scene_ends_well(server: Live, scene: str, cards: list[tuple[str, str]] | None) -> None:
+    _, fold = await server.turn(scene)
+    assert fold.errors == []
+    assert "completed" in fold.wire()[-1]["info"]["time"]
+    if cards is not None:
+        assert [name for name, _ in tools(fold)] == [name for name, _ in cards] or scene == "parallel"
+        assert all(status == "completed" for _, status in tools(fold))
+
+
+async def test_what_was_typed_is_said_back(server: Live) -> None:
+    _, fold = await server.turn("echo one two three")
+    assert texts(fold).strip() == "one two three"
+
+
+async def test_an_edit_really_edits_and_tells_its_diff(server: Live) -> None:
+    await server.turn("edit")
+    first = (server.directory / "mock.txt").read_text()
+    _, fold = await server.turn("edit")
+    second = (server.directory / "mock.txt").read_text()
+    assert second.startswith(first)
+    assert len(second) > len(first)
+    [entry] = fold.diffs
+    assert (entry["file"], entry["additions"], entry["deletions"]) == ("mock.txt", 1, 0)
+    edit = next(p for m in fold.wire() for p in m["parts"] if p["type"] == "tool" and p["tool"] == "edit")
+    assert edit["state"]["metadata"]["filediff"]["additions"] == 1
+    user = fold.wire()[0]["info"]
+    assert user["summary"]["diffs"] == fold.diffs
+
+
+@pytest.mark.parametrize(("scene", "name"), [("error", "APIError"), ("crash", "UnknownError"), ("exit", "UnknownError")])
+async def test_a_turn_that_fails_says_so_once(server: Live, scene: str, name: str) -> None:
+    _, fold = await server.turn(scene)
+    assert [e["name"] for e in fold.errors] == [name]
+    assert fold.wire()[-1]["info"]["error"]["name"] == name
+
+
+@pytest.mark.parametrize("reply", ["once", "always", "reject"])
+@pytest.mark.parametrize("route", ["new", "old"])
+async def test_a_permission_on_both_generations_of_endpoints(server: Live, reply: str, route: str) -> None:
+    async def act(_: EventStream, event: dict[str, Any]) -> None:
+        if event["type"] == "permission.asked":
+            p = event["properties"]
+            assert (await server.api.get("/permission", status=200)).body == [p]
+            if route == "new":
+                answer = await server.api.post(f"/permission/{p['id']}/reply", {"reply": reply}, status=200)
+            else:
+                answer = await server.api.post(
+                    f"/session/{p['sessionID']}/permissions/{p['id']}", {"response": reply}, status=200
+                )
+            assert answer.body is True
+            again = await server.api.post(f"/permission/{p['id']}/reply", {"reply": reply}, status=404)
+            assert again.body["_tag"] == "PermissionNotFoundError"
+
+    _, fold = await server.turn("permission", act)
+    assert tools(fold) == [("bash", "error" if reply == "reject" else "completed")]
+
+
+async def test_a_rejection_with_a_message_reaches_the_agent(server: Live) -> None:
+    async def act(_: EventStream, event: dict[str, Any]) -> None:
+        if event["type"] == "permission.asked":
+            body = {"reply": "reject", "message": "use printf"}
+            await server.api.post(f"/permission/{event['properties']['id']}/reply", body, status=200)
+
+    _, fold = await server.turn("permission", act)
+    assert "use printf" in str(fold.wire())
+
+
+async def test_a_question_is_answered(server: Live) -> None:
+    async def act(_: EventStream, event: dict[str, Any]) -> None:
+        if event["type"] == "question.asked":
+            p = event["properties"]
+            assert (await server.api.get("/question", status=200)).body == [p]
+            answers = [[q["options"][0]["label"]] for q in p["questions"]]
+            await server.api.post(f"/question/{p['id']}/reply", {"answers": answers}, status=200)
+
+    _, fold = await server.turn("question", act)
+    assert ("question", "completed") in tools(fold)
+
+
+async def test_a_question_is_refused(server: Live) -> None:
+    async def act(_: EventStream, event: dict[str, Any]) -> None:
+        if event["type"] == "question.asked":
+            await server.api.post(f"/question/{event['properties']['id']}/reject", status=200)
+
+    _, fold = await server.turn("question", act)
+    assert ("question", "error") in tools(fold)
+
+
+async def test_rules_of_the_session_answer_for_the_person(server: Live) -> None:
+    session = await server.session(permission=[{"permission": "bash", "pattern": "*", "action": "allow"}])
+    answer = await server.ask(session, "permission")
+    assert answer["info"]["finish"] == "stop"
+
+
+@pytest.mark.parametrize("scene", ["hang", "tool", "permission", "question", "background"])
+async def test_an_abort_is_one_idle(tmp_path: Path, scene: str) -> None:
+    async with live(tmp_path, delay_factor=20.0 if scene == "tool" else 0.2) as server:
+        await _abort_in(server, scene)
+
+
+async def _abort_in(server: Live, scene: str) -> None:
+    done: list[str] = []
+
+    async def act(_: EventStream, event: dict[str, Any]) -> None:
+        p = event["properties"]
+        busy_with = {
+            "hang": "message.part.delta",
+            "tool": "message.part.updated",
+            "permission": "permission.asked",
+            "question": "question.asked",
+            "background": "message.part.delta",
+        }[scene]
+        right = event["type"] == busy_with and (scene != "tool" or p["part"].get("state", {}).get("status") == "running")
+        if right and not done:
+            done.append(scene)
+            assert (await server.api.post(f"/session/{p['sessionID']}/abort", status=200)).body is True
+
+    _, fold = await server.turn(scene, act)
+    assert [e["name"] for e in fold.errors] == ["MessageAbortedError"]
+    assert (await server.api.get("/permission", status=200)).body == []
+    assert (await server.api.get("/question", status=200)).body == []
+
+
+async def test_an_abort_right_after_the_prompt_holds(server: Live) -> None:
+    session = await server.session()
+    await server.prompt(session, "hang")
+    await server.api.post(f"/session/{session}/abort", status=200)
+    assert (await server.api.get("/session/status", status=200)).body == {}
+    assert (await server.ask(session, "echo still here"))["info"]["finish"] == "stop"
+
+
+async def test_abort_of_nothing_is_fine(server: Live) -> None:
+    session = await server.session()
+    assert (await server.api.post(f"/session/{session}/abort", status=200)).body is True
+    assert (await server.api.post("/session/ses_0000000000000000000000000/abort", status=200)).body is True
+
+
+async def test_a_subagents_session_can_be_opened(server: Live) -> None:
+    session, _ = await server.turn("subagent")
+    [child] = (await server.api.get(f"/session/{session}/children", status=200)).body
+    assert child["parentID"] == session
+    inner = await server.messages(child["id"])
+    assert [m["info"]["role"] for m in inner][:2] == ["user", "assistant"]
+    answer = await server.api.post(f"/session/{child['id']}/message", {"parts": [{"type": "text", "text": "x"}]}, status=400)
+    assert "parent" in answer.body["data"]["message"]
+
+
+async def test_two_blocking_prompts_are_both_answered(server: Live) -> None:
+    import asyncio
+
+    session = await server.session()
+    both = await asyncio.gather(server.ask(session, "slow 1"), server.ask(session, "echo second"))
+    assert {a["info"]["finish"] for a in both} == {"stop"}
+    assert both[0]["info"]["id"] == both[1]["info"]["id"]
+
+
+async def test_a_stream_that_comes_late_is_told_what_waits(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as first:
+        await server.prompt(session, "permission")
+        asked = (await first.until("permission.asked"))[-1]["properties"]
+    for path in ("/event", "/global/event"):
+        async with server.api.stream(path) as late:
+            events = await late.until("permission.asked")
+            assert events[0]["type"] == "server.connected"
+            assert events[-1]["properties"] == asked
+    await server.api.post(f"/session/{session}/abort", status=200)
+
+
+async def test_a_stream_goes_on_where_it_broke_off(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as first:
+        await server.prompt(session, "echo one two three four")
+        await first.until("message.part.delta")
+        last = first.ids[-1]
+        rest = await first.until("session.idle")
+    async with server.api.stream("/event", headers={"Last-Event-ID": last}) as second:
+        again = await second.until("session.idle")
+    assert again[0]["type"] == "server.connected"
+    assert [e["id"] for e in again[1:]] == [e["id"] for e in rest]
+
+
+async def test_old_clients_get_growing_parts_instead_of_deltas(server: Live) -> None:
+    session = await server.session()
+    response = await server.api.raw.get("/event", headers={"User-Agent": "opencode/1.1.53"})
+    await server.prompt(session, "echo one two three")
+    grown: list[str] = []
+    import asyncio
+    import json
+
+    async with asyncio.timeout(10):
+        async for line in response.content:
+            if not line.startswith(b"data:"):
+                continue
+            event = json.loads(line[5:])
+            assert event["type"] != "message.part.delta"
+            if event["type"] == "message.part.updated" and "delta" in event["properties"]:
+                grown.append(event["properties"]["part"]["text"])
+            if event["type"] == "session.idle":
+                break
+    response.close()
+    assert len(grown) > 1
+    assert grown == sorted(grown, key=len)
+    assert grown[-1].strip() == "one two three"

@@ -195,6 +195,8 @@ def _end_at_once(code: int, why: str) -> None:
     try:
         sys.stderr.write(f"opencode-shim: {why}\n")
         sys.stderr.flush()
-        family.end(family.members(os.getpid(), token=""), KILL_S)
+        kin = family.members(os.getpid(), token="")
+        # Each with its own session too: one that forks while its parent is killed is nobody's child afterwards.
+        any(family.sweep(process.pid, "", 0, kin, KILL_S) for process in kin)
     finally:
         os._exit(code)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from shim.agents.directory import AgentDirectory
     from shim.clock import Clock
     from shim.host.opencode_config import ConfigFiles
     from shim.host.projects import Projects
     from shim.ids import Ids
-    from shim.sessions.deps import Agents
     from shim.sessions.manager import SessionManager
     from shim.settings import Settings
     from shim.sse.hub import Hub
@@ -30,6 +30,6 @@ class Services:
     hub: Hub
     store: Store
     sessions: SessionManager
-    agents: Agents
+    agents: AgentDirectory
     projects: Projects
     config: ConfigFiles

@@ -58,7 +58,10 @@ async def run(
     limit_bytes: int = OUTPUT_LIMIT_BYTES,
     stdin: bytes = b"",
 ) -> Finished:
-    """Run it in `cwd` with our environment and these changes (None removes). Raises ProgramMissing; FileNotFoundError if `cwd` is none."""
+    """Run it in `cwd` with our environment and these changes (None removes).
+
+    Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory.
+    """
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise FileNotFoundError(cwd)
     try:

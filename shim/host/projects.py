@@ -74,13 +74,10 @@ class Projects:
         """Every project, the first opened first."""
         return sorted((await self._loaded()).values(), key=lambda row: row["time"]["created"])
 
-    async def directories(self, project_id: str) -> list[str]:
-        """Its worktree and sandboxes that still exist; [] for an unknown one, as native."""
+    async def directories(self, project_id: str) -> list[dict[str, str]]:
+        """Its worktree and sandboxes that still exist, as `GET /project/{id}/directories`; [] for an unknown one, as native."""
         row = (await self._loaded()).get(project_id)
-        if row is None:
-            return []
-        places = [row["worktree"], *row["sandboxes"]]
-        return await asyncio.to_thread(lambda: [place for place in places if Path(place).is_dir()])
+        return [] if row is None else await asyncio.to_thread(_places, [row["worktree"], *row["sandboxes"]])
 
     async def update(self, project_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change `name`, `icon`, `commands`; objects are merged. Raises 404 for an unknown project."""
@@ -155,6 +152,15 @@ class Projects:
     def _save(self, rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
         rows[row["id"]] = row
         self._store.set_value(ROWS, row["id"], row)
+
+
+def _places(directories: list[str]) -> list[dict[str, str]]:
+    """Of a worktree made by `git worktree add`, `.git` is a file."""
+    return [
+        {"directory": one} | ({"strategy": "git_worktree"} if Path(one, ".git").is_file() else {})
+        for one in directories
+        if Path(one).is_dir()
+    ]
 
 
 def _top(directory: str) -> str | None:

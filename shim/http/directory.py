@@ -1,6 +1,6 @@
 """Which directory a request is about. Pure.
 
-Source: `docs/wire.md`, "how each client names the project directory": the query `directory` (SDK, TUI, web UI), the
+Source: `docs/clients.md`, "How each client names the project directory": the query `directory` (SDK, TUI, web UI), the
 query `location[directory]` (the preview API), the header `x-opencode-directory`, percent-encoded by newer clients and
 plain in those up to 1.3; else the server's own. The answer is compared as a string by clients: absolute, no `/` at its end.
 """

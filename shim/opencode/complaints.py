@@ -81,9 +81,9 @@ def _what(error: ErrorDetails) -> str:
         case "string_pattern_mismatch":
             expected = _pattern(str(context.get("pattern")))
         case "greater_than_equal":
-            expected = f"a value greater than or equal to {context.get('ge')}"
+            return f"Expected a value greater than or equal to {context.get('ge')}, got {error['input']}"
         case "less_than_equal":
-            expected = f"a value less than or equal to {context.get('le')}"
+            return f"Expected a value less than or equal to {context.get('le')}, got {error['input']}"
         case "union_tag_not_found":
             expected = f"an object with {context.get('discriminator')}"
         case kind:

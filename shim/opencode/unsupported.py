@@ -1,7 +1,7 @@
 """Operations of OpenCode that are not served, each with its reason. A decision is a row; the server answers with it.
 
 A row goes away when a handler for the operation comes: `shim.opencode.decided` allows exactly one of the two.
-Source: `shim/opencode/operations.py`; who calls what, and what happens to clients without it: `docs/wire.md`.
+Source: `shim/opencode/operations.py`; who calls what, and what happens to clients without it: `docs/clients.md`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ WORKSPACES = "workspaces need OpenCode's own control plane, which this server do
 SYNC = "there is no event log to synchronise with other OpenCode servers; read /event, which replays by Last-Event-ID"
 TOOLS = "tools belong to the agents, which do not tell their schemas before they run"
 CONSOLE = "there is no account at OpenCode's console here"
+SHARING = "shared sessions are kept by opencode.ai, which takes only those of OpenCode itself"
 TERMINALS = "terminals are served in a later version"
+LATER = "it comes with a later version; the session itself is not changed"
 CONTROL = "only the TUI that runs in OpenCode's own process takes commands this way; an attached TUI gets them as tui.* events"
 
 SERVED_V2 = frozenset({"v2.health.get", "v2.location.get", "v2.fs.find", "v2.fs.list", "v2.reference.list"})
@@ -61,6 +63,8 @@ _OWN: dict[str, str] = {
     "v2.projectCopy.refresh": WORKTREES,
     "vcs.apply": "it carries patches between OpenCode's workspaces, which do not exist here; use `git apply`",
     "experimental.console.switchOrg": CONSOLE,
+    "session.share": SHARING,
+    "session.unshare": SHARING,
     "experimental.session.background": "an agent decides by itself what it runs in the background",
     "tool.list": TOOLS,
     "tool.ids": TOOLS,
@@ -72,11 +76,13 @@ _OWN: dict[str, str] = {
     "tui.control.response": CONTROL,
 }
 
+_LATER = ("session.init", "session.summarize", "session.revert", "session.unrevert")
 _TERMINALS = [name for name, row in OPERATIONS.items() if name.startswith("pty.") and row.tag == "pty"]
 _PREVIEW = [name for name, row in OPERATIONS.items() if row.path.startswith("/api/") and name not in SERVED_V2]
 
 UNSUPPORTED: dict[str, Row] = {
     **{name: Row(501, reason) for name, reason in _OWN.items()},
+    **{name: Row(501, LATER) for name in _LATER},
     **{name: Row(501, TERMINALS) for name in _TERMINALS},
     **{name: Row(501, V2) for name in _PREVIEW},
 }

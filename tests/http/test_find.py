@@ -119,7 +119,7 @@ async def test_kinds(place: Place, params: dict[str, str], found: list[str]) -> 
         ("/find", {}, 'Missing key\n  at ["pattern"]'),
         ("/find/file", {}, 'Missing key\n  at ["query"]'),
         ("/find/symbol", {}, 'Missing key\n  at ["query"]'),
-        ("/find/file", {"query": "", "limit": "0"}, 'Expected a value greater than or equal to 1, got "0"\n  at ["limit"]'),
+        ("/find/file", {"query": "", "limit": "0"}, 'Expected a value greater than or equal to 1, got 0\n  at ["limit"]'),
         ("/find/file", {"query": "", "dirs": "foo"}, 'Expected "true" | "false", got "foo"\n  at ["dirs"]'),
     ],
 )

@@ -68,7 +68,11 @@ async def test_clones_and_worktrees_are_one_project(place: Place) -> None:
     last = await current(place, worktree)
     assert (last["worktree"], last["sandboxes"]) == (place.directory, [str(clone), str(worktree)])
     places = (await place.api.get(f"/project/{first['id']}/directories", status=200)).body
-    assert [one["directory"] for one in places] == [place.directory, str(clone), str(worktree)]
+    assert places == [
+        {"directory": place.directory},
+        {"directory": str(clone)},
+        {"directory": str(worktree), "strategy": "git_worktree"},
+    ]
     assert (await place.api.get("/experimental/worktree", status=200)).body == [str(clone), str(worktree)]
     path = (await place.api.get("/path", params={"directory": str(clone)}, status=200)).body
     assert path["worktree"] == str(clone)

@@ -173,7 +173,7 @@ async def test_a_repository_cannot_run_programs(place: Place) -> None:
     [
         ({}, 'Missing key\n  at ["mode"]'),
         ({"mode": "x"}, 'Expected "git" | "branch", got "x"\n  at ["mode"]'),
-        ({"mode": "git", "context": "-1"}, 'Expected a value greater than or equal to 0, got "-1"\n  at ["context"]'),
+        ({"mode": "git", "context": "-1"}, 'Expected a value greater than or equal to 0, got -1\n  at ["context"]'),
     ],
 )
 async def test_bad_queries(place: Place, params: dict[str, str], message: str) -> None:

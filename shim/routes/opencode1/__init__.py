@@ -9,6 +9,7 @@ from types import ModuleType
 
 from shim.routes.opencode1 import (
     agent,
+    all_sessions,
     command,
     config,
     doc,
@@ -40,6 +41,7 @@ MODULES: tuple[ModuleType, ...] = (
     permission,
     question,
     event,
+    all_sessions,
     config,
     provider,
     agent,

@@ -4,7 +4,7 @@
     /api/fs/find     the TUI's completion of `@file`
     /api/fs/list, /api/location, /api/reference   asked beside it
 
-All others are refused, which no client of 1.x minds. Source: `docs/wire.md`, recording `endpoints`.
+All others are refused, which no client of 1.x minds. Source: `docs/clients.md`, recording `endpoints`.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ async def current(ctx: Ctx) -> object:
 @operation("project.directories")
 async def directories(ctx: Ctx, path: ProjectPath) -> object:
     """Its working trees; [] for an unknown project."""
-    return [{"directory": place} for place in await ctx.services.projects.directories(path.projectID)]
+    return await ctx.services.projects.directories(path.projectID)
 
 
 @operation("project.update")

@@ -1,0 +1,68 @@
+"""Sessions of all projects in one list, for clients that show them together. Source: a live OpenCode 1.18.33."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator
+
+from shim.http.operation import Ctx, operation, to_response
+
+DEFAULT_LIMIT = 100
+
+
+def _number(text: Any) -> float | None:
+    """A number that is none counts as not sent, as for native."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+Number = Annotated[float | None, BeforeValidator(_number)]
+Switch = Literal["true", "false"]
+
+
+class Query(BaseModel):
+    """`cursor`: what `x-next-cursor` said; `start`: updated at or after, in epoch milliseconds."""
+
+    directory: str | None = None
+    roots: Switch = "false"
+    archived: Switch = "false"
+    search: str = ""
+    start: Number = None
+    cursor: Number = None
+    limit: Number = None
+
+
+@operation("experimental.session.list")
+async def listing(ctx: Ctx, query: Query) -> object:
+    """Last updated first, each with its project; a header says where to go on if there are more."""
+    found = sorted(
+        (info for info in ctx.services.sessions.infos() if _wanted(info, query, ctx.directory)),
+        key=lambda info: info["time"]["updated"],
+        reverse=True,
+    )
+    limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
+    projects = {row["id"]: row for row in await ctx.services.projects.all()}
+    shown: list[dict[str, Any]] = [{**info, "project": _summary(projects.get(info["projectID"]))} for info in found[:limit]]
+    more = {"x-next-cursor": str(shown[-1]["time"]["updated"])} if shown and len(found) > limit else {}
+    return to_response(shown, headers=more)
+
+
+def _wanted(info: dict[str, Any], query: Query, directory: str) -> bool:
+    updated = info["time"]["updated"]
+    return (
+        (query.directory is None or info["directory"] == directory)
+        and (query.roots == "false" or "parentID" not in info)
+        and (query.archived == "true" or not info["time"].get("archived"))
+        and query.search.casefold() in info["title"].casefold()
+        and (query.start is None or updated >= query.start)
+        and (query.cursor is None or updated < query.cursor)
+    )
+
+
+def _summary(project: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if project is None else {key: project[key] for key in ("id", "name", "worktree") if key in project}

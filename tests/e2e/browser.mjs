@@ -1,0 +1,86 @@
+// A browser that Python drives: one JSON command a line on stdin, one JSON answer a line on stdout.
+//   node browser.mjs MODULES CHROMIUM USER_DATA_DIR
+// Each command is {"do": NAME, ...}; each answer {"ok": value} or {"error": text}. Playwright's own waiting is used throughout.
+import { createInterface } from "node:readline"
+import { createRequire } from "node:module"
+
+const [modules, chromium, profile] = process.argv.slice(2)
+const { chromium: launcher } = createRequire(modules + "/")("playwright-core")
+const FLAGS = [
+  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync", "--font-render-hinting=none", "--force-color-profile=srgb",
+]
+const context = await launcher.launchPersistentContext(profile, {
+  executablePath: chromium, headless: true, args: FLAGS, viewport: { width: 1280, height: 900 },
+  colorScheme: "dark", locale: "en-GB", timezoneId: "UTC", reducedMotion: "reduce",
+})
+const page = context.pages()[0] ?? (await context.newPage())
+const notes = []
+page.on("pageerror", (error) => notes.push({ kind: "pageerror", text: String(error) }))
+page.on("console", (message) => message.type() === "error" && notes.push({ kind: "console", text: message.text() }))
+page.on("response", (response) => {
+  if (response.status() >= 400) notes.push({ kind: "http", text: `${response.request().method()} ${response.url()} ${response.status()}` })
+})
+
+// The text that a person sees in the elements of a selector, a line for each block. Rolling digits and shimmering words keep
+// hidden copies of themselves in the page, so their labels are taken; shadow roots (the diff viewer) are looked into.
+const readTurns = (selector) => {
+  const labelled = '[data-component="animated-number"], [data-component="text-shimmer"], [data-component="tool-status-title"]'
+  const inactive = '[data-slot="tool-count-summary-item"][data-active="false"], [data-slot="tool-count-summary-prefix"][data-active="false"], [data-slot="tool-count-summary-empty"][data-active="false"]'
+  const read = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.textContent
+    if (node.nodeType !== Node.ELEMENT_NODE && !(node instanceof ShadowRoot)) return ""
+    if (node instanceof Element) {
+      const style = getComputedStyle(node)
+      if (style.display === "none" || style.visibility === "hidden" || node.matches(inactive + ", style, script")) return ""
+      if (node.matches(labelled) && node.getAttribute("aria-label")) return node.getAttribute("aria-label")
+    }
+    const inner = [...(node.shadowRoot ? [node.shadowRoot] : []), ...node.childNodes].map(read).join("")
+    return node instanceof Element && !getComputedStyle(node).display.startsWith("inline") ? "\n" + inner + "\n" : inner
+  }
+  return [...document.querySelectorAll(selector)].map(read)
+}
+
+const COMMANDS = {
+  turns: ({ selector }) => page.evaluate(readTurns, selector),
+  goto: ({ url }) => page.goto(url, { waitUntil: "domcontentloaded" }).then(() => null),
+  reload: () => page.reload({ waitUntil: "domcontentloaded" }).then(() => null),
+  url: () => page.url(),
+  storage: ({ entries }) => context.addInitScript((all) => {
+    for (const [key, value] of Object.entries(all)) if (localStorage.getItem(key) === null) localStorage.setItem(key, value)
+  }, entries).then(() => null),
+  text: ({ selector = "body" }) => page.locator(selector).first().innerText({ timeout: 10000 }),
+  texts: ({ selector }) => page.locator(selector).allInnerTexts(),
+  html: ({ selector }) => page.locator(selector).first().innerHTML({ timeout: 10000 }),
+  count: ({ selector }) => page.locator(selector).count(),
+  wait: ({ selector, state = "visible", timeout = 20000 }) => page.locator(selector).first().waitFor({ state, timeout }).then(() => null),
+  waitText: ({ pattern, timeout = 20000 }) =>
+    page.waitForFunction((p) => new RegExp(p).test(document.body.innerText), pattern, { timeout }).then(() => null),
+  click: ({ selector, timeout = 10000 }) => page.locator(selector).first().click({ timeout }).then(() => null),
+  type: ({ selector, text }) => page.locator(selector).first().pressSequentially(text, { timeout: 10000 }).then(() => null),
+  press: ({ key }) => page.keyboard.press(key).then(() => null),
+  // until no finite animation runs any more: what was opened stands still
+  rest: () => page.evaluate(async () => {
+    const finite = () => document.getAnimations().filter((a) => a.playState === "running" && Number.isFinite(a.effect?.getComputedTiming().endTime))
+    for (let quiet = 0, tries = 0; quiet < 5 && tries < 60; tries++) {
+      await new Promise((done) => setTimeout(done, 50))
+      quiet = finite().length ? 0 : quiet + 1
+    }
+  }).then(() => null),
+  eval: ({ script }) => page.evaluate(script),
+  screenshot: ({ path, selector }) => (selector ? page.locator(selector).first() : page).screenshot({ path, animations: "disabled", caret: "hide" }).then(() => null),
+  notes: () => notes.splice(0),
+  close: () => context.close().then(() => null),
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { do: name, ...args } = JSON.parse(line)
+  let answer
+  try {
+    answer = { ok: (await COMMANDS[name](args)) ?? null }
+  } catch (error) {
+    answer = { error: String(error) }
+  }
+  process.stdout.write(JSON.stringify(answer) + "\n")
+  if (name === "close") break
+}

@@ -1,0 +1,187 @@
+"""A place, a scripted model, our server and its clients, all closed together; and what every finished turn must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from .children import processes_with, wait_for
+from .places import Place
+from .scenes import CONFIG
+from .servers import Model, Shim, configure
+from .wire import Api, Json, Stream, brief, fold, session_of, texts, tools
+
+MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude-2.1.330", "claude-2.1.197"
+STOP_S = 8
+
+
+@dataclass
+class Bench:
+    """Our server with one agent on a fresh project; `restart()` keeps the project, the data and the port."""
+
+    agent: str
+    place: Place
+    model: Model
+    shim: Shim
+    settings: dict[str, str] = field(default_factory=dict)
+    _closers: list[Callable[[], None]] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, agent: str, *, config: dict[str, object] | None = None, command: str = "serve", **settings: str) -> Bench:
+        place = Place.make()
+        configure(place, CONFIG if config is None else config)
+        model = Model(place)
+        return cls(agent, place, model, Shim(place, agent=agent, model=model, command=command, **settings), settings)
+
+    @property
+    def url(self) -> str:
+        return self.shim.url
+
+    @property
+    def api(self) -> Api:
+        return Api(self.url, self.place.project)
+
+    @property
+    def claude(self) -> bool:
+        return self.agent.startswith("claude")
+
+    def say(self, scene: str, mock: str) -> str:
+        """The prompt for this agent: a scene of the scripted model, or a word of the mock."""
+        return scene if self.claude else mock
+
+    def later(self, close: Callable[[], None]) -> None:
+        self._closers.append(close)
+
+    def agents(self) -> dict[int, str]:
+        """Processes of the agent that run for this server."""
+        return {pid: line for pid, line in processes_with(str(self.place.root)).items() if "--input-format" in line}
+
+    def restart(self, *, kill: bool = False) -> None:
+        if kill:
+            self.shim.child.send(9)
+            self.shim.child.wait(10)
+        self.shim.close()
+        self.shim = Shim(self.place, agent=self.agent, model=self.model, port=self.shim.port, **self.settings)
+
+    def close(self) -> None:
+        """Ends everything. AssertionError if the server does not stop well, or leaves a process behind."""
+        for close in reversed(self._closers):
+            close()
+        running = self.shim.child.process.poll() is None
+        self.shim.child.send(15)
+        code = self.shim.child.wait(STOP_S)
+        root = str(self.place.root)
+
+        def left() -> dict[int, str]:
+            return {pid: line for pid, line in processes_with(root).items() if "model.py" not in line}
+
+        try:
+            wait_for(lambda: not left(), 3, lambda: f"left behind: {left()}")
+            assert not running or code == 0, f"the server ended with {code}:\n{self.shim.child.log()[-3000:]}"
+            assert "Traceback" not in self.shim.child.log(), self.shim.child.log()[-6000:]
+        finally:
+            self.shim.close()
+            self.model.close()
+            self.place.remove()
+
+
+@contextmanager
+def bench(agent: str, **options: Any) -> Iterator[Bench]:
+    made = Bench.open(agent, **options)
+    try:
+        yield made
+    except BaseException:
+        made.shim.close()  # the first failure is the one to see
+        made.model.close()
+        for close in reversed(made._closers):
+            close()
+        made.place.remove()
+        raise
+    made.close()
+
+
+@dataclass
+class Watch:
+    """One session on a recorded stream."""
+
+    api: Api
+    stream: Stream
+    session: str
+    start: int = 0
+
+    @classmethod
+    def on(cls, api: Api, stream: Stream) -> Watch:
+        at = stream.mark()
+        session = api.session()
+        return cls(api, stream, session, at)
+
+    def prompt(self, text: str, **fields: Any) -> int:
+        """Sends a prompt; gives the position before it."""
+        at = self.stream.mark()
+        self.api.prompt(self.session, text, **fields)
+        return at
+
+    def wait(self, kind: str, since: int, want: Callable[[Json], object] = lambda _: True, timeout_s: float = 40) -> Json:
+        """The first event of this session of a kind, whose properties are wanted."""
+
+        def match(event: Json) -> bool:
+            return event["type"] == kind and session_of(event) == self.session and bool(want(event["properties"]))
+
+        return self.stream.wait(match, since=since, timeout_s=timeout_s)["properties"]
+
+    def wait_text(self, text: str, since: int) -> None:
+        """Until the assistant's text that this stream has seen since then holds `text`."""
+        wait_for(lambda: text in "\n".join(texts(fold(self.events(), self.session))), 40, lambda: f"{text!r} does not come")
+
+    def wait_tool(self, status: str, since: int) -> Json:
+        """Until a tool call of this session is in a state; gives the part."""
+
+        def want(properties: Json) -> bool:
+            part = properties["part"]
+            return part["type"] == "tool" and part["state"]["status"] == status
+
+        return self.wait("message.part.updated", since, want)["part"]
+
+    def events(self, since: int | None = None) -> list[Json]:
+        return self.stream.of(self.session, self.start if since is None else since)
+
+    def ended(self, since: int, *, idles: int = 1, timeout_s: float = 60) -> list[Json]:
+        """Waits for the end of the turn, then for silence, and checks what holds after every turn. Gives the messages."""
+        self.stream.idle(self.session, since=since, timeout_s=timeout_s)
+        self.stream.quiet(1.2)
+        return self.check(since, idles=idles)
+
+    def check(self, since: int, *, idles: int = 1) -> list[Json]:
+        turn = self.events(since)
+        shown = "\n".join(brief(event) for event in turn[-30:])
+        kinds = [event["type"] for event in turn]
+        assert kinds.count("session.idle") == idles, f"{kinds.count('session.idle')} idles, not {idles}:\n{shown}"
+        assert kinds[-1] == "session.idle", f"events after the last idle:\n{shown}"
+        assert self.session not in self.api.status(), "still busy over HTTP"
+        messages = self.api.messages(self.session)
+        assert fold(self.events(), self.session) == messages, "HTTP and the folded stream differ"
+        check_messages(messages)
+        for path in ("/permission", "/question"):
+            assert not [ask for ask in self.api.get(path) if ask["sessionID"] == self.session], f"{path} still lists an ask"
+        return messages
+
+
+def check_messages(messages: list[Json]) -> None:
+    """What holds for a session at rest: nothing open, ids ascend, each answer has its prompt."""
+    ids = [message["info"]["id"] for message in messages]
+    assert ids == sorted(ids), ids
+    prompts = {message["info"]["id"] for message in messages if message["info"]["role"] == "user"}
+    for message in messages:
+        info = message["info"]
+        part_ids = [part["id"] for part in message["parts"]]
+        assert part_ids == sorted(part_ids), part_ids
+        if info["role"] == "assistant":
+            assert info["parentID"] in prompts, info
+            assert info["time"].get("completed", 0) >= info["time"]["created"], info
+        for part in message["parts"]:
+            if part["type"] in ("text", "reasoning") and info["role"] == "assistant":
+                assert "end" in part["time"], part
+    for tool in tools(messages):
+        assert tool["state"]["status"] in ("completed", "error"), tool

@@ -1,0 +1,88 @@
+"""Child processes: started in a group of their own with a log file, waited for, and all ended at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+POLL_S = 0.05
+
+
+def wait_for(what: Callable[[], T | None], timeout_s: float, hint: Callable[[], str] | str = "") -> T:
+    """Polls until `what()` is true; AssertionError with the hint when the time is up."""
+    end = time.monotonic() + timeout_s
+    while True:
+        value = what()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {timeout_s} s: {hint() if callable(hint) else hint}")
+        time.sleep(POLL_S)
+
+
+class Child:
+    """A process with its output in `log`. `close()` ends it and its group; it may be called twice."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], log: Path) -> None:
+        self.log_path = log
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                list(argv), cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def log(self) -> str:
+        return self.log_path.read_text("utf-8", "replace")
+
+    def wait_log(self, find: Callable[[str], T | None], timeout_s: float) -> T:
+        def look() -> T | None:
+            found = find(self.log())
+            if not found and self.process.poll() is not None:
+                raise AssertionError(f"ended with {self.process.returncode}:\n{self.log()[-4000:]}")
+            return found
+
+        return wait_for(look, timeout_s, lambda: self.log()[-4000:])
+
+    def send(self, number: int) -> None:
+        if self.process.poll() is None:
+            os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> int:
+        return self.process.wait(timeout_s)
+
+    def close(self, timeout_s: float = 8) -> None:
+        self.send(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout_s)
+        for group_left in (True, False):
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                break
+            if group_left:
+                self.process.wait(5)
+
+
+def processes_with(text: str) -> dict[int, str]:
+    """Live processes (no zombies) whose environment or command line holds `text`: pid -> command line."""
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            if command and (text in command or text.encode() in (entry / "environ").read_bytes()):
+                found[int(entry.name)] = command
+        except OSError:
+            continue
+    return found

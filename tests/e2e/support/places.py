@@ -1,0 +1,118 @@
+"""Where things are: the programs under `.e2e/`, and a fresh home and project for one test.
+
+The paths of a `Place` have the same length whatever the test, so that screens can be compared: clients cut long paths.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[3]
+MODULES = Path(os.environ.get("E2E_DIR", REPO / ".e2e")) / "node_modules"
+SETUP_HINT = "run `make e2e`, or scripts/e2e-setup, which installs what the end-to-end tests drive"
+
+PROGRAMS = {
+    "opencode-1.18.33": MODULES / "opencode-ai" / "bin" / "opencode.exe",
+    "opencode-1.1.53": MODULES / "opencode-ai-old" / "bin" / "opencode",
+    "claude-2.1.330": MODULES / "@anthropic-ai" / "claude-code" / "bin" / "claude.exe",
+    "claude-2.1.197": MODULES / "claude-code-old" / "bin" / "claude.exe",
+}
+DEAD_PROXY = "http://127.0.0.1:9"
+"""Nothing listens there: whoever wants to leave the machine fails at once."""
+
+FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n"}
+
+
+def program(name: str) -> str:
+    """The path of one of `PROGRAMS`; an error that says how to install it."""
+    path = PROGRAMS[name]
+    if not path.exists():
+        raise FileNotFoundError(f"{name} is not at {path}: {SETUP_HINT}")
+    return str(path)
+
+
+def tool(name: str) -> str:
+    """The path of a program of the system (tmux, chromium, node, rg)."""
+    path = shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(f"{name} is not on PATH: {SETUP_HINT}")
+    return path
+
+
+@dataclass(frozen=True)
+class Place:
+    """A fresh home, a fresh git project in it, and room for logs. `/tmp/e2e-XXXXXXXX/home/project`."""
+
+    root: Path
+
+    @classmethod
+    def make(cls) -> Place:
+        place = cls(Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp")))
+        place.project.mkdir(parents=True)
+        (place.home / ".tmp").mkdir()
+        for name, text in FILES.items():
+            (place.project / name).write_text(text)
+        git = ["git", "-c", "user.name=User", "-c", "user.email=user@example.com", "-c", "init.defaultBranch=main"]
+        when = "2026-01-01T00:00:00Z"
+        env = place.env(GIT_AUTHOR_DATE=when, GIT_COMMITTER_DATE=when, GIT_CONFIG_GLOBAL="/dev/null")
+        for args in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+            subprocess.run([*git, "-C", str(place.project), *args], check=True, env=env)
+        return place
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def project(self) -> Path:
+        return self.home / "project"
+
+    def log(self, name: str) -> Path:
+        return self.root / f"{name}.log"
+
+    def env(self, **more: str) -> dict[str, str]:
+        """An environment in which a program sees this home, no network, and nothing of the person's."""
+        path = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", str(Path(tool("node")).parent)])
+        return {
+            "PATH": path,
+            "HOME": str(self.home),
+            "TMPDIR": str(self.home / ".tmp"),
+            "SHELL": "/bin/bash",
+            "USER": "user",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "HTTP_PROXY": DEAD_PROXY,
+            "HTTPS_PROXY": DEAD_PROXY,
+            "http_proxy": DEAD_PROXY,
+            "https_proxy": DEAD_PROXY,
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+            **more,
+        }
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+OPENCODE_ENV = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+}
+"""Keeps an opencode process, server or client, on the machine."""
+
+CLAUDE_ENV = {
+    "ANTHROPIC_API_KEY": "sk-ant-e2e",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+}
+"""The same for claude; with ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR, which differ by test."""

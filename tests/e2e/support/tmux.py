@@ -1,0 +1,130 @@
+"""Drives a terminal program in tmux, on a socket of its own: type, press keys, read the screen, wait."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from .children import wait_for
+
+Want = str | re.Pattern[str] | Callable[[str], object]
+
+
+def squeeze(text: str) -> str:
+    """Without blanks and the box's border: what was typed, however it was wrapped."""
+    return re.sub(r"[\s┃╹▀│]+", "", text)
+
+
+def _wait_for_more(count: Callable[[], int], before: int) -> None:
+    wait_for(lambda: count() > before, 4)
+
+
+class Terminal:
+    """One program in a window of fixed size."""
+
+    def __init__(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, columns: int = 120, rows: int = 40, name: str = "main"
+    ) -> None:
+        self.socket = f"e2e-{os.getpid()}-{id(self)}"
+        self.name = name
+        sets = " ".join(f"{key}={shlex.quote(value)}" for key, value in env.items())
+        program = " ".join(map(shlex.quote, argv))
+        command = f'cd {shlex.quote(str(cwd))} && env -i {sets} {program}; echo "[exit $?]"; exec sleep 600'
+        self.tmux("new-session", "-d", "-s", name, "-x", str(columns), "-y", str(rows), command)
+        self.tmux("set-option", "-g", "escape-time", "0")
+
+    def tmux(self, *args: str) -> str:
+        done = subprocess.run(["tmux", "-L", self.socket, "-f", "/dev/null", *args], capture_output=True, text=True, timeout=20)
+        return done.stdout
+
+    def screen(self, *, colours: bool = False) -> str:
+        """The text of the window; with `colours`, the escape sequences (SGR) too."""
+        return self.tmux("capture-pane", "-p", *(["-e"] if colours else []), "-t", self.name)
+
+    def type(self, text: str) -> None:
+        self.tmux("send-keys", "-t", self.name, "-l", text)
+
+    def key(self, *keys: str, pause_s: float = 0.15) -> None:
+        for key in keys:
+            self.tmux("send-keys", "-t", self.name, key)
+            time.sleep(pause_s)
+
+    def submit(self, text: str) -> None:
+        """Types a line, sees that it has arrived in the input box (keys sent too early are lost), presses Enter."""
+        tail = squeeze(text)[-24:]
+
+        def count() -> int:
+            return squeeze(self.screen()).count(tail)
+
+        for _ in range(4):
+            before = count()
+            self.type(text)
+            try:
+                _wait_for_more(count, before)
+            except AssertionError:
+                self.key("C-u")
+                continue
+            time.sleep(0.4)
+            self.key("Enter")
+            return
+        raise AssertionError(f"{text!r} does not arrive in the input box:\n{self.screen()}")
+
+    def wait(self, want: Want, timeout_s: float = 20, *, gone: bool = False) -> str:
+        """The screen once it matches (or, with `gone`, no longer does)."""
+
+        def look() -> str | None:
+            screen = self.screen()
+            found = want(screen) if callable(want) else re.search(want, screen)
+            return (screen or " ") if bool(found) != gone else None
+
+        sense = "still there" if gone else "not seen"
+        return wait_for(look, timeout_s, lambda: f"{want if not callable(want) else ''} {sense}:\n{self.screen()}")
+
+    def settle(self, quiet_s: float = 1.0, timeout_s: float = 15) -> str:
+        """The screen when it has not changed for `quiet_s`."""
+        last, since = self.screen(), time.monotonic()
+
+        def look() -> str | None:
+            nonlocal last, since
+            screen = self.screen()
+            if screen != last:
+                last, since = screen, time.monotonic()
+            return (screen or " ") if time.monotonic() - since >= quiet_s else None
+
+        return wait_for(look, timeout_s, lambda: f"the screen does not come to rest:\n{self.screen()}")
+
+    def pids(self) -> list[int]:
+        """The window's process and all below it."""
+        top = self.tmux("display-message", "-p", "-t", self.name, "#{pane_pid}").strip()
+        if not top:
+            return []
+        children: dict[int, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                except OSError:
+                    continue
+                children.setdefault(parent, []).append(int(entry.name))
+        found = [int(top)]
+        for pid in found:
+            found += children.get(pid, [])
+        return found
+
+    def close(self) -> None:
+        """Ends the program and all below it: older clients outlive their terminal."""
+        pids = self.pids()
+        self.tmux("kill-server")
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in pids:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.2)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import cast
 
 from aiohttp import web
 
-from shim.agents.directory import Agent, AgentDirectory
+from shim.agents.directory import Agent
 from shim.app import SERVICES, build_app
 from shim.cli.screen import BUILT_IN, AgentRow
 from shim.settings import Settings
@@ -21,7 +20,7 @@ LOOK_WAIT_S = 30.0
 
 async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRow]:
     """Every known agent of a running application, usable or not. Waits `wait_s` at most for what they offer."""
-    directory = cast("AgentDirectory", app[SERVICES].agents)
+    directory = app[SERVICES].agents
     await directory.available(wait_s)
     default = directory.default().spec.name
     return [row(agent, is_default=agent.spec.name == default) for agent in directory.all()]

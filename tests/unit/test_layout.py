@@ -23,7 +23,9 @@ PROCESS_OWNERS = ("shim/runtime/", "shim/host/")
 
 PROCESS_CALLS = re.compile(r"asyncio\.create_subprocess_\w+|os\.(fork\w*|killpg|exec\w+|spawn\w+|system|popen)")
 
-MACHINE_PATHS = re.compile("|".join([r"\.\./" + "shared", "/wo" + "rk/", "/ro" + "ot/(?!look_around)", "/tmp/" + r"(?!e2e-)[a-z]+[/-]"]))
+MACHINE_PATHS = re.compile(
+    "|".join([r"\.\./" + "shared", "/wo" + "rk/", "/ro" + "ot/(?!look_around)", "/tmp/" + r"(?!e2e-)[a-z]+[/-]"])
+)
 """Paths of one machine. Cut in two here, so that this file does not offend itself. `look_around` is a logical path of Codex."""
 
 TEXT_ENDINGS = {".py", ".toml", ".md", ".json", ".jsonl", ".mjs", ".yml", ".yaml", ".sh", ".sql", ".txt", ""}

@@ -1,0 +1,206 @@
+"""Messages, parts and prompt bodies over HTTP."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.live import Live, live, prompt_body
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as made:
+        yield made
+
+
+async def test_pages_of_messages(server: Live) -> None:
+    session = await server.session()
+    for number in range(3):
+        await server.ask(session, f"echo {number}")
+    everything = await server.messages(session)
+    assert len(everything) == 6
+    collected: list[Any] = []
+    params: dict[str, str] = {"limit": "4"}
+    while True:
+        answer = await server.api.get(f"/session/{session}/message", params=params, status=200)
+        collected = answer.body + collected
+        cursor = answer.headers.get("x-next-cursor")
+        if cursor is None:
+            break
+        assert 'rel="next"' in answer.headers["link"]
+        params = {"limit": "4", "before": cursor}
+    assert collected == everything
+    assert len((await server.api.get(f"/session/{session}/message", params={"limit": "0"}, status=200)).body) == 6
+    await server.api.get(f"/session/{session}/message", params={"limit": "2", "before": "nonsense"}, status=400)
+
+
+async def test_one_message_and_its_parts_can_be_changed_and_removed(server: Live) -> None:
+    session = await server.session()
+    answer = await server.ask(session, "echo hello")
+    path = f"/session/{session}/message/{answer['info']['id']}"
+    assert (await server.api.get(path, status=200)).body == answer
+    text = next(p for p in answer["parts"] if p["type"] == "text")
+    changed = {**text, "text": "changed"}
+    assert (await server.api.patch(f"{path}/part/{text['id']}", changed, status=200)).body == changed
+    assert changed in (await server.api.get(path, status=200)).body["parts"]
+    await server.api.patch(f"{path}/part/{text['id']}", {**changed, "id": "prt_other"}, status=400)
+    async with server.api.stream("/event") as events:
+        assert (await server.api.delete(f"{path}/part/{text['id']}", status=200)).body is True
+        await events.until("message.part.removed")
+        assert (await server.api.delete(path, status=200)).body is True
+        await events.until("message.removed")
+    await server.api.get(path, status=404)
+    await server.api.delete(path, status=404)
+    await server.api.delete(f"{path}/part/{text['id']}", status=404)
+
+
+async def test_ids_made_by_the_client_are_kept(server: Live) -> None:
+    session = await server.session()
+    body = prompt_body("echo x", messageID="msg_client")
+    body["parts"][0]["id"] = "prt_client"
+    await server.api.post(f"/session/{session}/message", body, status=200)
+    user = (await server.messages(session))[0]
+    assert (user["info"]["id"], user["parts"][0]["id"]) == ("msg_client", "prt_client")
+    again = await server.api.post(f"/session/{session}/message", body, status=409)
+    assert "messageID" in again.body["data"]["message"]
+
+
+@pytest.mark.parametrize("message_id", ["msg_000000000000AAAAAAAAAAAAAA", "msg_zzzzzzzzzzzzzzzzzzzzzzzzzz", "msg_custom"])
+async def test_any_valid_id_gets_an_answer(server: Live, message_id: str) -> None:
+    session = await server.session()
+    answer = await server.ask(session, "echo x", messageID=message_id)
+    assert answer["info"]["parentID"] == message_id
+    assert [m["info"]["role"] for m in await server.messages(session)] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"messageID": "abc"}, "msg"),
+        ({"model": {"providerID": "nosuch", "modelID": "x"}}, "Provider not found"),
+        ({"model": {"providerID": "mock", "modelID": "nosuch"}}, "Model not found"),
+        ({"agent": "nosuch"}, "Agent not found"),
+        ({"parts": "no"}, "parts"),
+        ({"parts": [{"type": "text"}]}, "text"),
+        ({"parts": [{"type": "nosuch"}]}, "nosuch"),
+        ({"format": {"type": "json_schema", "schema": {}}}, "structured output"),
+    ],
+)
+async def test_a_wrong_prompt_is_refused_before_anything_is_stored(server: Live, change: dict[str, Any], says: str) -> None:
+    session = await server.session()
+    for route in ("message", "prompt_async"):
+        answer = await server.api.post(f"/session/{session}/{route}", prompt_body("echo x") | change, status=400)
+        assert says in answer.body["data"]["message"]
+    assert await server.messages(session) == []
+
+
+async def test_malformed_json_is_400(server: Live) -> None:
+    session = await server.session()
+    answer = await server.api.request("POST", f"/session/{session}/message", data=b'{"parts": [', status=400)
+    assert answer.body["name"] == "BadRequest"
+
+
+async def test_no_reply_stores_context_and_runs_nothing(server: Live) -> None:
+    session = await server.session()
+    answer = (await server.api.post(f"/session/{session}/message", prompt_body("know this", noReply=True), status=200)).body
+    assert answer["info"]["role"] == "user"
+    assert (await server.api.get("/session/status", status=200)).body == {}
+    assert len(await server.messages(session)) == 1
+
+
+async def test_fields_of_a_prompt_are_on_the_user_message(server: Live) -> None:
+    session = await server.session()
+    await server.ask(session, "echo x", system="be brief", agent="plan", variant="high", tools={"bash": False})
+    user, assistant = (m["info"] for m in await server.messages(session))
+    assert (user["system"], user["agent"], user["tools"]) == ("be brief", "plan", {"bash": False})
+    assert user["model"] == {"providerID": "mock", "modelID": "mock", "variant": "high"}
+    assert (assistant["mode"], assistant["variant"]) == ("plan", "high")
+    info = (await server.api.get(f"/session/{session}", status=200)).body
+    assert info["permission"] == [{"permission": "bash", "pattern": "*", "action": "deny"}]
+    assert info["model"] == {"id": "mock", "providerID": "mock", "variant": "high"}
+
+
+async def test_the_python_sdks_flat_body(server: Live) -> None:
+    session = await server.session()
+    body = {"providerID": "mock", "modelID": "mock", "parts": [{"type": "text", "text": "echo flat"}]}
+    answer = await server.api.post(f"/session/{session}/message", body, status=200)
+    assert answer.body["info"]["providerID"] == "mock"
+
+
+async def test_attached_files_as_native_shows_them(server: Live) -> None:
+    file = server.directory / "notes.txt"
+    file.write_text("one\ntwo\nthree\n")
+    session = await server.session()
+    part = {"type": "file", "mime": "text/plain", "filename": "notes.txt", "url": f"file://{file}?start=2&end=3"}
+    await server.api.post(f"/session/{session}/message", {**prompt_body("look"), "parts": [part]}, status=200)
+    [call, output, kept] = (await server.messages(session))[0]["parts"]
+    assert call["text"] == f'Called the Read tool with the following input: {{"filePath":"{file}","offset":2,"limit":2}}'
+    assert "2: two\n3: three\n\n(End of file - total 3 lines)" in output["text"]
+    assert (call["synthetic"], output["synthetic"], kept["type"]) == (True, True, "file")
+
+
+async def test_a_missing_file_is_told_and_the_turn_goes_on(server: Live) -> None:
+    session = await server.session()
+    part = {"type": "file", "mime": "text/plain", "filename": "x", "url": f"file://{server.directory}/missing.txt"}
+    async with server.api.stream("/event") as events:
+        body = {**prompt_body(""), "parts": [{"type": "text", "text": "echo on"}, part]}
+        await server.api.post(f"/session/{session}/message", body, status=200)
+        error = (await events.until("session.error"))[-1]["properties"]["error"]
+    assert error["data"]["message"] == f"File not found: {server.directory}/missing.txt"
+    user, assistant = await server.messages(session)
+    assert [p["type"] for p in user["parts"]] == ["text", "text", "text"]
+    assert assistant["info"]["finish"] == "stop"
+
+
+async def test_images_and_texts_as_data_urls_reach_the_agent(server: Live) -> None:
+    session = await server.session()
+    text = "data:text/plain;base64," + base64.b64encode(b"inline text").decode()
+    parts = [
+        {"type": "text", "text": "what is this?"},
+        {"type": "file", "mime": "image/png", "filename": "dot.png", "url": f"data:image/png;base64,{PNG}"},
+        {"type": "file", "mime": "text/plain", "filename": "in.txt", "url": text},
+    ]
+    answer = (await server.api.post(f"/session/{session}/message", {**prompt_body(""), "parts": parts}, status=200)).body
+    assert "dot.png" in str(answer["parts"])
+    assert "in.txt" in str(answer["parts"])
+
+
+async def test_a_command_of_the_project(server: Live) -> None:
+    folder = server.directory / ".opencode" / "command"
+    folder.mkdir(parents=True)
+    (folder / "hello.md").write_text("---\ndescription: says hello\n---\necho hello $1 and $ARGUMENTS from !`echo shell`")
+    commands = (await server.api.get("/command", status=200)).body
+    assert "hello" in [c["name"] for c in commands]
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        body = {"command": "hello", "arguments": "big world", "model": "mock/mock"}
+        answer = (await server.api.post(f"/session/{session}/command", body, status=200)).body
+        seen = await events.until("session.idle")
+    assert (await server.messages(session))[0]["parts"][0]["text"] == "echo hello big world and big world from shell\n"
+    executed = next(e["properties"] for e in seen if e["type"] == "command.executed")
+    assert executed == {"name": "hello", "arguments": "big world", "sessionID": session, "messageID": answer["info"]["id"]}
+    unknown = await server.api.post(f"/session/{session}/command", {**body, "command": "nosuch"}, status=400)
+    assert "hello" in unknown.body["data"]["message"]
+
+
+async def test_a_shell_command(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        answer = (
+            await server.api.post(f"/session/{session}/shell", {"command": "echo hi; exit 3", "agent": "build"}, status=200)
+        ).body
+        seen = await events.until("session.idle")
+    [tool] = [p for p in answer["parts"] if p["type"] == "tool"]
+    assert (tool["state"]["status"], tool["state"]["output"], tool["state"]["metadata"]["exit"]) == ("completed", "hi\n", 3)
+    assert [e["type"] for e in seen].count("session.idle") == 1
+    await server.prompt(session, "hang")
+    busy = await server.api.post(f"/session/{session}/shell", {"command": "ls", "agent": "build"}, status=409)
+    assert busy.body["_tag"] == "SessionBusyError"
+    await server.api.post(f"/session/{session}/abort", status=200)

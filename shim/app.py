@@ -57,6 +57,7 @@ def build_app(settings: Settings, *, store: Store | None = None, environ: Mappin
         default_agent=settings.default_agent,
         environ=environment,
         delay_factor=settings.mock_delay_factor,
+        record_dir=settings.record_dir,
     )
 
     def config_rules(directory: str) -> list[Rule]:

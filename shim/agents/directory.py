@@ -36,8 +36,9 @@ from shim.runtime.inprocess import InProcessAgent, Program
 from shim.runtime.locate import Located, find, locate
 from shim.runtime.mock_agent import mock_program
 from shim.runtime.process import AgentProcess
+from shim.runtime.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
-from universal.codec import AgentSpec, Catalogue, Codec, LaunchOptions
+from universal.codec import AgentSpec, Catalogue, Codec, LaunchOptions, LaunchSpec
 
 DISCOVERY_WAIT_S = 10.0
 """How long `available` waits for agents to tell what they offer, at the first start on a machine."""
@@ -66,7 +67,7 @@ class AgentDirectory:
     """All agents of the registry on this machine.
 
     In: the registry, in order of preference; `default_agent` by name; `environ`, the person's environment;
-    `delay_factor` for the mock's waits; `programs` of agents that run inside of the server, by name.
+    `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` of agents that run inside of the server, by name.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class AgentDirectory:
         delay_factor: float = 1.0,
         programs: Mapping[str, Program] | None = None,
         discovery_timeout_s: float = DISCOVERY_TIMEOUT_S,
+        record_dir: Path | None = None,
     ) -> None:
         self._specs = dict(specs)
         self._clock = clock
@@ -92,6 +94,7 @@ class AgentDirectory:
         self._is_root = hasattr(os, "geteuid") and os.geteuid() == 0 if is_root is None else is_root
         self._programs = {"mock": mock_program(delay_factor=delay_factor), **(programs or {})}
         self._discovery_timeout_s = discovery_timeout_s
+        self._record_dir = record_dir
         self._agents: dict[str, Agent] = {}
         self._stamps: dict[str, str | None] = {}
         self._told = {name: asyncio.Event() for name in self._specs}
@@ -181,6 +184,14 @@ class AgentDirectory:
         located = await self._still_there(agent.spec)
         filled = replace(options, binary=located.path or "", environment=self.environment(), is_root=self._is_root)
         launch = codec.launch(filled)
+        name = agent.spec.name
+        if self._record_dir is not None:
+            recorder = Recorder(self._record_dir, name, located.version, launch)
+            handle = await self._spawn(agent, located, launch, recorder.lines(on_lines), recorder.exits(on_exit))
+            return RecordedHandle(handle, recorder)
+        return await self._spawn(agent, located, launch, on_lines, on_exit)
+
+    async def _spawn(self, agent: Agent, located: Located, launch: LaunchSpec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
         name = agent.spec.name
         if located.path is None:
             program = self._programs.get(name)

@@ -1,0 +1,107 @@
+"""Raw traffic with an agent, both directions, one file per process: for bug reports and for new recordings.
+
+The first line is {cmd, agent, version, cwd}; then {t, dir, msg}: `in` what we wrote, `out` what it said (parsed JSON, or
+the text), `exit` {code} or {signal}. The form of `compat_fixtures/agents`. Prompts and file contents are in it: off unless
+`record_dir` is set; files 0600.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from shim.agents.handle import AgentHandle, OnExit, OnLines
+from universal.codec import Exit, LaunchSpec
+
+log = structlog.get_logger()
+
+
+class Recorder:
+    """One process's file. A disk that refuses is logged once; the agent goes on."""
+
+    def __init__(self, folder: Path, agent: str, version: str | None, spec: LaunchSpec) -> None:
+        self._began = time.monotonic()
+        self._path = folder / f"{agent}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self) & 0xFFFF:04x}.jsonl"
+        self._failed = False
+        self._append({"cmd": list(spec.argv), "agent": agent, "version": version, "cwd": spec.cwd})
+
+    def row(self, direction: str, data: bytes) -> None:
+        """One line of traffic."""
+        text = data.decode("utf-8", "replace")
+        try:
+            msg: Any = json.loads(text)
+        except ValueError:
+            msg = text
+        self._append({"t": round(time.monotonic() - self._began, 4), "dir": direction, "msg": msg})
+
+    def exit(self, exit_: Exit) -> None:
+        """How the process ended."""
+        how = {"signal": exit_.signal} if exit_.signal is not None else {"code": exit_.code}
+        self._append({"t": round(time.monotonic() - self._began, 4), "dir": "exit", "msg": how})
+
+    def _append(self, row: dict[str, Any]) -> None:
+        if self._failed:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            self._failed = True
+            log.warning("recorder.failed", path=str(self._path), error=str(error))
+
+    def lines(self, on_lines: OnLines) -> OnLines:
+        """`on_lines`, with what the agent says written down first."""
+
+        def recorded(lines: list[bytes]) -> None:
+            for line in lines:
+                self.row("out", line)
+            return on_lines(lines)
+
+        return recorded
+
+    def exits(self, on_exit: OnExit) -> OnExit:
+        """`on_exit`, with the end written down first."""
+
+        def recorded(exit_: Exit) -> None:
+            self.exit(exit_)
+            on_exit(exit_)
+
+        return recorded
+
+
+class RecordedHandle:
+    """A handle whose writes are written down."""
+
+    def __init__(self, handle: AgentHandle, recorder: Recorder) -> None:
+        self._handle = handle
+        self._recorder = recorder
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id."""
+        return self._handle.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be written to."""
+        return self._handle.alive
+
+    def write(self, data: bytes) -> None:
+        """Queue a line."""
+        self._recorder.row("in", data)
+        self._handle.write(data)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._handle.kill()
+
+    async def stop(self) -> None:
+        """End it politely."""
+        await self._handle.stop()

@@ -11,6 +11,7 @@ when such a client is connected, and for as long after it left as it could come 
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,6 +29,9 @@ RING_FRAMES = 4096
 """How many events can be replayed."""
 RING_BYTES = 32 * 1024 * 1024
 """The same in bytes, both forms counted: a few large tool outputs shorten the ring instead of filling the memory."""
+
+SETTLE_S = 0.25
+"""The longest that `settled` waits for readers that do not read."""
 
 CONNECTED = OpenCodeEvent("server.connected", {}, urgent=True)
 HEARTBEAT = OpenCodeEvent("server.heartbeat", {}, urgent=True)
@@ -121,6 +125,21 @@ class Hub:
         if self._is_closed:
             reader.end()
         return reader
+
+    async def settled(self, directory: str | None = None, timeout_s: float = SETTLE_S) -> None:
+        """Wait until readers of a directory (None: all) have been sent what was published so far, at most `timeout_s`.
+
+        For answers that say that a turn is over: `opencode run --attach` exits at that answer and prints only what it has
+        read by then (seen with 1.1.53 and 1.18.33).
+        """
+        wanted = None if directory is None else normal(directory)
+        waits = [
+            asyncio.ensure_future(reader.settled()) for reader in self._readers if wanted is None or reader.kind.wants(wanted)
+        ]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=timeout_s)
+            for wait in late:
+                wait.cancel()
 
     def end(self, directory: str) -> None:
         """End the streams of one directory after what waits, as OpenCode does when it disposes of an instance."""

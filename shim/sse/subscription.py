@@ -81,6 +81,7 @@ class Subscription:
         self._judging = False
         self._more = asyncio.Event()
         self._now = asyncio.Event()
+        self._quiet = asyncio.Event()
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -100,6 +101,7 @@ class Subscription:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 while not self._waiting() and self.state is State.OPEN:
+                    self._quiet.set()  # whoever takes again has sent what it took before
                     self._more.clear()
                     await self._more.wait()
                 if not self._hurry and self.state is State.OPEN and gather_s > 0:
@@ -127,6 +129,7 @@ class Subscription:
             return
         self._live.append(frame)
         self._bytes += self.size(frame)
+        self._quiet.clear()
         over = self._is_over(1)
         if over and self._is_over(HARD_FACTOR):
             self.drop()
@@ -138,6 +141,13 @@ class Subscription:
             self._hurry = True
             self._now.set()
         self._more.set()
+
+    async def settled(self) -> None:
+        """Wait until all that is queued now has been sent, without gathering; or the reader is gone."""
+        if self._waiting():
+            self._hurry = True
+            self._now.set()
+        await self._quiet.wait()
 
     def beat(self) -> None:
         """Queue a heartbeat."""
@@ -169,6 +179,7 @@ class Subscription:
         self._bytes = 0
         self._more.set()
         self._now.set()
+        self._quiet.set()
         self._closed(self)
 
     def _judge(self) -> None:

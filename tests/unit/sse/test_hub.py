@@ -420,6 +420,50 @@ async def test_large_backlogs_come_in_chunks() -> None:
     reader.close()
 
 
+# Being settled.
+
+
+async def test_settled_waits_for_what_readers_of_a_directory_have_not_sent() -> None:
+    hub = make_hub()
+    here, there = hub.subscribe(scope="/p", wrapped=False), hub.subscribe(scope="/q", wrapped=False)
+    await drain(here)
+    hub.publish(said(1, "/p"))
+    async with asyncio.timeout(1):
+        taken = await here.take(0.0)
+        settling = asyncio.ensure_future(hub.settled("/p", 1000.0))
+        await asyncio.sleep(0)
+        assert not settling.done()  # taken, but who knows whether it is sent
+        hub.publish(said(2, "/p"))
+        again = await here.take(0.0)
+        assert numbers(parsed(here, taken)) + numbers(parsed(here, again)) == [1, 2]
+        waiting = asyncio.ensure_future(here.take(0.0))
+        await settling
+        await hub.settled("/p", 1000.0)
+    waiting.cancel()
+    here.close()
+    there.close()
+
+
+async def test_settled_does_not_wait_for_company_nor_for_ever_nor_for_the_gone() -> None:
+    hub = make_hub()
+    reader, gone = hub.subscribe(scope=None, wrapped=False), hub.subscribe(scope=None, wrapped=False)
+    await drain(reader)
+    taking = asyncio.ensure_future(reader.take(1000.0))
+    await asyncio.sleep(0)
+    hub.publish(said(1))
+    await asyncio.sleep(0)
+    assert not taking.done()
+    async with asyncio.timeout(1):
+        await hub.settled(timeout_s=0.001)
+        assert numbers(parsed(reader, await taking)) == [1]
+        settling = asyncio.ensure_future(hub.settled(timeout_s=1000.0))
+        await asyncio.sleep(0)
+        reader.close()
+        gone.close()
+        await settling
+        await hub.settled(timeout_s=1000.0)
+
+
 # The end.
 
 

@@ -221,6 +221,16 @@ async def test_urgent_frames_take_what_waits_along(client: aiohttp.ClientSession
         assert numbers([await waiting, *await take(frames, 3)]) == [0, 1, 2, 3]
 
 
+async def test_settled_sends_what_was_gathered(client: aiohttp.ClientSession) -> None:
+    async with serving(gather_s=NEVER_S, heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
+        frames = frames_of(response)
+        await take(frames, 1)
+        for number in range(3):
+            server.hub.publish(said(number))
+        await server.hub.settled("/p", NEVER_S)
+        assert numbers(await take(frames, 3)) == [0, 1, 2]
+
+
 # Replay while others publish.
 
 

@@ -178,7 +178,7 @@ async def rows_are_inserted_and_updated(store: Store) -> None:
 
 @case
 async def any_directory_name_survives(store: Store) -> None:
-    names = ["/tmp/ünï", "/tmp/\udcff\udce4 not utf-8", "/tmp/with'quote\n", "C:\\x"]
+    names = ["/srv/ünï", "/srv/\udcff\udce4 not utf-8", "/srv/with'quote\n", "C:\\x"]
     for number, name in enumerate(names):
         store.save_session(row(f"ses_{number}", directory=name))
     assert {r.directory for r in await store.sessions()} == set(names)

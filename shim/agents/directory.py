@@ -67,7 +67,7 @@ class AgentDirectory:
     """All agents of the registry on this machine.
 
     In: the registry, in order of preference; `default_agent` by name; `environ`, the person's environment;
-    `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` of agents that run inside of the server, by name.
+    `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` that run inside of the server, by agent.
     """
 
     def __init__(

@@ -328,7 +328,10 @@ class ClaudeCodec:
         if subtype == "interrupt":
             self._turns.acknowledged()
         elif refusal and subtype and subtype != "stop_task":
-            yield Fact(EventType.ERROR, ErrorData(message=refusal, code=f"{subtype}_refused"), raw=msg)
+            details = {"hint": "The turn goes on with the setting that was in force."}
+            yield Fact(EventType.ERROR, ErrorData(message=refusal, code=f"{subtype}_refused", details=details), raw=msg)
+            if subtype == "set_permission_mode":
+                yield from self._notes.mode(self._settings.mode, msg)
         elif not subtype:
             self._ctx.ignore("control_response to no request of ours")
 

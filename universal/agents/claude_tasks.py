@@ -78,19 +78,22 @@ class Crew:
 
     def thread(self, msg: Msg) -> Iterator[Output]:
         """Make sure that the child of a line with `parent_tool_use_id` exists. Then see `transcript`."""
-        call_id = get_text(msg, "parent_tool_use_id")
-        if self._keys.get(call_id, call_id) not in self._children:
-            yield from self._open(call_id, msg, prompt="")
+        key = self._key(msg)
+        if key not in self._children:
+            yield from self._open(key, msg, prompt="")
 
     def transcript(self, msg: Msg) -> Transcript:
         """The transcript of the child that a line belongs to (after `thread`)."""
+        return self._children[self._key(msg)].transcript
+
+    def _key(self, msg: Msg) -> str:
+        """The key of a line's child. A resumed subagent is known by its id, and speaks under its first call."""
         call_id = get_text(msg, "parent_tool_use_id")
-        return self._children[self._keys.get(call_id, call_id)].transcript
+        return self._keys.setdefault(call_id, self._keys.get(get_text(msg, "agent_id"), call_id))
 
     def user(self, msg: Msg) -> Iterator[Output]:
         """A `user` line of a subagent without tool results: its task, or a later message to it."""
-        call_id = get_text(msg, "parent_tool_use_id")
-        child = self._children[self._keys.get(call_id, call_id)]
+        child = self._children[self._key(msg)]
         content = obj(msg.get("message")).get("content")
         texts = [content] if isinstance(content, str) else [as_text(obj(block).get("text")) for block in arr(content)]
         text = "\n".join(text for text in texts if text)
@@ -107,7 +110,7 @@ class Crew:
         if call.name in AGENT_TOOLS:
             self._spawns[call.call_id] = call
         task = next((t for t in self._tasks.values() if t.call_id == call.call_id and t.agent), None)
-        if task is not None and call.call_id not in self._children:
+        if task is not None and self._keys.get(call.call_id, call.call_id) not in self._children:
             yield from self._open(call.call_id, task.raw, prompt=get_text(task.raw, "prompt"))
 
     def started(self, msg: Msg) -> Iterator[Output]:
@@ -115,7 +118,7 @@ class Crew:
         task_id, call_id = get_text(msg, "task_id"), get_text(msg, "tool_use_id")
         agent = get_text(msg, "task_type") == "local_agent"
         self._tasks[task_id] = _Task(task_id, call_id, agent, ambient=msg.get("ambient") is True, raw=msg)
-        if not agent or not call_id:
+        if not (agent and task_id and call_id):
             return
         key = self._keys.setdefault(task_id, call_id)
         self._keys[call_id] = key

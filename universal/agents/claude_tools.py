@@ -58,6 +58,8 @@ def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> Resu
     failed = block.get("is_error") is True
     details = obj(structured)
     output = _output(block.get("content"))
+    if name in AGENT_TOOLS and details.get("status") == "completed":
+        output = _output(details.get("content")) or output  # without the notes for the model that wrap the report
     content: list[ContentPart] = [ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)]
     content.extend(_images(block.get("content")))
     if not failed:
@@ -258,7 +260,7 @@ _PLAN_QUESTION = "Proceed with this plan?"
 def read_questions(name: str, arguments: Msg, plan: str) -> tuple[Question, ...]:
     """The questions of AskUserQuestion, or the one that ExitPlanMode stands for."""
     if name == "ExitPlanMode":
-        text = f"{plan}\n\n{_PLAN_QUESTION}" if plan else _PLAN_QUESTION
+        text = f"{plan.rstrip()}\n\n{_PLAN_QUESTION}" if plan.strip() else _PLAN_QUESTION
         return (Question(question=text, header="Plan", options=PLAN_OPTIONS),)
     rows = [obj(row) for row in arr(arguments.get("questions"))]
     return tuple(

@@ -163,6 +163,8 @@ class ClaudeCodec:
     def _eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()
         yield from self._notes.end_compaction(None)
+        if self._error_line:  # its result will not come
+            yield from self._main.assistant(self._error_line)
         yield from self._main.close(None)
         yield from self._crew.close()
         error = exit_error(exit_.stderr)

@@ -72,7 +72,8 @@ def _output(content: Json) -> str:
     if isinstance(content, str):
         return content
     rows = [obj(row) for row in arr(content)]
-    return "\n".join(as_text(row.get("text")) for row in rows if row.get("type") == "text")
+    keys = {"text": "text", "tool_reference": "tool_name"}  # ToolSearch gives the names of what it loaded
+    return "\n".join(as_text(row.get(keys[row["type"]])) for row in rows if as_text(row.get("type")) in keys)
 
 
 def _images(content: Json) -> Iterable[ImagePart]:

@@ -321,6 +321,14 @@ def test_an_error_line_without_an_error_is_said() -> None:
     assert story.facts(EventType.ERROR) == []
 
 
+def test_an_error_line_without_a_result_is_said() -> None:
+    story = Story()
+    story.prompts()
+    story.hears(init(), assistant(text("API Error: last words"), error="unknown"))
+    story.take(story.codec.eof(Exit(1)))
+    assert story.texts() == ["API Error: last words"]
+
+
 # --- asks ---------------------------------------------------------------------------------------------------
 
 TWO = {

@@ -93,6 +93,11 @@ def test_an_image_is_a_data_url() -> None:
     assert result.metadata["structured"] == {"type": "image", "file": {"type": "image/png", "originalSize": 3}}
 
 
+def test_tools_that_were_loaded_are_named() -> None:
+    rows = [{"type": "tool_reference", "tool_name": "TaskCreate"}, {"type": "tool_reference", "tool_name": "WebFetch"}]
+    assert read("ToolSearch", {}, [*rows, {"type": ["odd"]}]).content[0].output == "TaskCreate\nWebFetch"
+
+
 def test_a_failed_edit_changed_nothing() -> None:
     result = read("Edit", {"file_path": PATH}, "String to replace not found", "Error: ...", error=True)
     assert len(result.content) == 1

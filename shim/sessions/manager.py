@@ -293,6 +293,10 @@ class SessionManager:
         branches = [k.branch for k in self._known.values() if k.branch is not None]
         return {b.id: b.conversation.status for b in branches if b.conversation.busy}
 
+    def busy(self) -> list[Conversation]:
+        """Conversations whose turn runs."""
+        return [k.branch.conversation for k in self._known.values() if k.branch is not None and k.branch.conversation.busy]
+
     # --- changing ---------------------------------------------------------------------------------------------
 
     async def patch(self, session_id: str, **changes: Any) -> Wire:

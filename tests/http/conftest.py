@@ -76,6 +76,9 @@ class FakeSessions:
                 return info
         raise NotFound(f"Session not found: {session_id}")
 
+    def busy(self) -> list[Any]:
+        return []
+
     def permissions(self) -> list[dict[str, Any]]:
         return []
 

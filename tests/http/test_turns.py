@@ -256,3 +256,28 @@ async def test_old_clients_get_growing_parts_instead_of_deltas(server: Live) -> 
     assert len(grown) > 1
     assert grown == sorted(grown, key=len)
     assert grown[-1].strip() == "one two three"
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event"])
+async def test_a_stream_that_comes_in_the_middle_of_a_turn_has_what_was_said(tmp_path: Path, path: str) -> None:
+    async with live(tmp_path, delay_factor=1.0) as server:
+        session = await server.session()
+        async with server.api.stream("/event") as first:
+            await server.prompt(session, "slow 30")
+            await first.until("message.part.delta")
+        fold = Fold(session)
+        before = await server.messages(session)
+        for message in before[:1]:
+            fold.feed("message.updated", {"sessionID": session, "info": message["info"]})
+            for part in message["parts"]:
+                fold.feed("message.part.updated", {"sessionID": session, "part": part})
+        async with server.api.stream(path) as late:
+            for event in await late.until("message.part.delta"):
+                fold.feed(event["type"], event["properties"])
+            assert fold.status == {"type": "busy"}
+            await server.api.post(f"/session/{session}/abort", status=200)
+            for event in await late.until("session.idle"):
+                fold.feed(event["type"], event["properties"])
+        fold.info = {}
+        fold.check()
+        assert fold.wire() == await server.messages(session)

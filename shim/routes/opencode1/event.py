@@ -30,7 +30,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
         wrapped=wrapped,
         legacy=wire_of(request) == "v1.1",
         last_event_id=last,
-        greeting=open_requests(ctx),
+        greeting=[*running(ctx), *open_requests(ctx)],
     )
     return await stream(request, subscription)
 
@@ -43,4 +43,23 @@ def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
         for wire in requests:
             info = sessions.info(wire["sessionID"])
             events.append(OpenCodeEvent(kind, wire, info["directory"], info["projectID"], urgent=True))
+    return events
+
+
+def running(ctx: Ctx) -> list[OpenCodeEvent]:
+    """What runs now, as it stands: status, and the message that is being written with all its parts.
+
+    A TUI that lost its stream comes back without Last-Event-ID and does not read anew; these events replace what it has.
+    """
+    events: list[OpenCodeEvent] = []
+    for conversation in ctx.services.sessions.busy():
+        info = conversation.info
+        kinds = [("session.status", {"sessionID": info["id"], "status": conversation.status})]
+        for message in conversation.messages.values():
+            if not message.finished:
+                wire = message.wire()
+                kinds.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))
+                time = wire["info"]["time"]["created"]
+                kinds += [("message.part.updated", {"sessionID": info["id"], "part": p, "time": time}) for p in wire["parts"]]
+        events += [OpenCodeEvent(kind, properties, info["directory"], info["projectID"]) for kind, properties in kinds]
     return events

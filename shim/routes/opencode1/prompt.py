@@ -108,6 +108,8 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
 async def _answer(ctx: Ctx, session_id: str, message_id: str) -> Wire:
     branch = await ctx.services.sessions.branch(session_id)
     await branch.idle()
+    # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
+    await ctx.services.hub.settled(branch.conversation.info["directory"])
     after = in_order(branch.conversation)
     last = next((m for m in reversed(after) if m.info["role"] == "assistant"), None)
     if last is None:

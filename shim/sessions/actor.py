@@ -43,6 +43,8 @@ from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent
 
 log = structlog.get_logger()
 
+SESSION_NOT_FOUND = "session_not_found"
+"""Code of a codec's error: the agent does not know the conversation that it was to resume."""
 STDERR_SHOWN_CHARS = 2_000
 """How much of a dead agent's stderr is shown to the person."""
 
@@ -368,8 +370,11 @@ class SessionActor:
         branch = self._branch_of(fact.child)
         if fact.type in (EventType.ITEM_STARTED, EventType.ITEM_DELTA):
             self._said_something = True
+            self._retried_without_resume = False
         if fact.type is EventType.PERMISSION_REQUESTED and isinstance(fact.data, PermissionData):
             self._requests.permission(branch, fact, fact.data, self._agent_name or branch.projector.agent)
+        elif self._is_lost_conversation(fact):
+            branch.status("conversation_lost", text(getattr(fact.data, "message", "")))
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
             self._requests.question(branch, fact, fact.data)
         else:
@@ -381,12 +386,17 @@ class SessionActor:
             if self._resume_failed(signal):
                 return
             self._forget_prompt()
+        elif signal.aborted:  # a subagent's work was stopped: that is no error of it
+            branch.apply(Input.ABORT)
         self._apply(branch, signal.input, signal.key, **(signal.metadata or {}))
+
+    def _is_lost_conversation(self, fact: Fact) -> bool:
+        """The error that `_resume_failed` mends: nothing that a person should see."""
+        return isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and not self._retried_without_resume
 
     def _resume_failed(self, signal: Signal) -> bool:
         """The agent has lost its conversation: start a new one and send ours along as text."""
-        code = text(obj(signal.error).get("code"))
-        return code == "session_not_found" and self._start_anew()
+        return text(obj(signal.error).get("code")) == SESSION_NOT_FOUND and self._start_anew()
 
     def _start_anew(self) -> bool:
         handed = self._handed

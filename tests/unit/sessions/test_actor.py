@@ -220,13 +220,14 @@ async def test_a_lost_native_conversation_is_begun_anew_with_ours_as_text(w: Wor
     w.agent.exits(0)
     await ask(w, session, "which number?")
     assert w.agent.options.resume
-    w.agent.says(Signal(Input.FAILED, error={"message": "No conversation found", "code": "session_not_found"}))
+    w.agent.failed("No conversation found", "session_not_found")
     await w.settle()
     assert not w.agent.options.resume
     assert "User:\nremember 42\n\nAssistant:\nI will" in w.agent.prompts[0]
     w.agent.text("42")
     w.agent.done()
     assert w.hub.folds[session].idles == 2
+    assert w.hub.folds[session].errors == []
 
 
 async def test_what_comes_after_the_end_of_the_turn_is_kept_but_shown_to_nobody(w: World) -> None:

@@ -286,12 +286,12 @@ class ClaudeCodec:
             return
         arguments = call.arguments or {}
         result = read_result(call.name, arguments, block, structured)
-        yield from self._crew.of(call.thread, self._main).result(call, result, msg)
-        if not result.failed:
+        if not result.failed:  # before the result: its card shows the list as the call has left it
             output = next((part.output for part in result.content if part.type == "tool_result"), "")
             todos = self._todos.after(call.name, arguments, obj(structured), output)
             if todos is not None:
                 yield status_item(self._ctx, "todo", f"{len(todos)} todos", {"todos": todos}, msg, child=call.thread)
+        yield from self._crew.of(call.thread, self._main).result(call, result, msg)
         yield from self._crew.returned(call, result, msg)
 
     def _on_local_output(self, msg: Msg) -> Iterator[Output]:

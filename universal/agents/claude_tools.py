@@ -93,6 +93,7 @@ def _metadata(name: str, details: Msg, output: str, structured: Json, *, failed:
         code = _EXIT_CODE.match(output)
         if failed and code:
             metadata["exit_code"] = int(code[1])
+            metadata.setdefault("stdout", output[code.end() :].removeprefix("\n"))  # both streams, in one
         elif not failed and not details.keys() & {"backgroundTaskId", "returnCodeInterpretation"}:
             metadata["exit_code"] = 0  # a command that went on in the background has none, one that found nothing had 1
     if details.get("interrupted") is True or structured == "User rejected tool use":

@@ -237,6 +237,7 @@ def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
     if "stdout" in meta:  # what the agent tells its model may be wrapped: a person is shown what the command wrote
         written = str(meta["stdout"] or "") + str(meta.get("stderr") or "")
         output = written if written or not meta.get("exit_code") else output
+    output = output or "(no output)"  # native's words
     metadata: Wire = {"output": output}
     if isinstance(meta.get("exit_code"), int):
         metadata["exit"] = meta["exit_code"]

@@ -30,7 +30,7 @@ def read(name: str, arguments: dict[str, Any], content: Any, structured: Any = N
             {"stdout": "made", "stderr": "hm", "exit_code": 0},
         ),
         ("made", None, False, {"exit_code": 0}),
-        ("Exit code 3\nout\nerr", "Error: Exit code 3\nout\nerr", True, {"exit_code": 3}),
+        ("Exit code 3\nout\nerr", "Error: Exit code 3\nout\nerr", True, {"exit_code": 3, "stdout": "out\nerr"}),
         ("Exit code 3000000000000", "Error: ...", True, {}),
         ("The user said no.", "Error: The user said no.", True, {}),
         ("The user doesn't want to proceed", "User rejected tool use", True, {"interrupted": True}),

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -38,6 +39,11 @@ __all__ = ["DATABASE", "SERVICES", "build_app"]
 DATABASE = "opencode-shim.db"
 
 
+def owner_of(data_dir: Path) -> str:
+    """The name under which agents of the server on this data directory can be found, should it be killed."""
+    return "data-" + hashlib.blake2b(str(data_dir.resolve()).encode(), digest_size=8).hexdigest()
+
+
 def build_app(settings: Settings, *, store: Store | None = None, environ: Mapping[str, str] | None = None) -> web.Application:
     """An application that is ready to run; nothing is opened or started before aiohttp starts it up.
 
@@ -58,6 +64,7 @@ def build_app(settings: Settings, *, store: Store | None = None, environ: Mappin
         environ=environment,
         delay_factor=settings.mock_delay_factor,
         record_dir=settings.record_dir,
+        owner=owner_of(settings.data_dir) if store is None else "",
     )
 
     def config_rules(directory: str) -> list[Rule]:

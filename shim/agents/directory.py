@@ -32,6 +32,7 @@ from shim.agents.handle import AgentHandle, OnExit, OnLines
 from shim.clock import Clock
 from shim.errors import AgentError, AgentNotFound, StoreError
 from shim.ids import Ids
+from shim.runtime import family
 from shim.runtime.inprocess import InProcessAgent, Program
 from shim.runtime.locate import Located, find, locate
 from shim.runtime.mock_agent import mock_program
@@ -67,7 +68,8 @@ class AgentDirectory:
     """All agents of the registry on this machine.
 
     In: the registry, in order of preference; `default_agent` by name; `environ`, the person's environment;
-    `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` that run inside of the server, by agent.
+    `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` that run inside of the server, by agent;
+    `owner`, the name of what one server at a time may own: what an earlier one left behind under it is ended at the start.
     """
 
     def __init__(
@@ -84,13 +86,15 @@ class AgentDirectory:
         programs: Mapping[str, Program] | None = None,
         discovery_timeout_s: float = DISCOVERY_TIMEOUT_S,
         record_dir: Path | None = None,
+        owner: str = "",
     ) -> None:
         self._specs = dict(specs)
         self._clock = clock
         self._ids = ids
         self._store = store
         self._default_name = default_agent
-        self._environ = environ
+        self._environ = family.owned(environ, owner) if owner else environ
+        self._owner = owner
         self._is_root = hasattr(os, "geteuid") and os.geteuid() == 0 if is_root is None else is_root
         self._programs = {"mock": mock_program(delay_factor=delay_factor), **(programs or {})}
         self._discovery_timeout_s = discovery_timeout_s
@@ -105,7 +109,12 @@ class AgentDirectory:
     # --- life ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Look for all programs, and begin to ask them. Raises AgentNotFound for a `default_agent` that nobody knows."""
+        """End what a killed server left, look for all programs, and begin to ask them.
+
+        Raises: AgentNotFound for a `default_agent` that nobody knows.
+        """
+        if self._owner and (left := await asyncio.to_thread(family.end_owned, self._owner)):
+            log.warning("agent.orphans_ended", count=left)
         if self._default_name is not None and self._default_name not in self._specs:
             raise AgentNotFound(
                 f'There is no agent named "{self._default_name}" (setting default_agent). Known: {", ".join(self._specs)}.'

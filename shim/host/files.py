@@ -104,8 +104,8 @@ def _read(directory: str, path: str) -> Content:
         raise BadRequest('Expected a path of a file, got ""\n  at ["path"]', "Query")
     place = confine(directory, path)
     try:
-        # Not blocking: a pipe without a writer would hold the thread for ever.
-        with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        # Not blocking: a pipe without a writer would hold the thread for ever. No link: it was resolved above.
+        with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
                 raise BadRequest(f'Not a file: {path}\n  at ["path"]', "Query")

@@ -19,7 +19,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,10 @@ from shim.runtime.environment import MARK
 
 ROUNDS = 5
 """How often what is left is looked for again: a process may fork while it is being ended."""
+OWNED_WAIT_S = 2.0
+"""For the processes of a killed server to be gone, at the next start."""
+NOBODY = -1
+"""In the place of a leader's pid: only tokens count."""
 DEAD = frozenset({"Z", "X"})
 
 _PROC = Path("/proc")
@@ -92,6 +96,20 @@ def sweep(leader: int, token: str, since: int, also: Iterable[Process], wait_s: 
         end(left, wait_s)
         left = members(leader, token, since)
     return left
+
+
+def owned(environ: Mapping[str, str], owner: str) -> dict[str, str]:
+    """The environment with `owner` (a name without commas) among its tokens: what inherits it can be found by `end_owned`."""
+    outer = environ.get(MARK)
+    return {**environ, MARK: f"{outer},{owner}" if outer else owner}
+
+
+def end_owned(owner: str, wait_s: float = OWNED_WAIT_S) -> int:
+    """End all processes that carry this owner's name, left by a server that was killed; how many there were."""
+    found = members(NOBODY, owner)
+    if found:
+        sweep(NOBODY, owner, 0, found, wait_s)
+    return len(found)
 
 
 def _kill(process: Process) -> int | None:

@@ -24,10 +24,11 @@ PREVIEW_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tool of an agent: OpenCode's name, renamed keys, keys with a fixed value when absent."""
+    """One tool of an agent: OpenCode's name, renamed keys; `changes`: a todo tool whose calls do not carry the whole list."""
 
     tool: str
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,10 @@ AGENT_TOOLS: dict[str, dict[str, Row]] = {
         "WebFetch": Row("webfetch"),
         "WebSearch": Row("websearch"),
         "TodoWrite": Row("todowrite"),
-        "TaskCreate": Row("todowrite"),
-        "TaskUpdate": Row("todowrite"),
-        "TaskList": Row("todowrite"),
-        "TaskGet": Row("todowrite"),
+        "TaskCreate": Row("todowrite", changes=True),
+        "TaskUpdate": Row("todowrite", changes=True),
+        "TaskList": Row("todowrite", changes=True),
+        "TaskGet": Row("todowrite", changes=True),
         "Agent": Row("task"),
         "Task": Row("task"),
         "AskUserQuestion": Row("question"),
@@ -125,9 +126,10 @@ def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> Tool
     return ToolView(row.tool, renamed)
 
 
-def arguments_given(view: ToolView) -> bool:
-    """Whether a todo call carried its list itself (Claude's TaskCreate and TaskUpdate only say what changes)."""
-    return bool(view.input.get("todos"))
+def says_changes(agent: str, name: str) -> bool:
+    """Whether a todo call tells only what changes (Claude's TaskCreate and TaskUpdate), so that its card needs the list."""
+    row = AGENT_TOOLS.get(agent, {}).get(name)
+    return row is not None and row.changes
 
 
 def todo(value: Any) -> Wire:

@@ -371,7 +371,7 @@ class Transcript:
             if isinstance(part, FileRefPart) and part.action != "read":
                 self._changes.append(FileChange(part.path, part.diff or "", part.action == "write"))
                 self.emit("file.edited", {"file": part.path})
-        if state.view.tool == "todowrite" and not tools.arguments_given(state.view):
+        if tools.says_changes(self.agent, state.native_name):
             state.view = tools.ToolView("todowrite", {"todos": list(self.conversation.todos)})
         view = tools.view_result(state.view, item, self._context(state))
         start = state.started_ms or at_ms

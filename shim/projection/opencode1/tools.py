@@ -11,24 +11,16 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import count, hunks, indexed, relative
+from shim.projection.opencode1.agents import AGENT_TOOLS
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import arr, obj, whole
 
 PREVIEW_LINES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One tool of an agent: OpenCode's name, renamed keys; `changes`: a todo tool whose calls do not carry the whole list."""
-
-    tool: str
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +50,6 @@ class ResultView:
     title: str
     metadata: Wire
     attachments: tuple[ImagePart, ...] = ()
-
-
-_PATH = {"file_path": "filePath"}
-_OPENCODE_TOOLS = (
-    "read", "edit", "write", "bash", "glob", "grep", "list", "webfetch", "websearch", "todowrite", "task", "question", "skill",
-    "plan_exit", "apply_patch", "multiedit",
-)  # fmt: skip
-
-AGENT_TOOLS: dict[str, dict[str, Row]] = {
-    "claude": {
-        "Read": Row("read", _PATH),
-        "Edit": Row("edit", {**_PATH, "old_string": "oldString", "new_string": "newString", "replace_all": "replaceAll"}),
-        "MultiEdit": Row("edit", _PATH),
-        "Write": Row("write", _PATH),
-        "NotebookEdit": Row("edit", {"notebook_path": "filePath", "new_source": "newString"}),
-        "Bash": Row("bash"),
-        "PowerShell": Row("bash"),
-        "Glob": Row("glob"),
-        "Grep": Row("grep", {"glob": "include"}),
-        "LS": Row("list"),
-        "WebFetch": Row("webfetch"),
-        "WebSearch": Row("websearch"),
-        "TodoWrite": Row("todowrite"),
-        "TaskCreate": Row("todowrite", changes=True),
-        "TaskUpdate": Row("todowrite", changes=True),
-        "TaskList": Row("todowrite", changes=True),
-        "TaskGet": Row("todowrite", changes=True),
-        "Agent": Row("task"),
-        "Task": Row("task"),
-        "AskUserQuestion": Row("question"),
-        "Skill": Row("skill", {"skill": "name"}),
-        "ExitPlanMode": Row("plan_exit"),
-    },
-    "mock": {name: Row(name) for name in _OPENCODE_TOOLS},
-}
 
 
 def arguments_of(text: str) -> Wire:

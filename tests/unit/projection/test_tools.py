@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from shim.projection.opencode1.tools import ResultView, ToolContext, ToolView, arguments_of, view_call, view_result
+from shim.projection.opencode1.tools import (
+    AGENT_TOOLS,
+    ResultView,
+    ToolContext,
+    ToolView,
+    arguments_of,
+    says_changes,
+    view_call,
+    view_result,
+)
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, ToolResultPart
 
 HERE = ToolContext("/home/user/project", "claude", "ses_1", "ses_2", {"modelID": "opus", "providerID": "claude"})
@@ -150,3 +159,10 @@ def test_names_without_a_row(agent: str, name: str, expected: str) -> None:
 )
 def test_arguments_that_are_no_object_are_kept(text: str, value: dict[str, Any]) -> None:
     assert arguments_of(text) == value
+
+
+def test_whose_todo_calls_do_not_carry_the_list() -> None:
+    """Their cards show the list as the call has left it, whatever stood there when it began."""
+    told = {(agent, name) for agent, rows in AGENT_TOOLS.items() for name in rows if says_changes(agent, name)}
+    assert told == {("claude", name) for name in ("TaskCreate", "TaskUpdate", "TaskList", "TaskGet")}
+    assert not says_changes("claude", "Unheard")

@@ -1,0 +1,10 @@
+"""How each agent's tools are called on the OpenCode face: a table per agent, beside each other. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shim.projection.opencode1.agents import claude, mock
+from shim.projection.opencode1.agents.row import Row
+
+AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {"claude": claude.TOOLS, "mock": mock.TOOLS}

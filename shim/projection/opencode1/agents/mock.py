@@ -1,0 +1,12 @@
+"""The mock's tools: named as OpenCode's own, with its argument names."""
+
+from __future__ import annotations
+
+from shim.projection.opencode1.agents.row import Row
+
+NAMES = (
+    "read", "edit", "write", "bash", "glob", "grep", "list", "webfetch", "websearch", "todowrite", "task", "question", "skill",
+    "plan_exit", "apply_patch", "multiedit",
+)  # fmt: skip
+
+TOOLS: dict[str, Row] = {name: Row(name) for name in NAMES}

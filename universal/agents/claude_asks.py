@@ -81,9 +81,9 @@ class Asks:
             return []
         del self._open[ask.ask_id]
         if command.decision == "reject":
-            message = command.message or _NO_REASON
-            answer: Msg = {"behavior": "deny", "message": message}
-            return [control_answer(ask.request_id, answer), self._fact(ask, "reject", extra={"message": message})]
+            answer: Msg = {"behavior": "deny", "message": command.message or _NO_REASON}
+            extra: dict[str, Json] = {"message": command.message} if command.message else {}
+            return [control_answer(ask.request_id, answer), self._fact(ask, "reject", extra=extra)]
         answer = {"behavior": "allow", "updatedInput": ask.arguments}
         return [control_answer(ask.request_id, answer), self._fact(ask, command.decision)]
 

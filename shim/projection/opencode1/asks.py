@@ -19,6 +19,10 @@ from shim.projection.opencode1.tools import view_call
 from universal.events import PermissionData, QuestionData
 from universal.jsonvalue import obj
 
+ABORTED = "Tool execution aborted"
+DISMISSED = "The user dismissed this question"
+"""Native's words for calls that did not run. The TUI draws an error that has one of them as refused, not as failed."""
+
 _WORDS_OF = {
     "git": 2,
     "npm": 2,
@@ -165,3 +169,9 @@ Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]
 REPLIES: dict[Decision, str] = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
 """Universal decision -> OpenCode's reply."""
 DECISIONS: dict[str, Decision] = {reply: decision for decision, reply in REPLIES.items()}
+
+
+def rejection(message: str) -> str:
+    """Native's error of a call that a person rejected, with what the person said, if anything."""
+    words = "The user rejected permission to use this specific tool call"
+    return f"{words} with the following feedback: {message}" if message else f"{words}."

@@ -35,7 +35,7 @@ from universal.items import Item, ItemKind, ItemRole, StatusPart
 from universal.jsonvalue import arr, obj, text
 
 _TURN_ERRORS = {
-    "aborted": "Tool execution aborted",
+    "aborted": asks.ABORTED,
     "agent_exited": "The agent exited while this tool was running",
     "error": "The turn failed while this tool was running",
 }
@@ -295,11 +295,14 @@ class Projector:
         self._emit("permission.asked", wire, urgent=True)
 
     def _permission_resolved(self, data: PermissionData, at_ms: int) -> None:
-        if self.conversation.permissions.pop(data.permission_id, None) is None:
+        wire = self.conversation.permissions.pop(data.permission_id, None)
+        if wire is None:
             return
         reply = asks.REPLIES[data.status if data.status != "requested" else "reject"]
         properties = {"sessionID": self.conversation.id, "requestID": data.permission_id, "reply": reply}
         self._emit("permission.replied", properties, urgent=True)
+        if reply == "reject":
+            self._refused(wire, asks.rejection(text(obj(data.metadata).get("message"))))
 
     def _question_requested(self, data: QuestionData, at_ms: int) -> None:
         meta = obj(data.metadata)
@@ -310,7 +313,8 @@ class Projector:
         self._emit("question.asked", wire, urgent=True)
 
     def _question_resolved(self, data: QuestionData, at_ms: int) -> None:
-        if self.conversation.questions.pop(data.question_id, None) is None:
+        wire = self.conversation.questions.pop(data.question_id, None)
+        if wire is None:
             return
         properties: Wire = {"sessionID": self.conversation.id, "requestID": data.question_id}
         if data.status == "answered":
@@ -318,6 +322,13 @@ class Projector:
             self._emit("question.replied", {**properties, "answers": answers}, urgent=True)
         else:
             self._emit("question.rejected", properties, urgent=True)
+            self._refused(wire, asks.DISMISSED)
+
+    def _refused(self, wire: Wire, words: str) -> None:
+        """The card of the call that asked will say so in native's words: clients know by them that nothing went wrong."""
+        state = self.conversation.tools.get(text(obj(wire.get("tool")).get("callID")))
+        if state is not None:
+            state.refused = words
 
     # --- tables --------------------------------------------------------------------------------------------
 

@@ -64,6 +64,8 @@ class ToolState:
     started_ms: int = 0
     output: list[str] = field(default_factory=list[str])
     child_session_id: str | None = None
+    refused: str | None = None
+    """What a person's refusal makes of its error; None as long as nobody has refused."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.projection.diffs import FileChange, turn_diff
 from shim.projection.opencode1 import tools
+from shim.projection.opencode1.asks import ABORTED
 from shim.projection.opencode1.state import Conversation, Message, ToolState
 from shim.sse.event import OpenCodeEvent
 from universal.events import ItemDeltaData
@@ -358,9 +359,12 @@ class Transcript:
         if result is None or state is None or state.status == "ended":
             return
         message = self.conversation.messages[state.message_id]
-        failed_shell = state.view.tool == "bash" and isinstance(obj(item.metadata).get("exit_code"), int)
+        meta = obj(item.metadata)
+        interrupted = meta.get("interrupted") is True
+        failed_shell = state.view.tool == "bash" and isinstance(meta.get("exit_code"), int)
         if item.status is ItemStatus.FAILED and not failed_shell:
-            self._fail_tool(state, result.output or "The tool failed without a word.", at_ms)
+            error = ABORTED if interrupted else state.refused or result.output or "The tool failed without a word."
+            self._fail_tool(state, error, at_ms, interrupted=interrupted)
         else:
             self._complete_tool(state, item, at_ms)
         message.open_tools.discard(state.call_id)

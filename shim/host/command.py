@@ -11,8 +11,9 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shim.errors import ShimError
 
@@ -65,14 +66,16 @@ async def run(
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise FileNotFoundError(cwd)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=cwd,
-            env={name: value for name, value in {**os.environ, **(environment or {})}.items() if value is not None},
-            stdin=PIPE if stdin else DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-            start_new_session=True,
+        process = await _started(
+            asyncio.create_subprocess_exec(
+                *argv,
+                cwd=cwd,
+                env={name: value for name, value in {**os.environ, **(environment or {})}.items() if value is not None},
+                stdin=PIPE if stdin else DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+            )
         )
     except FileNotFoundError as error:
         raise ProgramMissing(f"{argv[0]} is not installed, or not on PATH") from error
@@ -96,6 +99,16 @@ async def run(
         if code is None:
             await _end(process)
     return Finished(code, bytes(out), bytes(err), truncated=not whole)
+
+
+async def _started(starting: Coroutine[Any, Any, Process]) -> Process:
+    """The process. Cancelled meanwhile, it is ended first: asyncio of 3.11 hangs when it is cancelled half-way."""
+    task = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await _end(await task)
+        raise
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray, limit: int, *, drain: bool = False) -> bool:

@@ -7,7 +7,6 @@ binary, which name the kinds that no recording shows.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,10 @@ from typing import Any, Literal, TypeAlias
 
 from universal.codec import Attachment, Catalogue, Mode, Model, SlashCommand, WriteLine
 from universal.items import Json
+from universal.jsonline import digest as digest
+from universal.jsonline import get_int as get_int
+from universal.jsonline import get_text as get_text
+from universal.jsonline import parse as parse
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
 
@@ -24,75 +27,7 @@ NAME = "claude"
 Msg: TypeAlias = dict[str, Any]
 """One JSON object of the wire."""
 
-DEEPEST = 100
-"""Levels of nesting that are read; what is deeper can neither be stored nor be meant."""
-
 # --- reading ------------------------------------------------------------------------------------------
-
-
-def parse(line: bytes) -> Json:
-    """One line as JSON that can be stored again.
-
-    Invalid UTF-8 and lone surrogates become U+FFFD; integers beyond 64 bits become floats, as they are in
-    the agent itself (JavaScript). Raises ValueError for what is no JSON or nested deeper than `DEEPEST`.
-    """
-    text = line.decode("utf-8", errors="replace")
-    if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
-        raise ValueError(f"nested deeper than {DEEPEST} levels")
-    value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_no_constant)
-    return _without_surrogates(value) if "\\ud" in text or "\\uD" in text else value
-
-
-def _integer(digits: str) -> int | float:
-    if len(digits) < 19:
-        return int(digits)
-    return float(digits) if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63 else int(digits)
-
-
-def _number(digits: str) -> float:
-    value = float(digits)
-    if not abs(value) < float("inf"):
-        raise ValueError(f"{digits[:20]} is too large")
-    return value
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _depth(text: str) -> int:
-    """Deepest nesting, an upper bound: brackets in strings count too, unless they are closed again."""
-    deepest = level = 0
-    for char in text:
-        if char in "[{":
-            level += 1
-            deepest = max(deepest, level)
-        elif char in "]}":
-            level -= 1
-    return deepest
-
-
-def _without_surrogates(value: Json) -> Json:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_without_surrogates(k): _without_surrogates(v) for k, v in obj(value).items()}
-    if isinstance(value, list):
-        return [_without_surrogates(v) for v in arr(value)]
-    return value
-
-
-def get_text(msg: Mapping[str, Json], *keys: str) -> str:
-    """The first of these fields that is a string with something in it, else ""."""
-    return next((v for v in (as_text(msg.get(key)) for key in keys) if v), "")
-
-
-def get_int(msg: Mapping[str, Json], key: str) -> int:
-    """A whole number (floats rounded), else 0."""
-    value = msg.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**53:
-        return 0
-    return round(value)
 
 
 def get_cost(msg: Mapping[str, Json], key: str) -> float | None:
@@ -101,11 +36,6 @@ def get_cost(msg: Mapping[str, Json], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
         return None
     return float(value)
-
-
-def digest(line: bytes) -> str:
-    """sha256 of a raw line, for `agent.unparsed`."""
-    return "sha256:" + hashlib.sha256(line).hexdigest()
 
 
 def kind_of(msg: Msg) -> str:

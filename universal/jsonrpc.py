@@ -1,0 +1,145 @@
+"""JSON-RPC 2.0 over lines, without IO: writing messages, and telling what a line is.
+
+Owns: the ids of our requests and what they wait for. The peer's ids are its own number space (0 is a valid one), so they are
+kept as they came, and given back in the answer.
+With the `jsonrpc` field (the Agent Client Protocol) or without it (Codex app-server). Source: the specification, recordings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from universal.items import Json
+from universal.jsonline import get_text, parse
+from universal.jsonvalue import obj
+
+Id: TypeAlias = int | str | float | None
+"""An id as the peer sent it."""
+
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The peer asks, and waits for an answer with this id."""
+
+    id: Id
+    method: str
+    params: dict[str, Any]
+    raw: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """The peer tells."""
+
+    method: str
+    params: dict[str, Any]
+    raw: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The peer's answer to a request of ours. `method` is what was asked ("" when the id is none of ours); `error` is {} when
+    it went well."""
+
+    id: Id
+    method: str
+    result: Json
+    error: dict[str, Any]
+    raw: dict[str, Any]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is an error."""
+        return "error" in self.raw and self.raw["error"] is not None
+
+    @property
+    def message(self) -> str:
+        """The words of the error, "" when it went well."""
+        return (get_text(self.error, "message") or "the request failed") if self.failed else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """No message of JSON-RPC. `raw` is the text if it is not even JSON."""
+
+    why: str
+    raw: Json
+
+
+Incoming: TypeAlias = Request | Notification | Response | Malformed
+
+
+@dataclass(slots=True)
+class JsonRpc:
+    """One connection. `versioned`: with the `jsonrpc` field."""
+
+    versioned: bool = True
+    first_id: int = 1
+    _sent: int = 0
+    _waiting: dict[Id, str] = field(default_factory=dict[Id, str])
+
+    # --- out ------------------------------------------------------------------------------------------
+
+    def request(self, method: str, params: Json) -> tuple[int, bytes]:
+        """A request of ours: its id and its line (without newline)."""
+        id_ = self.first_id + self._sent
+        self._sent += 1
+        self._waiting[id_] = method
+        return id_, self._line({"id": id_, "method": method, "params": params})
+
+    def notification(self, method: str, params: Json = None) -> bytes:
+        """Something told; nothing comes back."""
+        message: dict[str, Any] = {"method": method}
+        return self._line(message if params is None else {**message, "params": params})
+
+    def response(self, id_: Id, result: Json) -> bytes:
+        """Our answer to a request of the peer."""
+        return self._line({"id": id_, "result": result})
+
+    def error(self, id_: Id, message: str, code: int = METHOD_NOT_FOUND) -> bytes:
+        """Our refusal of a request of the peer."""
+        return self._line({"id": id_, "error": {"code": code, "message": message}})
+
+    def _line(self, message: Mapping[str, Any]) -> bytes:
+        """`ensure_ascii` keeps U+2028 and lone surrogates from breaking the framing."""
+        head = {"jsonrpc": "2.0"} if self.versioned else {}
+        return json.dumps({**head, **message}, separators=(",", ":")).encode()
+
+    # --- in -------------------------------------------------------------------------------------------
+
+    def classify(self, line: bytes) -> Incoming:
+        """What a line of the peer is. Never raises. A message with a method and an id is a request, whatever the id is."""
+        try:
+            value = parse(line)
+        except (ValueError, RecursionError) as error:
+            return Malformed(f"not JSON: {error}", line.decode("utf-8", errors="replace"))
+        if not isinstance(value, dict):
+            return Malformed("a line that is no JSON object", value)
+        message = obj(value)
+        method = message.get("method")
+        if isinstance(method, str):
+            params = obj(message.get("params"))
+            if "id" in message:
+                id_ = message["id"]
+                return Request(id_, method, params, message) if _is_id(id_) else Malformed("an id of no known type", message)
+            return Notification(method, params, message)
+        if "id" in message and ("result" in message or "error" in message):
+            id_ = message["id"]
+            known = self._waiting.pop(id_, "") if _is_id(id_) else ""
+            return Response(id_ if _is_id(id_) else None, known, message.get("result"), obj(message.get("error")), message)
+        return Malformed("neither request, notification nor response", message)
+
+    @property
+    def waiting(self) -> Mapping[Id, str]:
+        """Requests of ours without an answer: id -> method."""
+        return self._waiting
+
+
+def _is_id(value: Json) -> bool:
+    return value is None or (isinstance(value, (int, float, str)) and not isinstance(value, bool))

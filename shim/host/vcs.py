@@ -23,6 +23,8 @@ GIT = (
     # A repository's own settings must not run programs, nor change the form of what we parse.
     *("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "core.hooksPath=/dev/null"),
     *("-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "diff.algorithm=myers", "-c", "color.ui=false"),
+    # `git diff` writes a refreshed index in spite of GIT_OPTIONAL_LOCKS.
+    *("-c", "diff.autoRefreshIndex=false"),
 )
 ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",

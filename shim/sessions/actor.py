@@ -43,6 +43,8 @@ from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent
 
 log = structlog.get_logger()
 
+CLOSE_S = 3.0
+"""For an agent to end by itself when the server stops; the whole stop must stay under 5 s."""
 SESSION_NOT_FOUND = "session_not_found"
 """Code of a codec's error: the agent does not know the conversation that it was to resume."""
 STDERR_SHOWN_CHARS = 2_000
@@ -101,7 +103,7 @@ class SessionActor:
         self._retried_without_resume = False
         self._said_something = False
         self._abort_timer: asyncio.TimerHandle | None = None
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping: dict[asyncio.Task[None], AgentHandle] = {}
         self.on_interrupt: Callable[[], None] | None = None
         """Set while something of ours (a shell command) runs as the turn, instead of the agent."""
 
@@ -443,8 +445,8 @@ class SessionActor:
         if kill:
             handle.kill()
         task = asyncio.get_running_loop().create_task(handle.stop(), name=f"stop {self.main.id}")
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
+        self._stopping[task] = handle
+        task.add_done_callback(lambda done: self._stopping.pop(done, None))
         self._on_change(self)
 
     def reap(self) -> None:
@@ -453,7 +455,7 @@ class SessionActor:
             self._drop_process(kill=False)
 
     async def close(self, *, delete: bool = False) -> None:
-        """End the turn (if any) and the process. Bounded by the process's stop ladder."""
+        """End the turn (if any) and the process: politely for CLOSE_S, then it is killed."""
         if delete or self.main.machine.busy:
             self._apply(self.main, Input.DELETE)
         self._end_children()
@@ -462,7 +464,11 @@ class SessionActor:
             with suppress(asyncio.CancelledError):
                 await self._launching
         self._drop_process(kill=False)
-        while self._stopping:
+        if self._stopping:
+            await asyncio.wait(self._stopping, timeout=CLOSE_S)
+        for handle in list(self._stopping.values()):
+            handle.kill()
+        if self._stopping:
             await asyncio.wait(self._stopping)
 
 

@@ -429,3 +429,24 @@ async def test_a_shell_command_can_be_aborted(w: World, tmp_path: object) -> Non
         await w.manager.abort(session)
         await running
     assert w.hub.folds[session].idles == 1
+
+
+async def test_an_agent_that_does_not_leave_is_killed_when_the_server_stops(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shim.sessions.actor.CLOSE_S", 0.01)
+    session = w.session()
+    await ask(w, session)
+    w.agent.done()
+    gone = asyncio.Event()
+    agent = w.agent
+
+    async def stop() -> None:
+        await gone.wait()
+
+    def kill() -> None:
+        agent.killed = True
+        gone.set()
+
+    agent.stop, agent.kill = stop, kill  # type: ignore[method-assign]
+    async with asyncio.timeout(5):
+        await w.manager.close()
+    assert agent.killed

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 from shim.sse.event import OpenCodeEvent
 from shim.sse.frame import normal
 from shim.sse.hub import Hub, HubBounds
-from shim.sse.subscription import Bounds, State, Subscription
-from tests.unit.sse.reading import Got, delta, drain, make_hub, numbers, parsed, said
+from shim.sse.subscription import Bounds, Subscription
+from tests.unit.sse.reading import Got, drain, make_hub, numbers, parsed, said
 
 ASK = OpenCodeEvent("permission.asked", {"id": "per_1", "sessionID": "ses_1"}, directory="/p", urgent=True)
 ASK_2 = OpenCodeEvent("question.asked", {"id": "que_1", "sessionID": "ses_2"}, directory="/q", urgent=True)
@@ -281,143 +281,6 @@ async def test_greeting_of_1_1() -> None:
 
 
 # Slow readers.
-
-SMALL = HubBounds(reader=Bounds(frames=10, bytes=5_000))
-
-
-async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
-    hub = make_hub(SMALL)
-    slow = hub.subscribe(scope=None, wrapped=False)
-    good = [hub.subscribe(scope=None, wrapped=False) for _ in range(3)]
-    got: list[list[Got]] = [[], [], []]
-    with capture_logs() as logs:
-        for number in range(50):
-            hub.publish(said(number))
-            for reader, seen in zip(good, got, strict=True):
-                seen += await drain(reader)
-    assert slow.state is State.DROPPED
-    assert slow.over
-    assert await slow.take() == []
-    assert [numbers(seen) for seen in got] == [list(range(50))] * 3
-    assert hub.stats() == (3, 50, 1, 0, 0)
-    (entry,) = logs
-    assert entry["event"] == "subscriber.dropped"
-    assert entry["frames"] == 11
-    for reader in good:
-        reader.close()
-
-
-async def test_a_burst_within_one_callback_is_not_held_against_a_reader() -> None:
-    hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
-    await drain(reader)
-    taking = asyncio.ensure_future(reader.take(10.0))
-    await asyncio.sleep(0)
-    for number in range(60):
-        hub.publish(said(number))
-    async with asyncio.timeout(1):
-        found = parsed(reader, await taking)
-    assert numbers(found) == list(range(60))
-    assert reader.state is State.OPEN
-    reader.close()
-
-
-async def test_far_too_much_is_too_much_at_once() -> None:
-    hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
-    for number in range(81):
-        hub.publish(said(number))
-    assert reader.state is State.DROPPED
-    assert reader.pending == (0, 0)
-
-
-async def test_bytes_count_too_but_one_large_frame_passes() -> None:
-    hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
-    hub.publish(said(1, "/p", project="x"))
-    await drain(reader)
-    hub.publish(OpenCodeEvent("test.said", {"n": 2, "x": "y" * 60_000}))
-    await asyncio.sleep(0)
-    assert reader.state is State.OPEN
-    hub.publish(said(3))
-    await asyncio.sleep(0)
-    assert reader.state is State.DROPPED
-
-
-async def test_text_of_a_slow_reader_is_joined_before_it_is_dropped() -> None:
-    hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
-    text = ""
-    for number in range(200):
-        piece = f"{number} "
-        text += piece
-        hub.publish(delta(piece))
-        await asyncio.sleep(0)
-    assert reader.state is State.OPEN
-    assert reader.pending[0] <= 10
-    found = [got for got in await drain(reader) if got.type == "message.part.delta"]
-    assert "".join(got.event["properties"]["delta"] for got in found) == text
-    reader.close()
-
-
-async def test_heartbeats_count_too() -> None:
-    hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
-    for _ in range(12):
-        reader.beat()
-        await asyncio.sleep(0)
-    assert reader.state is State.DROPPED
-
-
-# Waiting.
-
-
-async def test_take_gathers_until_something_is_urgent() -> None:
-    hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
-    assert types(parsed(reader, await reader.take(1000.0))) == ["server.connected"]
-    async with asyncio.timeout(1):
-        taking = asyncio.ensure_future(reader.take(1000.0))
-        for number in range(3):
-            hub.publish(said(number))
-            await asyncio.sleep(0)
-        assert not taking.done()
-        hub.publish(said(3, urgent=True))
-        assert numbers(parsed(reader, await taking)) == [0, 1, 2, 3]
-        hub.publish(said(4))
-        assert numbers(parsed(reader, await reader.take(0.001))) == [4]
-    reader.close()
-
-
-async def test_a_take_that_is_cancelled_loses_nothing() -> None:
-    hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
-    await drain(reader)
-    for _ in range(3):
-        taking = asyncio.ensure_future(reader.take(1000.0))
-        await asyncio.sleep(0)
-        hub.publish(said(1))
-        await asyncio.sleep(0)
-        taking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await taking
-    assert numbers(await drain(reader)) == [1, 1, 1]
-    reader.close()
-
-
-async def test_large_backlogs_come_in_chunks() -> None:
-    hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
-    for number in range(10):
-        hub.publish(OpenCodeEvent("test.said", {"n": number, "x": "y" * 100_000}))
-    chunks = []
-    async with asyncio.timeout(1):
-        while reader.pending[0]:
-            chunks.append(numbers(parsed(reader, await reader.take(1000.0))))
-    assert len(chunks) > 2
-    assert reader.pending == (0, 0)
-    assert [n for chunk in chunks for n in chunk] == list(range(10))
-    reader.close()
 
 
 # Being settled.

@@ -418,10 +418,9 @@ class MockCodec:
         metadata = {"call_id": key, "title": text(frame.get("title")), "agent": text(frame.get("agent"), "general")}
         metadata["prompt"] = text(frame.get("prompt"))
         self._children[key] = None
-        said = (TextPart(text=metadata["prompt"]),)
-        prompt = Item(
-            item_id=self._ids("item"), kind=ItemKind.MESSAGE, role=ItemRole.USER, status=ItemStatus.COMPLETED, content=said
-        )
+        said = TextPart(text=metadata["prompt"])
+        done = ItemStatus.COMPLETED
+        prompt = Item(item_id=self._ids("item"), kind=ItemKind.MESSAGE, role=ItemRole.USER, status=done, content=(said,))
         return [
             self._fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), frame, key),
             Signal(Input.ACTIVITY, child=key),

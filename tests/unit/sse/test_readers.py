@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from shim.sse.event import OpenCodeEvent
-from shim.sse.subscription import State
+from shim.sse.hub import HubBounds
+from shim.sse.subscription import Bounds, State
 from tests.unit.sse.reading import Got, delta, drain, make_hub, numbers, parsed, said
 
 ASK = OpenCodeEvent("permission.asked", {"id": "per_1", "sessionID": "ses_1"}, directory="/p", urgent=True)

@@ -1,0 +1,62 @@
+"""`opencode run --attach`: what it prints as text and as JSON, and that it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from .support.bench import CLAUDE, MOCK, Bench
+from .support.places import program
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+both = pytest.mark.parametrize("served", [MOCK, CLAUDE], indirect=True)
+
+
+def run(served: Bench, text: str, *flags: str, client: str = "opencode-1.18.33") -> str:
+    model = "claude/default" if served.claude else "mock/mock"
+    argv = [program(client), "run", "--attach", served.url, "--model", model, *flags, text]
+    done = subprocess.run(
+        argv,
+        cwd=served.place.project,
+        env=served.place.env(OPENCODE_DISABLE_AUTOUPDATE="1"),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr + served.shim.child.log()[-2000:]
+    return done.stdout
+
+
+@both
+def test_text(served: Bench) -> None:
+    assert "You said: say hello" in run(served, served.say("[scene:text] say hello", "echo You said: say hello"))
+
+
+@both
+def test_json(served: Bench) -> None:
+    lines = [json.loads(line) for line in run(served, served.say("[scene:bash] run it", "tool"), "--format", "json").splitlines()]
+    kinds = [line["type"] for line in lines]
+    assert kinds[0] == "step_start"
+    assert kinds[-1] == "step_finish"
+    [use] = [line["part"] for line in lines if line["type"] == "tool_use"]
+    assert (use["tool"], use["state"]["status"]) == ("bash", "completed")
+    assert any(line["type"] == "text" for line in lines)
+
+
+@both
+def test_what_it_cannot_be_asked_is_rejected_and_it_ends(served: Bench) -> None:
+    run(served, served.say("[scene:bash:touch made.txt] make it", "permission"))
+    assert not (served.place.project / "made.txt").exists()
+    run(served, served.say("[scene:question] ask", "question"))
+
+
+@pytest.mark.parametrize("served", [MOCK], indirect=True)
+def test_an_error_is_printed(served: Bench) -> None:
+    argv = [program("opencode-1.18.33"), "run", "--attach", served.url, "--model", "mock/mock", "error"]
+    env = served.place.env(OPENCODE_DISABLE_AUTOUPDATE="1")
+    done = subprocess.run(argv, cwd=served.place.project, env=env, capture_output=True, text=True, timeout=100, check=False)
+    assert "error" in (done.stdout + done.stderr).lower()

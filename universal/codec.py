@@ -280,4 +280,6 @@ class AgentSpec:
     default_catalogue: Catalogue
     """What is offered when the agent cannot be asked; may be empty."""
     install_hint: str
+    transport: Literal["stdio", "http"] = "stdio"
+    """How its lines travel: its stdin and stdout, or HTTP requests and an event stream (`shim.runtime.http_agent`)."""
     tools: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -6,6 +6,8 @@ from importlib.metadata import entry_points
 
 from universal.agents.claude import CLAUDE
 from universal.agents.mock import MOCK
+from universal.agents.pi import PI
+from universal.agents.opencode import OPENCODE
 from universal.codec import AgentSpec
 
 ENTRY_POINT_GROUP = "shim.agents"
@@ -13,7 +15,7 @@ ENTRY_POINT_GROUP = "shim.agents"
 
 def agents() -> dict[str, AgentSpec]:
     """All known agents, in the order in which they are preferred; the mock is last."""
-    found = {spec.name: spec for spec in (CLAUDE, MOCK)}
+    found = {spec.name: spec for spec in (CLAUDE, OPENCODE, PI, MOCK)}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         spec = entry.load()
         found[spec.name] = spec

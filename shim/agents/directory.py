@@ -33,6 +33,7 @@ from shim.clock import Clock
 from shim.errors import AgentError, AgentNotFound, StoreError
 from shim.ids import Ids
 from shim.runtime import family
+from shim.runtime.http_agent import HttpAgent
 from shim.runtime.inprocess import InProcessAgent, Program
 from shim.runtime.locate import Located, find, locate
 from shim.runtime.mock_agent import mock_program
@@ -207,8 +208,9 @@ class AgentDirectory:
             if program is None:
                 raise AgentNotFound(f"{agent.spec.title} names no program to look for, and none is built in under its name.")
             return InProcessAgent.spawn(program, launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
+        transport = HttpAgent if agent.spec.transport == "http" else AgentProcess
         try:
-            return await AgentProcess.spawn(launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
+            return await transport.spawn(launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
         except AgentNotFound as error:
             raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from shim.clock import rfc3339
 
@@ -75,6 +75,9 @@ def error_of(message: str, code: str | None, details: Mapping[str, Any] | None, 
     Source: `AssistantMessage.error` of the document; ProviderAuthError is what clients show with a way to log in.
     """
     details = details or {}
+    own = details.get("opencode")
+    if isinstance(own, dict):  # OpenCode's own error
+        return cast(Wire, own)
     hint = details.get("hint")
     text = f"{message}\n{hint}" if hint else message
     if code in ("authentication_failed", "ProviderAuthError"):

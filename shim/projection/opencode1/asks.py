@@ -17,7 +17,7 @@ from shim.opencode.build import Wire
 from shim.projection.diffs import indexed, relative
 from shim.projection.opencode1.tools import view_call
 from universal.events import PermissionData, QuestionData
-from universal.jsonvalue import obj
+from universal.jsonvalue import arr, obj
 
 ABORTED = "Tool execution aborted"
 DISMISSED = "The user dismissed this question"
@@ -90,6 +90,10 @@ def always_of(command: str) -> str:
 def ask_of(agent: str, data: PermissionData, directory: str) -> Ask:
     """A universal permission request as OpenCode's."""
     meta = data.metadata or {}
+    own = obj(meta.get("opencode"))
+    if own:  # OpenCode's own request
+        patterns, always = (tuple(str(p) for p in arr(own.get(key))) for key in ("patterns", "always"))
+        return Ask(str(own.get("permission", data.action)), patterns, always, obj(own.get("metadata")))
     name = str(meta.get("tool") or data.action)
     view = view_call(agent, name, obj(meta.get("input")), [])
     path = str(view.input.get("filePath") or view.input.get("path") or "")

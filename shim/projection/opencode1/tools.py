@@ -74,8 +74,8 @@ def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> Tool
     if row.tool == "todowrite":
         renamed = {"todos": [todo(t) for t in arr(renamed["todos"])] if "todos" in renamed else list(todos)}
     elif row.tool == "edit" and (edits := arr(renamed.pop("edits", None))):
-        renamed["oldString"] = "\n".join(str(obj(e).get("old_string", "")) for e in edits)
-        renamed["newString"] = "\n".join(str(obj(e).get("new_string", "")) for e in edits)
+        renamed["oldString"] = "\n".join(str(obj(e).get("old_string", obj(e).get("oldText", ""))) for e in edits)
+        renamed["newString"] = "\n".join(str(obj(e).get("new_string", obj(e).get("newText", ""))) for e in edits)
     elif row.tool == "edit" and renamed.get("replaceAll") is False:
         del renamed["replaceAll"]  # Claude fills in the default; native's card would show it
     elif row.tool == "question":
@@ -127,9 +127,22 @@ def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     images = tuple(p for p in item.content if isinstance(p, ImagePart))
     files = [p for p in item.content if isinstance(p, FileRefPart)]
     meta = item.metadata or {}
+    if own := obj(meta.get("opencode")):
+        return _own(view, output, own, images, context)
     build = RESULTS.get(view.tool, _other)
     result = build(view, output, files, meta, context)
     return ResultView(result.output, result.title, {**result.metadata, "truncated": bool(meta.get("truncated", False))}, images)
+
+
+def _own(view: ToolView, output: str, own: Wire, images: tuple[ImagePart, ...], context: ToolContext) -> ResultView:
+    """A result of OpenCode's own tool, as it is; only a subagent's session has another id here."""
+    metadata = obj(own.get("metadata"))
+    if view.tool == "task":
+        native = metadata.get("sessionId")
+        if isinstance(native, str) and context.child_session_id:
+            output = output.replace(native, context.child_session_id)
+        metadata = {**metadata, **_task_metadata(context)}
+    return ResultView(output, str(own.get("title", "")), metadata, images)
 
 
 _Result = Callable[[ToolView, str, list[FileRefPart], Mapping[str, Any], ToolContext], ResultView]

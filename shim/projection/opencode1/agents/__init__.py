@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shim.projection.opencode1.agents import claude, mock
+from shim.projection.opencode1.agents import claude, mock, pi, opencode
 from shim.projection.opencode1.agents.row import Row
 
-AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {"claude": claude.TOOLS, "mock": mock.TOOLS}
+AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
+    "claude": claude.TOOLS,
+    "opencode": opencode.TOOLS,
+    "pi": pi.TOOLS,
+    "mock": mock.TOOLS,
+}

@@ -1,0 +1,7 @@
+"""OpenCode's own tools: no row, so each keeps its name and its arguments to the letter."""
+
+from __future__ import annotations
+
+from shim.projection.opencode1.agents.row import Row
+
+TOOLS: dict[str, Row] = {}

@@ -1,0 +1,237 @@
+"""An agent that is an HTTP server (`opencode serve`), behind the same handle as a process that speaks lines.
+
+    HttpAgent.spawn    starts the process (`AgentProcess`, so its family ends with it) on a free port, with a password of ours
+    _serve             waits until it listens, opens its `/event` stream, then makes the requests that were written
+    event              `data: {...}` of the stream      -> line {"event": {...}}
+    request            line {"id", "method", "path", "body"?} -> HTTP -> line {"id", "status", "body"}
+
+Requests are started in the order in which they were written, and none before the stream is open, so no event is
+missed. They run beside each other: some are answered only at the end of a turn. When the stream ends, events would be
+missed: the process is ended, and the next prompt starts it again.
+It cannot outlive us: a shell waits at the other end of its stdin, which we hold, and ends it when that closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import socket
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import aiohttp
+import structlog
+
+from shim.errors import AgentGone, AgentNotFound, AgentStuck
+from shim.runtime.process import AgentProcess, OnExit, OnLines
+from universal.codec import Exit, LaunchSpec
+from universal.framing import FrameError, LineFramer
+from universal.items import Json
+from universal.jsonvalue import obj, text
+
+START_S = 60.0
+"""For it to listen. 1 to 5 s were seen, more at the first start in a home, on a machine that is busy."""
+LAST_EVENTS_S = 1.0
+"""For events that are still in the socket when the process has ended."""
+REQUESTS = 256
+"""So many requests may wait or run."""
+USER = "opencode"
+KEEPER = 'exec 3<&0; "$@" </dev/null 3<&- & child=$!; exec >/dev/null 2>&1; trap "" TERM; cat <&3; kill -TERM 0; wait "$child"'
+"""`sh -c KEEPER sh ARGV...`: runs ARGV until stdin closes, then ends its group. It lets go of stdout, so that a child that
+ends by itself is seen."""
+LISTENING = re.compile(rb"listening on (https?://[^\s]+)")
+
+log = structlog.get_logger(__name__)
+
+
+class HttpAgent:
+    """A running one; an `AgentHandle`. Make it with `spawn`."""
+
+    def __init__(self, on_lines: OnLines, on_exit: OnExit, password: str, name: str) -> None:
+        self._on_lines = on_lines
+        self._on_exit = on_exit
+        self._auth = aiohttp.BasicAuth(USER, password)
+        self._name = name
+        self._process: AgentProcess | None = None
+        self._url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._stream: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._trouble = ""
+
+    @classmethod
+    async def spawn(cls, spec: LaunchSpec, env: Mapping[str, str], *, on_lines: OnLines, on_exit: OnExit, name: str) -> HttpAgent:
+        """Start it. The same in and out as `AgentProcess.spawn`; `--port` is added to the argv, the password to the environment.
+
+        Returns at once: what is written waits until it listens. Raises: AgentNotFound, AgentStartFailed.
+        """
+        password = secrets.token_urlsafe(24)
+        self = cls(on_lines, on_exit, password, name)
+        argv = ("/bin/sh", "-c", KEEPER, "sh", *spec.argv, "--port", str(_free_port()))
+        launch = replace(spec, argv=argv, env={**spec.env, "OPENCODE_SERVER_PASSWORD": password})
+        if not os.access(spec.argv[0], os.X_OK):
+            raise AgentNotFound(f"The agent's program does not exist, or may not be run: {spec.argv[0]}.")
+        self._process = await AgentProcess.spawn(launch, env, on_lines=self._said, on_exit=self._exited, name=name)
+        self._stream = asyncio.create_task(self._serve(), name=f"{name} {self._process.pid}: http")
+        return self
+
+    # --- from the session ------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, also of its group."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be made."""
+        return self._process is not None and self._process.alive and self._ending is None
+
+    def write(self, data: bytes) -> None:
+        """Queue a request line. Raises AgentGone, AgentStuck."""
+        if not self.alive:
+            raise AgentGone("The agent's server has ended; the next prompt starts it again.")
+        if self._queue.qsize() + len(self._calls) >= REQUESTS:
+            raise AgentStuck(f"The agent's server does not answer: {REQUESTS} requests wait for it.")
+        self._queue.put_nowait(data)
+
+    def kill(self) -> None:
+        """SIGKILL to it and its group, at once; `on_exit` follows."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def stop(self) -> None:
+        """The ladder of `shim.runtime.process`. Returns when `on_exit` was called."""
+        if self._process is not None:
+            await self._process.stop()
+            await self._ended.wait()
+
+    # --- the process -----------------------------------------------------------------------------------
+
+    def _said(self, lines: list[bytes]) -> None:
+        """Its stdout: where it listens; the rest is for people."""
+        for line in lines:
+            found = LISTENING.search(line)
+            if found and not self._url.done():
+                self._url.set_result(found[1].decode())
+
+    def _exited(self, exit_: Exit) -> None:
+        self._ending = asyncio.get_running_loop().create_task(self._end(exit_), name=f"{self._name}: end")
+
+    async def _end(self, exit_: Exit) -> None:
+        """The last events, then the exit."""
+        try:
+            if self._stream is not None:
+                if self._url.done():
+                    await asyncio.wait({self._stream}, timeout=LAST_EVENTS_S)
+                await _cancelled(self._stream)
+            for call in list(self._calls):
+                await _cancelled(call)
+            self._url.cancel()
+        finally:
+            told = "\n".join(filter(None, (exit_.stderr, self._trouble)))
+            try:
+                self._on_exit(replace(exit_, stderr=told))
+            finally:
+                self._ended.set()
+
+    # --- http --------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Its whole life over HTTP: ends with its stream."""
+        try:
+            async with asyncio.timeout(START_S):
+                url = await asyncio.shield(self._url)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=START_S)
+            async with (
+                aiohttp.ClientSession(auth=self._auth, timeout=timeout) as http,
+                http.get(url + "/event", headers={"accept": "text/event-stream"}) as stream,
+            ):
+                stream.raise_for_status()
+                requests = asyncio.create_task(self._requests(http, url), name=f"{self._name}: requests")
+                try:
+                    await self._events(stream)
+                finally:
+                    await _cancelled(requests)
+                    for call in list(self._calls):
+                        await _cancelled(call)
+            self._trouble = "Its event stream has ended."
+        except TimeoutError:
+            self._trouble = f"It did not say within {START_S:.0f} s where it listens."
+        except aiohttp.ClientError as error:
+            self._trouble = f"Its event stream was lost: {error}"
+        except Exception as error:
+            log.exception("agent.lines_failed", agent=self._name)
+            self._trouble = str(error)
+        if self._process is not None:
+            self._process.kill()
+
+    async def _events(self, stream: aiohttp.ClientResponse) -> None:
+        framer = LineFramer()
+        async for chunk in stream.content.iter_any():
+            lines: list[bytes] = []
+            for framed in framer.push(chunk):
+                if isinstance(framed, FrameError):
+                    log.warning("agent.line_dropped", agent=self._name, size_bytes=framed.size_bytes)
+                    lines.append(framed.stand_in())
+                elif framed.startswith(b"data:"):
+                    lines.append(b'{"event":' + framed.removeprefix(b"data:").strip() + b"}")
+            await self._deliver(lines)
+
+    async def _deliver(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        pending: Awaitable[None] | None = self._on_lines(lines)
+        if pending is not None:
+            await pending
+
+    async def _requests(self, http: aiohttp.ClientSession, url: str) -> None:
+        while True:
+            line = await self._queue.get()
+            task = asyncio.create_task(self._request(http, url, obj(json.loads(line))), name=f"{self._name}: request")
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def _request(self, http: aiohttp.ClientSession, url: str, request: dict[str, Json]) -> None:
+        answer: dict[str, Json] = {"id": request.get("id"), "status": 0, "body": None}
+        body = request.get("body")
+        try:
+            async with http.request(text(request.get("method"), "GET"), url + text(request.get("path")), json=body) as response:
+                answer["status"] = response.status
+                answer["body"] = _body(await response.read())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            answer["body"] = {"message": str(error) or type(error).__name__}
+        try:
+            await self._deliver([json.dumps(answer, ensure_ascii=False).encode()])
+        except Exception:
+            log.exception("agent.lines_failed", agent=self._name)
+            self.kill()
+
+
+def _body(data: bytes) -> Json:
+    """JSON if it is any, else its text; None when empty."""
+    if not data:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        return {"message": data[:500].decode("utf-8", "replace")}
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.wait({task})
+
+
+def _free_port() -> int:
+    """Not `--port 0`: OpenCode tries 4096 first then, which is where we serve ourselves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,477 @@
+"""OpenCode itself: an `opencode serve` per session, driven over HTTP, its `/event` stream read.
+
+The runtime turns both into lines (see `opencode_wire`); the codec reads lines and tells facts and signals. Its parts:
+`opencode_wire` (lines, tables), `opencode_speech` (items), `opencode_results` (results of tools), `opencode_asks`
+(permissions, questions), `opencode_turns` (when it has answered).
+Pure: no clock, no IO, no random; ids come from the injected factory, prompts' message ids from the last event's id.
+Source: recordings of 1.18.33 (`compat_fixtures/agents/opencode`), docs/wire.md, runs against a scripted model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from universal.agents.opencode_asks import Asks
+from universal.agents.opencode_speech import Context, Thread, status_item
+from universal.agents.opencode_turns import ABORT_ERROR, UNKNOWN_AGENT, Course
+from universal.agents.opencode_wire import (
+    IGNORED,
+    IGNORED_FAMILIES,
+    MODES,
+    NAME,
+    Msg,
+    command_body,
+    delay_ms,
+    digest,
+    error_of,
+    message_id,
+    parse,
+    prompt_body,
+    read_catalogue,
+    request,
+)
+from universal.codec import (
+    AgentSpec,
+    Capabilities,
+    Catalogue,
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    Interrupt,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    WriteLine,
+)
+from universal.events import ErrorData, EventType, SessionStartedData
+from universal.items import Json
+from universal.jsonvalue import arr, obj, text, whole
+from universal.turn import Input
+
+_TITLE_CHARS = 80
+_ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
+_OFFERS = ("/config/providers", "/config", "/command")
+"""What is asked at the start, for the catalogue."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session of OpenCode's: ours (no key) or a subagent's."""
+
+    thread: Thread
+    course: Course = field(default_factory=Course)
+
+
+class OpenCodeCodec:
+    """The codec of OpenCode; see `universal.codec.Codec` for the methods' contract."""
+
+    name = NAME
+
+    def __init__(self, ids: IdFactory) -> None:
+        self.catalogue: Catalogue | None = None
+        self.native_session_id: str | None = None
+        self._ctx = Context(ids)
+        self._asks = Asks(self._ctx, self._post)
+        self._main = _Session(Thread(self._ctx, ""))
+        self._children: dict[str, _Session] = {}
+        """Subagents' sessions by OpenCode's id."""
+        self._waiting: dict[str, list[Msg]] = {}
+        """Events of subagents' sessions whose tool call is not known yet."""
+        self._infos: dict[str, Msg] = {}
+        self._offers: dict[str, Json] = {}
+        self._asked: dict[str, str] = {}
+        """Open requests -> what they are for."""
+        self._requests = 0
+        self._prompt: Prompt | None = None
+        """Handed over and not sent: its session is being made."""
+        self._resumed = False
+        self._last_event = ""
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """`opencode serve`; the runtime chooses the port and the password."""
+        self._resumed = bool(options.resume and options.native_session_id)
+        if self._resumed:
+            self._know(options.native_session_id or "")
+        env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_CLIENT": "opencode-shim"}
+        return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
+
+    def start(self) -> list[Output]:
+        """Asks for what it offers; prompts need not wait for the answers."""
+        return [self._request("offer:" + path, "GET", path) for path in _OFFERS]
+
+    def _know(self, session_id: str) -> None:
+        self.native_session_id = self._main.thread.session_id = session_id
+
+    def _request(self, purpose: str, method: str, path: str, body: Json = None) -> WriteLine:
+        self._requests += 1
+        id_ = f"r{self._requests}"
+        self._asked[id_] = purpose
+        return request(id_, method, path, body)
+
+    def _post(self, path: str, body: Json) -> WriteLine:
+        return self._request("reply", "POST", path, body)
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> list[Output]:
+        """A command as requests."""
+        match command:
+            case Prompt():
+                return self._stamped(self._hand(command))
+            case Interrupt():
+                return self._stamped(self._interrupt())
+            case PermissionReply():
+                return self._stamped(self._asks.reply(command))
+            case QuestionReply():
+                return self._stamped(self._asks.answer(command))
+
+    def _hand(self, prompt: Prompt) -> Iterator[Output]:
+        self._main.course.start()
+        if self.native_session_id is not None:
+            yield self._send_prompt(prompt)
+            return
+        first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
+        if self._prompt is None and "create" not in self._asked.values():
+            # With a title of ours it does not ask a model for one.
+            yield self._request("create", "POST", "/session", {"title": first} if first else {})
+        self._prompt = prompt
+
+    def _send_prompt(self, prompt: Prompt) -> WriteLine:
+        thread = self._main.thread
+        message = message_id(prompt.key, self._last_event)
+        if message:
+            thread.own.add(message)
+        thread.claims = not message
+        thread.error = None
+        path = f"/session/{quote(self.native_session_id or '')}"
+        name, _, arguments = prompt.text.removeprefix("/").partition(" ")
+        commands = self.catalogue.commands if self.catalogue is not None else ()
+        if prompt.text.startswith("/") and any(command.name == name for command in commands):
+            body = command_body(prompt, message, name, arguments)
+            return self._request("command", "POST", f"{path}/command", body)
+        return self._request("prompt", "POST", f"{path}/prompt_async", prompt_body(prompt, message))
+
+    def _interrupt(self) -> Iterator[Output]:
+        course = self._main.course
+        if not course.active:
+            return
+        course.stopping = True
+        if course.begun:
+            yield self._abort()
+
+    def _abort(self) -> WriteLine:
+        return self._request("abort", "POST", f"/session/{quote(self.native_session_id or '')}/abort")
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line: an event or an answer. What is neither is `agent.unparsed`."""
+        try:
+            value = parse(line)
+        except (ValueError, RecursionError) as error:
+            said = line.decode("utf-8", errors="replace")
+            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", said, digest(line))]))
+        message = obj(value)
+        if "event" in message:
+            return self._stamped(self._event(obj(message["event"]), digest(line)))
+        if "status" in message:
+            return self._stamped(self._answer(message))
+        return self._stamped(iter([self._ctx.unparsed("line", "neither an event nor an answer", value, digest(line))]))
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: open asks, calls and messages are reported as they are."""
+        return self._stamped(self._eof())
+
+    def _eof(self) -> Iterator[Output]:
+        yield from self._asks.close()
+        for session in (self._main, *self._children.values()):
+            yield from session.thread.close(None)
+            session.course.end()
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of what was ignored and what was not understood."""
+        return self._ctx.counters
+
+    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
+        made = list(outputs)
+        native = self.native_session_id
+        return [replace(out, native_session_id=native) if isinstance(out, Fact) and native else out for out in made]
+
+    # --- answers --------------------------------------------------------------------------------------
+
+    def _answer(self, msg: Msg) -> Iterator[Output]:
+        purpose = self._asked.pop(text(msg.get("id")), "")
+        status, body = whole(msg.get("status")), msg.get("body")
+        good = 200 <= status < 300
+        if purpose.startswith("offer:"):
+            self._offers[purpose.removeprefix("offer:")] = body if good else None
+            if len(self._offers) == len(_OFFERS) and self._offers["/config/providers"] is not None:
+                self.catalogue = read_catalogue(*(self._offers[path] for path in _OFFERS))
+            elif purpose == "offer:/config/providers" and not good:
+                yield Fact(EventType.ERROR, self._error_data(self._refusal(status, body)), raw=msg)
+        elif purpose == "create":
+            yield from self._created(good, status, body, msg)
+        elif purpose in ("prompt", "command"):
+            yield from self._accepted(good, status, body, msg)
+        elif not good:
+            # A reply that came too late, or an abort of nothing: the events tell what is true.
+            self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
+
+    def _created(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        prompt, self._prompt = self._prompt, None
+        if prompt is None:
+            return
+        if not good or not text(obj(body).get("id")):
+            yield from self._failed(self._refusal(status, body), msg)
+            return
+        self._know(text(obj(body).get("id")))
+        if self._main.course.stopping:
+            self._main.course.end()
+            yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
+            return
+        yield self._send_prompt(prompt)
+
+    def _accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        if good or not self._main.course.active:
+            return
+        error = self._refusal(status, body)
+        if status == 404 and self._resumed:
+            error["code"] = "session_not_found"
+        yield from self._failed(error, msg)
+
+    def _refusal(self, status: int, body: Json) -> dict[str, Json]:
+        """The error of an answer that is none."""
+        error = error_of(body)
+        if status == 0:
+            error["message"] = f"OpenCode's server does not answer: {error['message']}"
+        elif not obj(body):
+            error["message"] = f"OpenCode's server answered with status {status}."
+        return {"message": error["message"], "code": error["code"]}
+
+    def _failed(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
+        self._main.course.end()
+        yield Fact(EventType.ERROR, self._error_data(error), raw=raw)
+        yield Signal(Input.FAILED, error=error)
+
+    def _error_data(self, error: dict[str, Json]) -> ErrorData:
+        return ErrorData(message=text(error["message"]), code=text(error["code"]), details=obj(error.get("details")) or None)
+
+    # --- events ---------------------------------------------------------------------------------------
+
+    def _event(self, event: Msg, hash_: str) -> Iterator[Output]:
+        kind, properties = text(event.get("type")), obj(event.get("properties"))
+        self._last_event = text(event.get("id")) or self._last_event
+        handler = self.HANDLERS.get(kind)
+        if handler is None:
+            if kind in IGNORED or kind.startswith(tuple(IGNORED_FAMILIES)):
+                self._ctx.ignore(kind)
+            else:
+                yield self._ctx.unparsed(kind or "event", "unknown type of event", event, hash_)
+            return
+        session_id = _session_of(properties)
+        if kind == "session.created":
+            self._session_created(session_id, obj(properties.get("info")))
+        elif session_id in self._waiting:
+            self._waiting[session_id].append(event)
+        elif (session := self._session(session_id)) is not None:
+            yield from handler(self, session, properties, event)
+            yield from self._rest(session, event)
+        elif kind == "session.error" and not session_id:
+            yield from self._on_error(self._main, properties, event)
+        else:
+            self._ctx.ignore("event of another session")
+
+    def _session(self, session_id: str) -> _Session | None:
+        if session_id and session_id == self.native_session_id:
+            return self._main
+        return self._children.get(session_id)
+
+    def _session_created(self, session_id: str, info: Msg) -> None:
+        """A subagent's session waits until a tool call says that it has made it."""
+        parent = text(info.get("parentID"))
+        if session_id and (parent in self._infos or self._session(parent) is not None):
+            self._infos[session_id] = info
+            self._waiting[session_id] = []
+        else:
+            self._ctx.ignore("session.created")
+
+    def _on_status(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        status = obj(p.get("status"))
+        kind, course, thread = text(status.get("type")), session.course, session.thread
+        if kind == "idle":
+            course.idle = course.begun
+        elif kind in ("busy", "retry"):
+            yield from self._work(session)
+            if kind == "busy":
+                yield from thread.tell_users()
+            else:
+                attempt, message = whole(status.get("attempt"), 1), text(status.get("message"))
+                wait = delay_ms(whole(status.get("next")), self._last_event, attempt)
+                metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": wait}
+                yield status_item(self._ctx, "retry", message, metadata, event, thread.child)
+        else:
+            yield self._ctx.unparsed(f"session.status/{kind or '?'}", "unknown status", event)
+
+    def _work(self, session: _Session) -> Iterator[Output]:
+        """A session was told busy."""
+        course, child = session.course, session.thread.child
+        stopping = course.stopping
+        if not course.active:
+            course.start()
+            course.active = True
+            # An abort that came between the last idle and this: it is not to run.
+            course.stopping = stopping and child is None
+            yield Signal(Input.ACTIVITY, child=child)
+        if course.busy() and course.stopping and child is None:
+            yield self._abort()
+
+    def _on_idle(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        """Repeats the status."""
+        self._ctx.ignore("session.idle")
+        return
+        yield
+
+    def _on_error(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        """Is told at the end of the turn: what the session says next may be better, or a way on."""
+        course, native = session.course, obj(p.get("error"))
+        if native.get("name") == ABORT_ERROR:
+            course.aborted = True
+        elif course.active:
+            course.error = native
+            if not course.begun and text(obj(native.get("data")).get("message")).startswith(UNKNOWN_AGENT):
+                yield from self._failed(error_of(native), event)
+        else:
+            self._ctx.ignore("session.error while idle")
+
+    def _rest(self, session: _Session, event: Msg) -> Iterator[Output]:
+        """After each event: has the session answered?"""
+        course, thread = session.course, session.thread
+        if not course.rests(speaking=thread.speaking):
+            return
+        course.end()
+        child = thread.child
+        yield from self._asks.close(thread)
+        yield from thread.close(event)
+        usage = thread.take_usage()
+        native = obj(thread.error) or obj(course.error)
+        if course.stopping or course.aborted or native.get("name") == ABORT_ERROR:
+            yield Signal(Input.FAILED, error=_ABORTED, aborted=True, metadata=usage, child=child)
+        elif native:
+            error = error_of(native)
+            yield Fact(EventType.ERROR, self._error_data(error), raw=event, child=child)
+            yield Signal(Input.FAILED, error=error, metadata=usage, child=child)
+        else:
+            yield Signal(Input.DONE, metadata=usage, child=child)
+
+    # --- what is said ---------------------------------------------------------------------------------
+
+    def _on_message(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        info = obj(p.get("info"))
+        if session.course.active or info.get("role") == "user":
+            yield from session.thread.message(info, event)
+        else:
+            self._ctx.ignore("message.updated while idle")
+
+    def _on_part(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        part = obj(p.get("part"))
+        yield from session.thread.part(part, event)
+        made = text(obj(obj(part.get("state")).get("metadata")).get("sessionId"))
+        if part.get("type") == "tool" and part.get("tool") == "task" and made and made not in self._children:
+            yield from self._open_child(made, part, event)
+
+    def _on_delta(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.delta(p, event)
+
+    def _open_child(self, session_id: str, part: Msg, event: Msg) -> Iterator[Output]:
+        """A tool call has told which session is its subagent's."""
+        call_id, arguments = text(part.get("callID")), obj(obj(part.get("state")).get("input"))
+        info = self._infos.pop(session_id, {})
+        self._children[session_id] = _Session(Thread(self._ctx, session_id, call_id))
+        metadata: dict[str, Json] = {
+            "call_id": call_id,
+            "title": text(arguments.get("description")) or text(info.get("title")),
+            "agent": text(info.get("agent")) or text(arguments.get("subagent_type")),
+            "prompt": text(arguments.get("prompt")),
+        }
+        yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
+        for waiting in self._waiting.pop(session_id, []):
+            yield from self._event(waiting, "")
+
+    def _on_todo(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        todos = [obj(todo) for todo in arr(p.get("todos"))]
+        yield status_item(self._ctx, "todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
+
+    def _on_compacted(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield status_item(self._ctx, "compaction", None, {"phase": "completed"}, event, session.thread.child)
+
+    def _on_permission(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.permission(p, session.thread, event)
+
+    def _on_question(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.question(p, session.thread, event)
+
+    def _on_settled(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.settled(p, event)
+
+    HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
+        "session.created": _on_idle,
+        "session.status": _on_status,
+        "session.idle": _on_idle,
+        "session.error": _on_error,
+        "session.compacted": _on_compacted,
+        "message.updated": _on_message,
+        "message.part.updated": _on_part,
+        "message.part.delta": _on_delta,
+        "todo.updated": _on_todo,
+        "permission.asked": _on_permission,
+        "permission.replied": _on_settled,
+        "question.asked": _on_question,
+        "question.replied": _on_settled,
+        "question.rejected": _on_settled,
+    }
+    """Type of event -> what is done with it."""
+
+
+def _session_of(properties: Msg) -> str:
+    """The session of an event; before 1.14 some told it only inside of `info` or `part`."""
+    info, part = obj(properties.get("info")), obj(properties.get("part"))
+    inside = text(info.get("sessionID")) or text(part.get("sessionID")) or text(info.get("id"))
+    return text(properties.get("sessionID")) or inside
+
+
+OPENCODE = AgentSpec(
+    name=NAME,
+    title="OpenCode",
+    make=OpenCodeCodec,
+    binaries=("opencode",),
+    env_override="SHIM_OPENCODE_BIN",
+    version_args=("--version",),
+    capabilities=Capabilities(
+        deltas=True,
+        reasoning=True,
+        permissions=True,
+        questions=True,
+        images=True,
+        files=True,
+        interrupt=True,
+        resume=True,
+        subagents=True,
+        todos=True,
+        usage=True,
+        commands=True,
+    ),
+    modes=MODES,
+    default_catalogue=Catalogue(),
+    install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
+    transport="http",
+)

@@ -1,0 +1,232 @@
+"""OpenCode's server on the wire, as lines: requests that we write, answers and events that we read.
+
+    we write   {"id", "method", "path", "body"?}       an HTTP request
+    we read    {"id", "status", "body"}                its answer; status 0: there was none, body {"message"}
+               {"event": {"id"?, "type", "properties"}} a frame of `GET /event`
+
+Source: docs/wire.md; recordings of OpenCode 1.18.33.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from universal.codec import Attachment, Catalogue, Mode, Model, Prompt, SlashCommand, WriteLine
+from universal.items import Json
+from universal.jsonvalue import arr, obj, text
+
+NAME = "opencode"
+
+Msg: TypeAlias = dict[str, Any]
+
+MODES = (
+    Mode("build", "OpenCode's default agent: it reads, edits and runs what its configuration allows.", "build"),
+    Mode("plan", "OpenCode's planning agent: it reads and proposes, and edits nothing.", "plan"),
+)
+
+IGNORED: Mapping[str, str] = {
+    "server.connected": "the stream is open: the runtime waits for it",
+    "server.heartbeat": "no content",
+    "server.instance.disposed": "the stream ends with it, and so does the process",
+    "session.updated": "title, totals and times: ours are kept by the server; the agent's title is not asked for",
+    "session.diff": "always empty in 1.18; our diffs come from the tools' results",
+    "session.deleted": "ours are never deleted there",
+    "file.edited": "the tool's result tells the same, with the diff",
+    "file.watcher.updated": "the server watches by itself",
+    "command.executed": "told by the server, which knows the command",
+    "message.removed": "only after a revert, which the server does itself",
+    "message.part.removed": "the same",
+}
+"""Types of events that are known and not used -> why."""
+
+IGNORED_FAMILIES: Mapping[str, str] = {
+    "plugin.": "its catalogue is asked for",
+    "catalog.": "its catalogue is asked for",
+    "models-dev.": "its catalogue is asked for",
+    "reference.": "state of its own",
+    "integration.": "state of its own",
+    "project.": "the server has its own projects",
+    "workspace.": "the server has its own projects",
+    "worktree.": "the server has its own projects",
+    "vcs.": "the server looks by itself",
+    "lsp.": "diagnostics are in the tools' results",
+    "mcp.": "its tools are called by their names",
+    "installation.": "an update of it is not ours to offer",
+    "ide.": "an editor of its own user interface",
+    "tui.": "its own user interface",
+    "pty.": "terminals are the server's",
+    "session.next.": "another API of the same server",
+    "global.": "of the whole server, not of a session",
+}
+"""Prefixes of types of events that are known and not used -> why."""
+
+IGNORED_PARTS: Mapping[str, str] = {
+    "step-start": "a message is a step",
+    "step-finish": "message.updated tells the same tokens and reason",
+    "snapshot": "its own undo",
+    "patch": "its own undo",
+    "retry": "session.status tells it",
+    "agent": "of a prompt",
+    "file": "of a prompt",
+    "subtask": "of a prompt",
+}
+"""Types of message parts that are known and not used -> why."""
+
+
+def parse(line: bytes) -> Json:
+    """A line as JSON. Raises ValueError, RecursionError."""
+    return json.loads(line)
+
+
+def digest(line: bytes) -> str:
+    """Of a line that nobody understood."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def request(id_: str, method: str, path: str, body: Json = None) -> WriteLine:
+    """A request line; `body` None sends none."""
+    message: Msg = {"id": id_, "method": method, "path": path}
+    if body is not None:
+        message["body"] = body
+    return WriteLine(json.dumps(message, ensure_ascii=False).encode())
+
+
+def message_id(key: str, event_id: str) -> str:
+    """The id of a prompt's message: sorts after all that was said up to this event. Empty when events have no ids (1.1)."""
+    prefix, _, rest = event_id.partition("_")
+    if prefix != "evt" or len(rest) < 12:
+        return ""
+    return f"msg_{rest[:12]}{hashlib.sha256(key.encode()).hexdigest()[:14]}"
+
+
+def time_of(event_id: str) -> int | None:
+    """When an event was made, in ms modulo 2^36, as its id says."""
+    try:
+        return int(event_id.partition("_")[2][:12], 16) >> 12
+    except ValueError:
+        return None
+
+
+def delay_ms(next_ms: int, event_id: str, attempt: int) -> int:
+    """How long a retry waits: from its event to `next`; where that makes no sense, what was seen: 2 s, 4 s, 8 s ..."""
+    made = time_of(event_id)
+    if made is not None and 0 <= (wait := (next_ms - made) % 2**36) <= 3_600_000:
+        return wait
+    return 1000 * 2 ** min(max(attempt, 1), 5)
+
+
+def model_ref(model: str | None) -> Msg | None:
+    """`provider/model` as OpenCode's model reference: the provider's id has no slash, the model's may."""
+    provider, _, id_ = (model or "").partition("/")
+    return {"providerID": provider, "modelID": id_} if id_ else None
+
+
+def prompt_body(prompt: Prompt, message: str) -> Msg:
+    """Body of `prompt_async`."""
+    parts: list[Msg] = [{"type": "text", "text": prompt.text}] if prompt.text or not prompt.attachments else []
+    body: Msg = {"parts": [*parts, *file_parts(prompt)]}
+    given = {
+        "messageID": message,
+        "model": model_ref(prompt.model),
+        "variant": prompt.variant,
+        "agent": prompt.mode,
+        "system": prompt.system,
+    }
+    return body | {key: value for key, value in given.items() if value}
+
+
+def command_body(prompt: Prompt, message: str, name: str, arguments: str) -> Msg:
+    """Body of `command`: a prompt that begins with a command of OpenCode's."""
+    body: Msg = {"command": name, "arguments": arguments}
+    given = {
+        "messageID": message,
+        "model": prompt.model if model_ref(prompt.model) else None,
+        "variant": prompt.variant,
+        "agent": prompt.mode,
+        "parts": file_parts(prompt),
+    }
+    return body | {key: value for key, value in given.items() if value}
+
+
+def file_parts(prompt: Prompt) -> list[Msg]:
+    """Attachments as file parts: bytes as data URLs, else a URL of the file."""
+    found: list[Msg] = []
+    for attachment in prompt.attachments:
+        url = _url(attachment)
+        if url:
+            name = {"filename": attachment.filename} if attachment.filename else {}
+            found.append({"type": "file", "mime": attachment.mime, "url": url, **name})
+    return found
+
+
+def _url(attachment: Attachment) -> str:
+    if attachment.base64:
+        return f"data:{attachment.mime};base64,{attachment.base64}"
+    if attachment.path:
+        return f"file://{quote(attachment.path)}"
+    return f"data:{attachment.mime},{quote(attachment.text)}" if attachment.text is not None else ""
+
+
+def read_catalogue(providers: Json, config: Json, commands: Json) -> Catalogue:
+    """Answers of `/config/providers`, `/config` and `/command`; each may be an error and is then left out."""
+    models = [
+        _model(obj(provider), obj(model))
+        for provider in arr(obj(providers).get("providers"))
+        for model in obj(obj(provider).get("models")).values()
+    ]
+    ids = {model.id for model in models}
+    wanted = [text(obj(config).get("model"))]
+    wanted += [f"{provider}/{model}" for provider, model in obj(obj(providers).get("default")).items()]
+    default = next((id_ for id_ in wanted if id_ in ids), None)
+    rows = [obj(command) for command in arr(commands)]
+    return Catalogue(
+        models=tuple(models),
+        commands=tuple(
+            SlashCommand(text(row.get("name")), text(row.get("description")), " ".join(map(str, arr(row.get("hints")))))
+            for row in rows
+            if text(row.get("name"))
+        ),
+        default_model=default,
+    )
+
+
+def _model(provider: Msg, model: Msg) -> Model:
+    can, limit = obj(model.get("capabilities")), obj(model.get("limit"))
+    return Model(
+        id=f"{text(provider.get('id'))}/{text(model.get('id'))}",
+        name=f"{text(model.get('name')) or text(model.get('id'))} ({text(provider.get('name')) or text(provider.get('id'))})",
+        variants=tuple(obj(model.get("variants"))),
+        reasoning=can.get("reasoning") is True,
+        images=obj(can.get("input")).get("image") is True,
+        context=_limit(limit.get("context")),
+        output=_limit(limit.get("output")),
+    )
+
+
+def _limit(value: Json) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
+
+
+def usage_of(tokens: Json) -> dict[str, int]:
+    """`metadata.usage` of a message's tokens."""
+    given, cache = obj(tokens), obj(obj(tokens).get("cache"))
+    counts = {key: given.get(key) for key in ("input", "output", "reasoning")}
+    counts |= {"cache_read": cache.get("read"), "cache_write": cache.get("write")}
+    return {key: int(value) if isinstance(value, (int, float)) else 0 for key, value in counts.items()}
+
+
+def error_of(native: Json) -> dict[str, Json]:
+    """An error `{name, data}` (or `{_tag, message}`) of OpenCode's as a universal one; `details.opencode` is what it was."""
+    given, data = obj(native), obj(obj(native).get("data"))
+    name = text(given.get("name")) or text(given.get("_tag")) or "UnknownError"
+    message = text(data.get("message")) or text(given.get("message")) or name
+    details: dict[str, Json] = {"opencode": given} if given.get("name") and "data" in given else {}
+    if isinstance(data.get("statusCode"), int):
+        details["status_code"] = data["statusCode"]
+    if isinstance(data.get("isRetryable"), bool):
+        details["is_retryable"] = data["isRetryable"]
+    return {"message": message, "code": name, **({"details": details} if details else {})}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from universal.agents.claude import CLAUDE
+from universal.agents.codex import CODEX
 from universal.agents.mock import MOCK
-from universal.agents.pi import PI
 from universal.agents.opencode import OPENCODE
+from universal.agents.pi import PI
 from universal.codec import AgentSpec
 
 ENTRY_POINT_GROUP = "shim.agents"
@@ -15,7 +16,7 @@ ENTRY_POINT_GROUP = "shim.agents"
 
 def agents() -> dict[str, AgentSpec]:
     """All known agents, in the order in which they are preferred; the mock is last."""
-    found = {spec.name: spec for spec in (CLAUDE, OPENCODE, PI, MOCK)}
+    found = {spec.name: spec for spec in (CLAUDE, CODEX, OPENCODE, PI, MOCK)}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         spec = entry.load()
         found[spec.name] = spec

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shim.projection.opencode1.agents import claude, mock, pi, opencode
+from shim.projection.opencode1.agents import claude, codex, mock, opencode, pi
 from shim.projection.opencode1.agents.row import Row
 
 AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
     "claude": claude.TOOLS,
+    "codex": codex.TOOLS,
     "opencode": opencode.TOOLS,
     "pi": pi.TOOLS,
     "mock": mock.TOOLS,

@@ -1,0 +1,18 @@
+"""Pi's tools, and the one that `pi_gate.ts` adds."""
+
+from __future__ import annotations
+
+from shim.projection.opencode1.agents.row import Row
+
+_PATH = {"path": "filePath"}
+
+TOOLS: dict[str, Row] = {
+    "read": Row("read", _PATH),
+    "edit": Row("edit", {**_PATH, "oldText": "oldString", "newText": "newString"}),
+    "write": Row("write", _PATH),
+    "bash": Row("bash"),
+    "grep": Row("grep", {"glob": "include"}),
+    "find": Row("glob"),
+    "ls": Row("list"),
+    "question": Row("question"),
+}

@@ -1,0 +1,54 @@
+// Given to Pi with `-e` by opencode-shim: Pi itself asks nothing, so this asks before a tool changes something, and
+// lets the model ask the person. Both through Pi's own dialogs, which `pi_asks.py` recognises by their titles.
+const FREE = new Set(["read", "grep", "find", "ls", "question"]);
+const DENIED = "The user doesn't want to proceed with this tool use.";
+
+export default function (pi) {
+  pi.on("tool_call", async (event, ctx) => {
+    if (FREE.has(event.toolName)) return undefined;
+    const title = "Allow " + event.toolName + "? " + JSON.stringify(event.input);
+    const choice = await ctx.ui.select(title, ["Allow once", "Allow always", "Deny"]);
+    if (choice === "Allow once" || choice === "Allow always") return undefined;
+    return { block: true, reason: (choice ?? "").replace(/^Deny(: )?/, "") || DENIED };
+  });
+
+  pi.registerTool({
+    name: "question",
+    label: "Question",
+    description: "Ask the user one or more questions when you cannot go on without their decision.",
+    parameters: {
+      type: "object",
+      properties: {
+        questions: {
+          type: "array",
+          items: {
+            type: "object",
+            properties: {
+              question: { type: "string", description: "The complete question" },
+              header: { type: "string", description: "Very short label, 30 characters at most" },
+              options: {
+                type: "array",
+                items: {
+                  type: "object",
+                  properties: { label: { type: "string" }, description: { type: "string" } },
+                  required: ["label"],
+                },
+              },
+              multiple: { type: "boolean", description: "Several options may be chosen" },
+            },
+            required: ["question", "options"],
+          },
+        },
+      },
+      required: ["questions"],
+    },
+    async execute(_id, params, _signal, _onUpdate, ctx) {
+      const value = await ctx.ui.input("Questions: " + JSON.stringify(params.questions));
+      if (value === undefined) return { content: [{ type: "text", text: "The user did not answer." }], details: {} };
+      const answers = JSON.parse(value);
+      const lines = params.questions.map((q, i) => '"' + q.question + '" = "' + (answers[i] ?? []).join(", ") + '"');
+      const text = "The user has answered: " + lines.join(", ") + ". Continue with these answers in mind.";
+      return { content: [{ type: "text", text }], details: { answers } };
+    },
+  });
+}

@@ -204,6 +204,31 @@ def _write(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[
     return ResultView("Wrote file successfully.", title, metadata)
 
 
+_PATCH_LETTERS = {"add": "A", "delete": "D"}
+
+
+def _apply_patch(
+    view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext
+) -> ResultView:
+    """Native's `apply_patch`: a diff per file. `structured.changes[] {path, type, move_path?}` beside the files says what each is."""
+    changes = [obj(change) for change in arr(obj(meta.get("structured")).get("changes"))]
+    changes = changes if len(changes) == len(files) else [{} for _ in files]
+    shown: list[Wire] = []
+    lines: list[str] = []
+    for file, change in zip(files, changes, strict=True):
+        absolute = posixpath.normpath(posixpath.join(context.directory, file.path))
+        before = posixpath.normpath(posixpath.join(context.directory, str(change.get("path") or file.path)))
+        kind = "move" if before != absolute else str(change.get("type") or ("add" if file.action == "write" else "update"))
+        patch = indexed(absolute, file.diff or "")
+        added, removed = count(patch)
+        name = relative(absolute, context.directory)
+        entry = {"filePath": before, "relativePath": name, "type": kind, "patch": patch, "additions": added, "deletions": removed}
+        shown.append({**entry, "movePath": absolute} if kind == "move" else entry)
+        lines.append(f"{_PATCH_LETTERS.get(kind, 'M')} {name}")
+    text = "\n".join(["Success. Updated the following files:", *lines])
+    return ResultView(text, text, {"diff": "".join(entry["patch"] for entry in shown), "files": shown, "diagnostics": {}})
+
+
 def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
     command = str(view.input.get("command", ""))
     if "stdout" in meta:  # what the agent tells its model may be wrapped: a person is shown what the command wrote
@@ -278,6 +303,7 @@ RESULTS: dict[str, _Result] = {
     "read": _read,
     "edit": _edit,
     "write": _write,
+    "apply_patch": _apply_patch,
     "bash": _bash,
     "todowrite": _todos,
     "question": _question,

@@ -1,0 +1,15 @@
+"""Codex's tools. Its items have no tool names; `universal.agents.codex_tools` gives them those of its own tools."""
+
+from __future__ import annotations
+
+from shim.projection.opencode1.agents.row import Row
+
+TOOLS: dict[str, Row] = {
+    "shell": Row("bash"),
+    "apply_patch": Row("apply_patch", {"patch": "patchText"}),
+    "update_plan": Row("todowrite"),
+    "request_user_input": Row("question"),
+    "spawn_agent": Row("task"),
+    "web_search": Row("websearch"),
+    "view_image": Row("read", {"path": "filePath"}),
+}

@@ -1,0 +1,109 @@
+"""Model, effort and mode in force in one Codex process, and the parameters that change them.
+
+Codex keeps what a `turn/start` says for later turns, so each prompt says only what it wants otherwise.
+Source: recordings `controls`, `plan_mode`, `resume.2`; the schema of `turn/start`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from universal.agents.codex_wire import DEFAULT_CATALOGUE, DEFAULT_MODE, DEFAULT_MODEL, NAME, PRESETS, Msg, read_models
+from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Prompt
+from universal.items import Json
+from universal.jsonline import get_text
+from universal.jsonvalue import arr
+
+CLIENT: Msg = {
+    "clientInfo": {"name": "opencode-shim", "title": "opencode-shim", "version": "1"},
+    "capabilities": {"experimentalApi": True, "requestAttestation": False},
+}
+"""`initialize`. `experimentalApi` is needed for `collaborationMode` and `thread/backgroundTerminals/clean`."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What is in force in one process."""
+
+    catalogue: Catalogue | None = None
+    directory: str = ""
+    resume_id: str = ""
+    mode: str = DEFAULT_MODE
+    """The mode that the thread is in."""
+    model: str = ""
+    """The model that the thread uses, as Codex told it; "" before that."""
+    effort: str = ""
+    _own_effort: dict[str, str] = field(default_factory=dict[str, str])
+    _rows: list[Json] = field(default_factory=list[Json])
+    _wished: tuple[str, str] = ("", "")
+    """Model and variant that the last prompt named, for what messages show."""
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """argv; the thread itself begins with the first prompt."""
+        self.directory = options.directory
+        self.resume_id = options.native_session_id or "" if options.resume else ""
+        self.mode = options.mode if options.mode in PRESETS else DEFAULT_MODE
+        return LaunchSpec(argv=(options.binary, "app-server"), cwd=options.directory)
+
+    # --- what Codex offers ----------------------------------------------------------------------------
+
+    def read_models(self, result: Msg) -> str:
+        """One page of `model/list`. The cursor of the next page, "" when this was the last."""
+        self._rows.extend(arr(result.get("data")))
+        cursor = get_text(result, "nextCursor")
+        if not cursor or not arr(result.get("data")):
+            models, self._own_effort, default = read_models(self._rows)
+            self.catalogue = Catalogue(models, (), default) if models else DEFAULT_CATALOGUE
+            return ""
+        return cursor
+
+    # --- the thread -----------------------------------------------------------------------------------
+
+    def thread(self, prompt: Prompt) -> tuple[str, Msg]:
+        """The request that begins the conversation or goes on with it: (method, params)."""
+        if prompt.mode in PRESETS:
+            self.mode = prompt.mode
+        preset = PRESETS[self.mode]
+        params: Msg = {"cwd": self.directory, "approvalPolicy": preset.approval, "sandbox": preset.sandbox}
+        if prompt.model and prompt.model != DEFAULT_MODEL:
+            params["model"] = prompt.model
+        if self.resume_id:
+            return "thread/resume", {"threadId": self.resume_id, "excludeTurns": True, **params}
+        return "thread/start", params
+
+    def begun(self, result: Msg) -> None:
+        """The answer to it: what is in force."""
+        self.model = get_text(result, "model")
+        self.effort = get_text(result, "reasoningEffort")
+
+    def told(self, settings: Msg) -> None:
+        """`thread/settings/updated`."""
+        self.model = get_text(settings, "model") or self.model
+        self.effort = get_text(settings, "effort", "reasoningEffort") or self.effort
+
+    def turn(self, prompt: Prompt, *, first: bool) -> Msg:
+        """What a prompt wants otherwise than it is, as parameters of `turn/start`. `first`: the thread has just begun."""
+        params: Msg = {}
+        model = prompt.model if prompt.model and prompt.model != DEFAULT_MODEL else ""
+        effort = prompt.variant or (self._own_effort.get(model, "") if model else "")
+        self._wished = (prompt.model or self._wished[0], prompt.variant or "")
+        if model and model != self.model:
+            params["model"] = self.model = model
+        if effort and effort != self.effort:
+            params["effort"] = self.effort = effort
+        mode = prompt.mode if prompt.mode in PRESETS else self.mode
+        preset, before = PRESETS[mode], PRESETS[self.mode]
+        if mode != self.mode:
+            params["approvalPolicy"] = preset.approval
+            params["sandboxPolicy"] = {"type": preset.policy}
+        unsure = preset.plan or bool(self.resume_id)  # a thread that goes on may have been left in plan mode
+        if self.model and (preset.plan != before.plan or (first and unsure) or (preset.plan and params)):
+            settings: Msg = {"model": self.model, "reasoning_effort": self.effort or None, "developer_instructions": None}
+            params["collaborationMode"] = {"mode": "plan" if preset.plan else "default", "settings": settings}
+        self.mode = mode
+        return params
+
+    def model_of(self) -> dict[str, Json]:
+        """`metadata.model` of what is said now."""
+        wished, variant = self._wished
+        return {"provider_id": NAME, "model_id": wished or self.model or DEFAULT_MODEL, "variant": variant or None}

@@ -1,0 +1,320 @@
+"""Codex app-server's wire: the tables of what is known, and what can be said about one value alone.
+
+Source: recordings of 0.169.0 (`compat_fixtures/agents/codex`) and the schema that this version writes by itself
+(`codex app-server generate-json-schema --experimental`), which names the kinds that no recording shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from universal.codec import Attachment, Catalogue, Mode, Model, Prompt
+from universal.items import Json
+from universal.jsonline import get_int, get_text, parse
+from universal.jsonvalue import arr, obj
+
+NAME = "codex"
+"""Registry name, and the provider id in `metadata.model`."""
+
+Msg: TypeAlias = dict[str, Any]
+"""One JSON object of the wire."""
+
+# --- modes --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What a mode is for Codex: who is asked, what the sandbox allows, and whether it only plans."""
+
+    approval: str
+    sandbox: str
+    policy: str
+    """The sandbox's name in `turn/start`, where it is an object with a `type`."""
+    plan: bool = False
+
+
+PRESETS: dict[str, Preset] = {
+    "build": Preset("on-request", "read-only", "readOnly"),
+    "plan": Preset("on-request", "read-only", "readOnly", plan=True),
+    "accept-edits": Preset("on-request", "workspace-write", "workspaceWrite"),
+    "bypass": Preset("never", "danger-full-access", "dangerFullAccess"),
+}
+
+MODES: tuple[Mode, ...] = (
+    Mode("build", "Codex reads freely, and asks before it edits files or runs a command outside of its sandbox.", "read-only"),
+    Mode("plan", "Codex only reads and thinks, then proposes a plan.", "plan"),
+    Mode("accept-edits", "Codex edits files and runs commands in the project; it asks to go beyond that.", "workspace-write"),
+    Mode("bypass", "Codex does everything without asking and without a sandbox. Only for machines that do not matter.", "never"),
+)
+
+DEFAULT_MODE = "build"
+
+# --- models -------------------------------------------------------------------------------------------
+
+DEFAULT_MODEL = "default"
+
+DEFAULT_CATALOGUE = Catalogue(
+    models=(Model(DEFAULT_MODEL, "Default", "What your configuration of Codex chooses.", reasoning=True),),
+    default_model=DEFAULT_MODEL,
+)
+"""Offered until a process has told its own list (`model/list`)."""
+
+
+def read_models(data: Json) -> tuple[tuple[Model, ...], dict[str, str], str | None]:
+    """`data[]` of `model/list`: the models that are not hidden, their own efforts by model, and the default model."""
+    found: list[Model] = []
+    efforts: dict[str, str] = {}
+    default: str | None = None
+    for row in map(obj, arr(data)):
+        id_ = get_text(row, "model", "id")
+        if not id_ or id_ in efforts or row.get("hidden") is True:
+            continue
+        variants = tuple(e for e in (get_text(obj(v), "reasoningEffort") for v in arr(row.get("supportedReasoningEfforts"))) if e)
+        efforts[id_] = get_text(row, "defaultReasoningEffort")
+        default = id_ if default is None or row.get("isDefault") is True else default
+        found.append(
+            Model(
+                id=id_,
+                name=get_text(row, "displayName") or id_,
+                description=get_text(row, "description"),
+                variants=variants,
+                reasoning=bool(variants),
+                images="image" in arr(row.get("inputModalities")),
+            )
+        )
+    return tuple(found), efforts, default
+
+
+# --- prompts ------------------------------------------------------------------------------------------
+
+
+def prompt_input(prompt: Prompt) -> list[Msg]:
+    """`input` of `turn/start`. Codex has no channel for a system text of one prompt, so it goes in front."""
+    parts: list[Msg] = []
+    if prompt.system:
+        parts.append(_text(f"<system-reminder>\n{prompt.system}\n</system-reminder>"))
+    parts.extend(_attached(prompt.attachments))
+    if prompt.text or not parts:
+        parts.append(_text(prompt.text))
+    return parts
+
+
+def _text(text: str) -> Msg:
+    return {"type": "text", "text": text, "text_elements": []}
+
+
+def _attached(attachments: Iterable[Attachment]) -> Iterable[Msg]:
+    for item in attachments:
+        name = item.path or item.filename or "attachment"
+        if item.mime.startswith("image/") and item.base64:
+            yield {"type": "image", "url": f"data:{item.mime};base64,{item.base64}"}
+        elif item.mime.startswith("image/") and item.path:
+            yield {"type": "localImage", "path": item.path}
+        elif item.text is not None:
+            yield _text(f'<file path="{name}">\n{item.text}\n</file>')
+        elif item.path:
+            yield _text(f"The user attached the file {item.path} ({item.mime}). Read it if it matters.")
+        else:
+            yield _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here.")
+
+
+# --- usage and errors ---------------------------------------------------------------------------------
+
+
+def usage_of(usage: Msg) -> dict[str, int]:
+    """Tokens of one model call. The five numbers do not overlap: Codex counts cached tokens as input, thinking as output."""
+    cached, written = get_int(usage, "cachedInputTokens"), get_int(usage, "cacheWriteInputTokens")
+    thinking = get_int(usage, "reasoningOutputTokens")
+    return {
+        "input": max(get_int(usage, "inputTokens") - cached - written, 0),
+        "output": max(get_int(usage, "outputTokens") - thinking, 0),
+        "reasoning": thinking,
+        "cache_read": cached,
+        "cache_write": written,
+    }
+
+
+_LOGIN = "Run `codex login` in a terminal, or set the API key that your provider in config.toml wants. Then try again."
+HINTS: dict[str, str] = {
+    "authentication_failed": _LOGIN,
+    "contextWindowExceeded": "Start a new session, or send less.",
+    "usageLimitExceeded": "Wait until the limit of your plan resets, or choose another model.",
+    "rateLimitExceeded": "Wait a while, or choose another model.",
+    "serverOverloaded": "The model service is overloaded. Try again in a while, or choose another model.",
+    "modelNotFound": "Choose another model: this one does not exist, or your account may not use it.",
+    "max_output_tokens": "Ask for the work in smaller pieces.",
+    "session_not_found": "The conversation is no longer stored by Codex on this machine. Start a new session.",
+    "bad_config": "Correct config.toml in CODEX_HOME (~/.codex), then try again.",
+}
+"""Code of an error -> what the person can do."""
+
+_RETRYABLE = frozenset({"rateLimitExceeded", "serverOverloaded", "internalServerError", "responseStreamDisconnected"})
+_LOST = ("no rollout found", "thread not found", "invalid thread id")
+INTERRUPTION: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
+
+
+def turn_error(error: Msg) -> dict[str, Json]:
+    """`error` of a turn as {message, code, details}. A message that is the model API's own JSON is unpacked."""
+    message = get_text(error, "message") or "Codex ended the turn with an error."
+    kind, status = _kind(error.get("codexErrorInfo"))
+    body = _body(message)
+    code = kind if kind not in ("", "other") else get_text(body, "code", "type") or kind or "error"
+    if status in (401, 403) or kind == "unauthorized":
+        code = "authentication_failed"
+    elif "max_output_tokens" in message:
+        code = "max_output_tokens"
+    message = get_text(body, "message") or message
+    extra = get_text(error, "additionalDetails")
+    return made_error(message if not extra or extra in message else f"{message}\n{extra}", code, status)
+
+
+def made_error(message: str, code: str, status: int = 0) -> dict[str, Json]:
+    """{message, code, details {is_retryable, status_code?, hint?}}"""
+    details: dict[str, Json] = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
+    if status:
+        details["status_code"] = status
+    if code in HINTS:
+        details["hint"] = HINTS[code]
+    return {"message": message, "code": code, "details": details}
+
+
+def request_error(method: str, message: str) -> dict[str, Json]:
+    """The refusal of a request of ours as an error of the turn."""
+    if method == "thread/resume" and any(words in message for words in _LOST):
+        return made_error(message, "session_not_found")
+    if "config" in message.lower():
+        return made_error(message, "bad_config")
+    return made_error(message, f"{method.replace('/', '_')}_refused")
+
+
+def _kind(info: Json) -> tuple[str, int]:
+    """(kind, HTTP status or 0) of `codexErrorInfo`: a name, or an object with one name."""
+    if isinstance(info, str):
+        return info, 0
+    for name, value in obj(info).items():
+        return name, get_int(obj(value), "httpStatusCode")
+    return "", 0
+
+
+def _body(message: str) -> Msg:
+    """`error` of a message that is the model API's answer, else {}."""
+    if not message.startswith("{"):
+        return {}
+    try:
+        value = obj(parse(message.encode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return {}
+    return obj(value.get("error")) or value
+
+
+_ATTEMPT = re.compile(r"(\d{1,4})/\d{1,4}")
+
+
+def retry_of(error: Msg) -> tuple[str, dict[str, Json]]:
+    """(a line for people, metadata of the status `retry`) of an error that is tried again."""
+    message, details = get_text(error, "message"), get_text(error, "additionalDetails")
+    match = _ATTEMPT.search(message)
+    text = f"{message} ({details})" if details else message or "Reconnecting"
+    return text, {"attempt": int(match.group(1)) if match else 1, "message": text, "delay_ms": 0}
+
+
+# --- what is known and not used -----------------------------------------------------------------------
+
+_OTHER_HOST = "for other hosts (desktop, cloud, voice); a session driven by stdio has no use for it"
+_ELSEWHERE = "the same is said by another message that is used"
+_PROGRESS = "progress inside of something whose start and end are reported"
+_ACCOUNT = "about the account or the installation, not about this conversation"
+
+IGNORED: dict[str, str] = {
+    "account/rateLimits/updated": _ACCOUNT,
+    "account/updated": _ACCOUNT,
+    "account/gatewayOAuth/changed": _ACCOUNT,
+    "account/login/completed": _ACCOUNT,
+    "app/list/updated": _ACCOUNT,
+    "autoApprovalReview/strictReviewRequired": _PROGRESS,
+    "command/exec/outputDelta": "commands that a client runs itself; we run none",
+    "configWarning": "about the configuration; what it breaks is refused with an error",
+    "deprecationNotice": "for the developers of clients",
+    "externalAgentConfig/import/completed": _ACCOUNT,
+    "externalAgentConfig/import/progress": _ACCOUNT,
+    "fs/changed": "watches that a client asks for; we ask for none",
+    "fuzzyFileSearch/sessionCompleted": _OTHER_HOST,
+    "fuzzyFileSearch/sessionUpdated": _OTHER_HOST,
+    "guardianWarning": "the refused call says the same",
+    "hook/completed": "hooks of the user's own configuration",
+    "hook/started": "hooks of the user's own configuration",
+    "item/autoApprovalReview/completed": _PROGRESS,
+    "item/autoApprovalReview/started": _PROGRESS,
+    "item/commandExecution/terminalInteraction": _PROGRESS,
+    "item/fileChange/outputDelta": _PROGRESS,
+    "item/fileChange/patchUpdated": _PROGRESS,
+    "item/mcpToolCall/progress": _PROGRESS,
+    "item/reasoning/summaryPartAdded": "a part begins with its first text",
+    "mcpServer/event/stream/notification": _OTHER_HOST,
+    "mcpServer/oauthLogin/completed": _ACCOUNT,
+    "mcpServer/startupStatus/updated": _ACCOUNT,
+    "model/safetyBuffering/updated": _PROGRESS,
+    "model/verification": _ACCOUNT,
+    "modelProvider/authRecoveryCompleted": _PROGRESS,
+    "modelProvider/authRecoveryStarted": _PROGRESS,
+    "process/exited": "processes that a client starts itself; we start none",
+    "process/outputDelta": "processes that a client starts itself; we start none",
+    "project/changed": _OTHER_HOST,
+    "remoteControl/status/changed": _OTHER_HOST,
+    "skills/changed": _ACCOUNT,
+    "thread/archived": _OTHER_HOST,
+    "thread/attachment/updated": _OTHER_HOST,
+    "thread/closed": _OTHER_HOST,
+    "thread/compacted": _ELSEWHERE,
+    "thread/deleted": _OTHER_HOST,
+    "thread/environment/connected": _OTHER_HOST,
+    "thread/environment/disconnected": _OTHER_HOST,
+    "thread/goal/cleared": _OTHER_HOST,
+    "thread/goal/updated": _OTHER_HOST,
+    "thread/prediction/updated": "a guess at the next prompt",
+    "thread/project/updated": _OTHER_HOST,
+    "thread/queue/changed": "prompts are queued by the server, not by Codex",
+    "thread/readState/changed": _OTHER_HOST,
+    "thread/realtime/closed": _OTHER_HOST,
+    "thread/realtime/error": _OTHER_HOST,
+    "thread/realtime/item/completed": _OTHER_HOST,
+    "thread/realtime/item/started": _OTHER_HOST,
+    "thread/realtime/item/transcript/delta": _OTHER_HOST,
+    "thread/realtime/itemAdded": _OTHER_HOST,
+    "thread/realtime/outputAudio/delta": _OTHER_HOST,
+    "thread/realtime/sdp": _OTHER_HOST,
+    "thread/realtime/started": _OTHER_HOST,
+    "thread/realtime/transcript/delta": _OTHER_HOST,
+    "thread/realtime/transcript/done": _OTHER_HOST,
+    "thread/reverted": _OTHER_HOST,
+    "thread/section/changed": _OTHER_HOST,
+    "thread/started": "the answer to thread/start or thread/resume says it",
+    "thread/status/changed": "turn/started and turn/completed say it",
+    "thread/unarchived": _OTHER_HOST,
+    "turn/diff/updated": "each file change carries its own diff; this repeats them all",
+    "turn/moderationMetadata": _OTHER_HOST,
+    "warning": "about the configuration or the model's metadata; what it breaks is refused with an error",
+    "windows/worldWritableWarning": _OTHER_HOST,
+    "windowsSandbox/setupCompleted": _OTHER_HOST,
+}
+"""Notification -> why it is not used. What is in neither this table nor the codec's is `agent.unparsed`."""
+
+IGNORED_ITEMS: dict[str, str] = {
+    "enteredReviewMode": "the review itself is reported",
+    "functionCallOutput": "the output of a tool whose call is an item of its own",
+    "hookPrompt": "hooks of the user's own configuration",
+}
+"""Kind of item -> why it is not used."""
+
+REFUSED: dict[str, str] = {
+    "account/chatgptAuthTokens/refresh": "no token is held here",
+    "applyPatchApproval": "the older protocol, which is not spoken here",
+    "attestation/generate": "not announced in `initialize`",
+    "currentTime/read": "the codec has no clock; Codex uses its own",
+    "execCommandApproval": "the older protocol, which is not spoken here",
+    "item/tool/call": "no tools of the client were announced",
+}
+"""Requests of Codex that are known and not served -> what they are told."""

@@ -9,7 +9,7 @@ Source: recordings `*_ask_*`, `question`, `plan_mode`; the schema for permission
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from universal.agents.codex_speech import Call, Context, Thread
@@ -133,7 +133,9 @@ class Asks:
 
         call_id = get_text(request.params, "itemId") or f"question_{request.id}"
         arguments: Msg = {"questions": rows}
-        yield from thread.call(call_id, Shown("request_user_input", arguments, questions[0].question), {}, request.raw)
+        shown = Shown("request_user_input", arguments, questions[0].question)
+        for fact in thread.call(call_id, shown, {}, request.raw):
+            yield replace(fact, synthetic=True)
         yield from self._question(request, thread, "request_user_input", arguments, questions, answer, thread.calls.get(call_id))
 
     def _permission(
@@ -205,7 +207,8 @@ class Asks:
         words = _NO_ANSWER if answers is None else "\n".join(", ".join(labels) for labels in answers)
         metadata: dict[str, Json] = {} if answers is None else {"answers": [list(labels) for labels in answers]}
         outcome = Outcome((ToolResultPart(call_id=call.call_id, output=words),), metadata, failed=answers is None)
-        yield from ask.thread.result(call, outcome, None)
+        for fact in ask.thread.result(call, outcome, None):
+            yield replace(fact, synthetic=True)
 
     # --- withdrawn ------------------------------------------------------------------------------------
 

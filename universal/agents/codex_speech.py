@@ -401,4 +401,4 @@ class Thread:
         return self._fact(EventType.ITEM_DELTA, data, raw, synthetic=synthetic)
 
     def _fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)
+        return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)

@@ -16,7 +16,7 @@ from typing import Any
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import count, hunks, indexed, relative
-from shim.projection.opencode1.agents import AGENT_TOOLS
+from shim.projection.opencode1.agents import tools_of
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import arr, obj, whole
 
@@ -65,7 +65,7 @@ def arguments_of(text: str) -> Wire:
 
 def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> ToolView:
     """OpenCode's name and input for one call. `todos`: the session's list, for agents that only send changes."""
-    row = AGENT_TOOLS.get(agent, {}).get(name)
+    row = tools_of(agent).get(name)
     if row is None:
         if name.startswith("mcp__"):
             return ToolView("_".join(name.split("__")[1:]), arguments)
@@ -85,7 +85,7 @@ def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> Tool
 
 def says_changes(agent: str, name: str) -> bool:
     """Whether a todo call tells only what changes (Claude's TaskCreate and TaskUpdate), so that its card needs the list."""
-    row = AGENT_TOOLS.get(agent, {}).get(name)
+    row = tools_of(agent).get(name)
     return row is not None and row.changes
 
 
@@ -210,9 +210,10 @@ _PATCH_LETTERS = {"add": "A", "delete": "D"}
 def _apply_patch(
     view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext
 ) -> ResultView:
-    """Native's `apply_patch`: a diff per file. `structured.changes[] {path, type, move_path?}` beside the files says what each is."""
+    """Native's `apply_patch`: a diff per file. `structured.changes[]` has {path, type} of each."""
     changes = [obj(change) for change in arr(obj(meta.get("structured")).get("changes"))]
-    changes = changes if len(changes) == len(files) else [{} for _ in files]
+    if len(changes) != len(files):
+        changes = [obj(None) for _ in files]
     shown: list[Wire] = []
     lines: list[str] = []
     for file, change in zip(files, changes, strict=True):

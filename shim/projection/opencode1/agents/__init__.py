@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shim.projection.opencode1.agents import claude, codex, mock, opencode, pi
+from shim.projection.opencode1.agents import acp, claude, codex, mock, opencode, pi
 from shim.projection.opencode1.agents.row import Row
 
 AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
@@ -14,3 +14,8 @@ AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
     "pi": pi.TOOLS,
     "mock": mock.TOOLS,
 }
+
+
+def tools_of(agent: str) -> Mapping[str, Row]:
+    """The table of one agent. Those without one of their own speak the Agent Client Protocol: the person may name any."""
+    return AGENT_TOOLS.get(agent, acp.TOOLS)

@@ -1,6 +1,6 @@
 """Tools look native: each agent's tools as OpenCode's, so that its UIs draw the cards that they know.
 
-`AGENT_TOOLS` is the table per agent: the agent's tool name -> OpenCode's name and how its argument keys are
+`tools_of` gives the table of an agent: the agent's tool name -> OpenCode's name and how its argument keys are
 called there. `RESULTS` makes output, title and metadata from the universal result, by OpenCode's tool name.
 Unknown tools keep their own name; MCP tools (`mcp__SERVER__TOOL`) become `SERVER_TOOL`. Pure.
 Source: native recordings of 1.18.33 (`read_edit`, `write`, `bash`, `todo`, `task`, `question_reply`, `glob`, `grep`).

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from shim.projection.opencode1.agents import AGENT_TOOLS
 from shim.projection.opencode1.tools import (
-    AGENT_TOOLS,
     ResultView,
     ToolContext,
     ToolView,

@@ -1,0 +1,116 @@
+"""How agents of the Agent Client Protocol end a prompt, and what went wrong, for people.
+
+The ways in which they tell an error, all recorded:
+
+    error response                      claude-agent-acp, codex-acp 0.16, opencode
+    error response and the same text    claude-agent-acp: a chunk "API Error ..." before it
+    a chunk, then end_turn              codex-acp 2.6: the only chunks without a messageId
+    end_turn and not a word             pi-acp
+    cancelled, though nobody cancelled  codex-acp, after a refused permission: no error
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from universal.agents.acp_context import Msg
+from universal.events import ErrorData
+from universal.jsonline import get_int, get_text
+from universal.jsonvalue import arr, obj
+
+AUTH_REQUIRED = -32000
+NOT_FOUND = -32002
+SESSION_NOT_FOUND = "session_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What a `stopReason` means: `finish` of the last message, and the error if it is one."""
+
+    finish: str
+    code: str = ""
+    message: str = ""
+
+
+STOP_REASONS: dict[str, Stop] = {
+    "end_turn": Stop("stop"),
+    "max_tokens": Stop("length"),
+    "max_turn_requests": Stop(
+        "other", "max_turn_requests", "The agent has made as many requests to the model as it may in one turn."
+    ),
+    "refusal": Stop("content-filter", "refusal", "The model refused to answer."),
+    "cancelled": Stop("other"),
+}
+"""Unknown reasons count as `end_turn`: the prompt is answered, whatever it is called."""
+
+HINTS: dict[str, str] = {
+    "authentication_failed": "Log in with the agent's own program in a terminal, or give the server its API key.",
+    "rate_limit": "Wait until the limit resets, or choose another model.",
+    "overloaded": "The model service is overloaded. Try again in a while, or choose another model.",
+    "max_output_tokens": "Ask for the work in smaller pieces.",
+    "max_turn_requests": "Send another message to let the agent go on.",
+    SESSION_NOT_FOUND: "The agent does not have this conversation any more. Start a new session.",
+    "no_answer": "The agent gives no reason. Try again, look at its own log, or try the same in its own terminal program.",
+    "model_unavailable": "The turn goes on with the model that was in force.",
+    "variant_unavailable": "The turn goes on with the effort that was in force.",
+    "mode_unavailable": "Choose the agent `build`: nothing was sent.",
+}
+"""Code of an error -> what the person can do."""
+
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "no_answer"})
+
+
+def make(message: str, code: str, status: int = 0) -> Msg:
+    """An error {message, code, details {is_retryable, status_code?, hint?}}."""
+    details: Msg = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
+    if status:
+        details["status_code"] = status
+    if code in HINTS:
+        details["hint"] = HINTS[code]
+    return {"message": message, "code": code, "details": details}
+
+
+def data_of(error: Msg) -> ErrorData:
+    """The same as the payload of an `error` event."""
+    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
+
+
+def response_error(error: Msg, logins: list[Msg]) -> Msg:
+    """The error of a JSON-RPC error response. `logins`: `authMethods` of the agent."""
+    data = obj(error.get("data"))
+    number = get_int(error, "code")
+    message = readable(get_text(data, "message", "details") or get_text(error, "message") or "The agent reported an error.")
+    message = message.removeprefix("Internal error: ") or message
+    if number == AUTH_REQUIRED:
+        names = ", ".join(name for name in (get_text(login, "name", "id") for login in logins) if name)
+        made = make(message, "authentication_failed")
+        return {**made, "message": f"{message} (ways to log in: {names})"} if names else made
+    kind = get_text(data, "errorKind")
+    code = kind if kind not in ("", "unknown") else "resource_not_found" if number == NOT_FOUND else "agent_error"
+    return make(message, code, number if 400 <= number < 600 else 0)
+
+
+def readable(text: str) -> str:
+    """The words inside of an error that is JSON text: `{"error": {"message": ...}}`; else the text."""
+    try:
+        found = obj(json.loads(text))
+    except (ValueError, RecursionError):
+        return text.strip()
+    inner = found.get("error")
+    return get_text(obj(inner), "message") or get_text(found, "message") or (inner if isinstance(inner, str) else text.strip())
+
+
+def usage_of(usage: Msg) -> dict[str, int]:
+    """Tokens of a prompt. Numbers that contain each other (cached in input, thinking in output) are taken apart."""
+    input_, output = max(get_int(usage, "inputTokens"), 0), max(get_int(usage, "outputTokens"), 0)
+    read, write = max(get_int(usage, "cachedReadTokens"), 0), max(get_int(usage, "cachedWriteTokens"), 0)
+    thought = max(get_int(usage, "thoughtTokens"), 0)
+    if get_int(usage, "totalTokens") == input_ + output:
+        input_, output = max(input_ - read - write, 0), max(output - thought, 0)
+    return {"input": input_, "output": output, "reasoning": thought, "cache_read": read, "cache_write": write}
+
+
+def login_list(value: object) -> list[Msg]:
+    """`authMethods` of `initialize`."""
+    return [obj(row) for row in arr(value)]

@@ -1,0 +1,66 @@
+"""What an ACP agent tells about its session, as status items: plan, title, mode, commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from universal.agents.acp_context import Context, Msg
+from universal.agents.acp_setup import Setup
+from universal.codec import Fact
+from universal.items import Json
+from universal.jsonline import get_text
+from universal.jsonvalue import arr, obj
+
+
+@dataclass(slots=True)
+class Notes:
+    """Tells each change once."""
+
+    ctx: Context
+    setup: Setup
+    _title: str = ""
+    _mode: str = ""
+
+    def plan(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`plan`: the whole list, as todos."""
+        rows = [obj(row) for row in arr(update.get("entries"))]
+        todos = [
+            {
+                "content": get_text(row, "content"),
+                "status": get_text(row, "status") or "pending",
+                "priority": get_text(row, "priority") or "medium",
+            }
+            for row in rows
+            if get_text(row, "content")
+        ]
+        yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
+
+    def title(self, title: str, raw: Json) -> Iterator[Fact]:
+        """The agent's own title of the conversation."""
+        if title and title != self._title:
+            self._title = title
+            yield self.ctx.status("title", title, {"title": title}, raw)
+
+    def commands(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`available_commands_update`."""
+        count = self.setup.read_commands(update.get("availableCommands"))
+        yield self.ctx.status("commands", f"{count} commands", {}, raw)
+
+    def current_mode(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`current_mode_update`."""
+        self.setup.mode_now = get_text(update, "currentModeId") or self.setup.mode_now
+        yield from self.mode(raw)
+
+    def options(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`config_option_update`."""
+        self.setup.read_options(update.get("configOptions"))
+        yield from self.mode(raw)
+
+    def mode(self, raw: Json) -> Iterator[Fact]:
+        """The mode that is in force, if it is another one than was told; the first time `build` goes without saying."""
+        mode = self.setup.mode_id()
+        if mode and mode != self._mode:
+            first, self._mode = not self._mode, mode
+            if not (first and mode == "build"):
+                yield self.ctx.status("mode", mode, {"mode": mode}, raw)

@@ -1,0 +1,61 @@
+"""Rows of the registry for agents of the Agent Client Protocol: the well-known ones, and the person's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from universal.agents.acp import AcpCodec
+from universal.agents.acp_profiles import KNOWN, Profile
+from universal.codec import AgentSpec, Capabilities, Catalogue
+
+
+def spec_of(profile: Profile) -> AgentSpec:
+    """The row of the registry for one agent."""
+    variable = re.sub(r"[^A-Z0-9]", "_", profile.name.upper())
+    return AgentSpec(
+        name=profile.name,
+        title=profile.title,
+        make=partial(AcpCodec, profile=profile),
+        binaries=profile.binaries,
+        env_override=f"SHIM_{variable}_BIN",
+        version_args=profile.version_args,
+        capabilities=Capabilities(
+            deltas=True,
+            reasoning=True,
+            permissions=profile.permissions,
+            questions=profile.questions,
+            images=True,
+            interrupt=True,
+            resume=True,
+            todos=True,
+            usage=profile.usage,
+            commands=True,
+        ),
+        modes=profile.modes,
+        default_catalogue=Catalogue(),
+        install_hint=profile.install_hint,
+    )
+
+
+def own_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
+    """An agent of the person's own, from the settings. One with a known name keeps what is known of it, but for the command."""
+    known = next((profile for profile in KNOWN if profile.name == name), None)
+    profile = known or Profile(name, name, ())
+    return spec_of(
+        replace(
+            profile,
+            title=title or profile.title,
+            binaries=(command[0],),
+            args=tuple(command[1:]),
+            env=dict(env),
+            version_args=(),
+            install_hint=f"It is set as agents.{name}.command in the settings.",
+        )
+    )
+
+
+ACP_AGENTS: tuple[AgentSpec, ...] = tuple(spec_of(profile) for profile in KNOWN)
+"""The well-known ones."""

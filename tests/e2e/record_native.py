@@ -41,6 +41,7 @@ def record_web(place: Place, native: Native, names: list[str]) -> None:
         webui.know_project(browser, place)
         for name in names or list(WEB_SCENES):
             scene = WEB_SCENES[name]
+            place.reset()
             webui.new_session(browser, place, native.url)
             webui.submit(browser, scene.prompt)
             shots = scene.play(browser, lambda stop, name=name: browser.screenshot(PICTURES / f"{name}.{stop}.png"))

@@ -1,0 +1,64 @@
+"""The web UI with Claude behind us, beside the web UI on native OpenCode: the same scene, the same transcript.
+
+Native's transcripts are kept in compat_fixtures/opencode/1.18.33/screens/web (made by tests/e2e/record_native.py). Where ours
+differ for a reason, ours is kept beside it as SCENE.STOP.claude.txt, and `DIFFERENCES` has the reason. With E2E_PICTURES
+set, pictures of ours go to docs/pictures/claude, beside those of native.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from .support import webui
+from .support.bench import CLAUDE, Bench, bench
+from .support.browser import Browser
+from .support.normal import assert_same
+from .support.places import REPO, program
+from .support.scenes import SCREENS, WEB_SCENES
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+PICTURES = REPO / "docs" / "pictures" / "claude"
+
+DIFFERENCES: dict[str, str] = {
+    "task.end": "Claude 2.1.330 runs subagents in the background by default, names their kind, and speaks again at their end.",
+    "permission.end": "What a shell command changes is not among the changed files: that needs snapshots, not built yet.",
+    "error.end": "The words are Claude's own.",
+}
+"""Every other transcript is equal to native's."""
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Bench]:
+    with bench(CLAUDE, SHIM_WEB_UI="true", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(served: Bench) -> Iterator[Browser]:
+    made = Browser(served.place)
+    webui.know_project(made, served.place)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", WEB_SCENES)
+def test_the_transcript_is_natives(served: Bench, browser: Browser, name: str) -> None:
+    scene = WEB_SCENES[name]
+    served.place.reset()
+    webui.new_session(browser, served.place, served.url)
+    webui.submit(browser, scene.prompt)
+
+    def look(stop: str) -> None:
+        if os.environ.get("E2E_PICTURES"):
+            browser.screenshot(PICTURES / f"{name}.{stop}.png")
+
+    for stop, text in scene.play(browser, look).items():
+        native = (SCREENS / "web" / f"{name}.{stop}.txt").read_text()
+        ours = SCREENS / "web" / f"{name}.{stop}.claude.txt"
+        if os.environ.get("E2E_ACCEPT") and f"{name}.{stop}" in DIFFERENCES:
+            ours.write_text(text)
+        assert ours.exists() == (f"{name}.{stop}" in DIFFERENCES)
+        assert_same(text, ours.read_text() if ours.exists() else native, f"{name}.{stop}")

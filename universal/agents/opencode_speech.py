@@ -215,7 +215,8 @@ class Thread:
             metadata["model"] = {**model, **({"variant": info["variant"]} if info.get("variant") else {})}
         content: list[ContentPart] = []
         if status is not ItemStatus.IN_PROGRESS:
-            metadata |= {"usage": usage_of(info.get("tokens")), "cost": _cost(info)}
+            usage = usage_of(info.get("tokens"))
+            metadata |= {"cost": _cost(info), **({"usage": usage} if any(usage.values()) else {})}
             if info.get("finish"):
                 metadata["finish"] = info["finish"]
             for part in message.parts.values():

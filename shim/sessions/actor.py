@@ -417,6 +417,8 @@ class SessionActor:
         codec, self._codec, self._handle = self._codec, None, None
         log.info("agent.exited", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
         self._process(codec.eof(exit_))
+        if generation != self._generation:  # its last words were that the conversation is lost: a new process takes the prompt
+            return
         for child in self.children.values():
             if child.machine.busy:
                 child.apply(Input.EXIT)

@@ -93,7 +93,7 @@ class ScriptedCodec:
         return [self.agent.script[int(line)]]
 
     def eof(self, exit_: Exit) -> list[Output]:
-        return []
+        return self.agent.dying
 
     def counters(self) -> Mapping[str, int]:
         return {}
@@ -108,6 +108,7 @@ class ScriptedAgent:
     on_exit: Callable[[Exit], None]
     commands: list[Command] = field(default_factory=list)
     script: list[Output] = field(default_factory=list)
+    dying: list[Output] = field(default_factory=list)
     asked: dict[str, str | None] = field(default_factory=dict)
     alive: bool = True
     killed: bool = False
@@ -137,6 +138,10 @@ class ScriptedAgent:
         start = len(self.script)
         self.script += outputs
         self.on_lines([str(n).encode() for n in range(start, len(self.script))])
+
+    def last_words(self, *outputs: Output) -> None:
+        """What the codec will say of its exit."""
+        self.dying += outputs
 
     @property
     def prompts(self) -> list[str]:

@@ -230,6 +230,24 @@ async def test_a_lost_native_conversation_is_begun_anew_with_ours_as_text(w: Wor
     assert w.hub.folds[session].errors == []
 
 
+async def test_a_native_conversation_may_be_told_lost_by_the_last_words_of_the_process(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "remember 42")
+    w.agent.text("I will")
+    w.agent.done()
+    w.agent.exits(0)
+    await ask(w, session, "which number?")
+    w.agent.last_words(Signal(Input.FAILED, error={"message": "No session", "code": "session_not_found"}))
+    w.agent.exits(1)
+    await w.settle()
+    assert not w.agent.options.resume
+    assert "User:\nremember 42\n\nAssistant:\nI will" in w.agent.prompts[0]
+    w.agent.text("42")
+    w.agent.done()
+    assert w.hub.folds[session].idles == 2
+    assert w.hub.folds[session].errors == []
+
+
 async def test_what_comes_after_the_end_of_the_turn_is_kept_but_shown_to_nobody(w: World) -> None:
     session = w.session()
     await ask(w, session)

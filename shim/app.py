@@ -32,6 +32,8 @@ from shim.settings import Settings
 from shim.sse.hub import Hub
 from shim.store.base import Store
 from shim.store.sqlite import SqliteStore
+from universal.agents.acp_specs import own_spec
+from universal.codec import AgentSpec
 from universal.registry import agents as known_agents
 
 __all__ = ["DATABASE", "SERVICES", "build_app"]
@@ -42,6 +44,17 @@ DATABASE = "opencode-shim.db"
 def owner_of(data_dir: Path) -> str:
     """The name under which agents of the server on this data directory can be found, should it be killed."""
     return "data-" + hashlib.blake2b(str(data_dir.resolve()).encode(), digest_size=8).hexdigest()
+
+
+def agents_of(settings: Settings) -> dict[str, AgentSpec]:
+    """The registry and the person's own agents, which stand before the last, the mock. A known name is replaced in its place."""
+    own = {
+        name: own_spec(name, agent.command, agent.title, {key: value.get_secret_value() for key, value in agent.env.items()})
+        for name, agent in settings.agents.items()
+    }
+    known = known_agents()
+    last = dict([known.popitem()]) if known else {}
+    return {**known, **own, **{name: spec for name, spec in last.items() if name not in own}}
 
 
 def build_app(settings: Settings, *, store: Store | None = None, environ: Mapping[str, str] | None = None) -> web.Application:
@@ -56,7 +69,7 @@ def build_app(settings: Settings, *, store: Store | None = None, environ: Mappin
     kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE)
     config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment)
     agents = AgentDirectory(
-        known_agents(),
+        agents_of(settings),
         clock=clock,
         ids=ids,
         store=kept,

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -80,6 +80,22 @@ def _switch_or_url(value: object) -> object:
     return value.strip().rstrip("/")
 
 
+class OwnAgent(BaseModel):
+    """An agent of the person's own, as `[agents.NAME]` in a file: a program that speaks the Agent Client Protocol on its stdio.
+
+    `env` may hold keys, so it is never shown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    title: str | None = None
+    env: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
+
+
+AgentName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
+
+
 class Settings(BaseSettings):
     """The settings of one server; frozen. Source: `Settings.load()`, or arguments alone."""
 
@@ -125,6 +141,10 @@ class Settings(BaseSettings):
 
     record_dir: Annotated[Path, AfterValidator(_absolute)] | None = None
     """Folder for the raw traffic with agents, prompts included, for bug reports; unset: nothing is recorded."""
+
+    agents: dict[AgentName, OwnAgent] = Field(default_factory=dict[str, OwnAgent])
+    """More agents, each a program that speaks the Agent Client Protocol: `[agents.NAME]` with `command = ["PROGRAM", "ARGUMENT"]`
+    and optionally `title` and `env`. A known name (`gemini`) gets another command. In the environment: JSON."""
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict[str, str])
 
@@ -190,7 +210,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _sentences(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
-    """One sentence per wrong setting. Values are shown as given; none of the settings is a secret."""
+    """One sentence per wrong setting. Values are shown as given; only `agents` may hold secrets."""
     lines: list[str] = []
     for problem in error.errors(include_url=False):
         name = str(problem["loc"][0]) if problem["loc"] else "?"
@@ -200,5 +220,7 @@ def _sentences(error: ValidationError, values: Mapping[str, Any], origins: Mappi
             lines.append(f"Unknown setting {name} ({where}). Known: {known}.")
         else:
             what = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"Setting {name} = {values.get(name)!s} ({where}) cannot be used: {what[:1].lower()}{what[1:]}.")
+            place = ".".join(str(step) for step in problem["loc"])
+            shown = place if name == "agents" else f"{name} = {values.get(name)!s}"
+            lines.append(f"Setting {shown} ({where}) cannot be used: {what[:1].lower()}{what[1:]}.")
     return "\n".join(dict.fromkeys(lines))

@@ -7,7 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "settings.md"
-COMPUTED = {"directory": "the current directory", "data_dir": "`$XDG_DATA_HOME/opencode-shim`, or `~/.local/share/opencode-shim`"}
+COMPUTED = {
+    "agents": "none",
+    "directory": "the current directory",
+    "data_dir": "`$XDG_DATA_HOME/opencode-shim`, or `~/.local/share/opencode-shim`",
+}
 
 TEXT = """<!-- Written by tools/settings.py (`make docs`); do not edit. -->
 # Settings
@@ -26,6 +30,13 @@ Each setting can be given in four ways; the first that has it wins:
 |---|---|---|---|---|
 {rows}
 
+An agent of your own, in a file (any program that speaks the Agent Client Protocol on its stdin and stdout):
+
+    [agents.my-agent]
+    command = ["my-agent", "--acp"]
+    title = "My agent"
+    env = {{ MY_AGENT_KEY = "..." }}
+
 Binaries of agents are looked up on PATH, or taken from `SHIM_CLAUDE_BIN` and the like ({binaries}); the `opencode` of
 `tui` and `web` from `SHIM_OPENCODE_BIN`.
 """
@@ -41,7 +52,7 @@ def render() -> str:
     for name, field in Settings.model_fields.items():
         default = COMPUTED.get(name) or (f"`{str(field.default).lower()}`" if field.default not in (None, ()) else "unset")
         flag = f"`--{name.replace('_', '-')}`" if name in FLAGS else ""
-        rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {field.description} |")
+        rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {' '.join((field.description or '').split())} |")
     binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)
     return TEXT.format(rows="\n".join(rows), binaries=binaries)
 

@@ -150,6 +150,8 @@ def _shown(value: Any) -> str:
         return ", ".join(str(part) for part in value) or "-"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - a tuple of anything
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return ", ".join(str(key) for key in value) or "-"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - names only
     return "-" if value is None else str(value)
 
 

@@ -147,7 +147,7 @@ def test_images_become_attachments() -> None:
     [
         ("claude", "mcp__github__create_issue", "github_create_issue"),
         ("claude", "SomethingNew", "SomethingNew"),
-        ("nosuch", "Read", "Read"),
+        ("some-acp-agent", "SomethingNew", "SomethingNew"),
     ],
 )
 def test_names_without_a_row(agent: str, name: str, expected: str) -> None:

@@ -9,6 +9,8 @@ import pytest
 from tests.support.acp_replay import PROFILES, AcpReplay
 from tests.support.played import check_asks, check_clients, check_everything_is_known, check_items, check_turns
 from tests.support.recordings import load, load_all
+from universal.events import ErrorData, EventType
+from universal.items import FileRefPart, ItemKind, ItemRole
 
 RECORDINGS = load_all("acp")
 CLAUDE, CODEX, OPENCODE, PI, ZED = PROFILES
@@ -33,3 +35,150 @@ async def test_a_recording(name: tuple[str, str]) -> None:
     check_asks(replay)
     check_turns(replay)
     await check_clients(replay)
+
+
+USER = "user"
+TURNS = {
+    (CLAUDE, "text"): [(USER, "completed")],
+    (CLAUDE, "multi_turn"): [(USER, "completed")] * 3,
+    (CLAUDE, "error"): [(USER, "error")],
+    (CLAUDE, "max_tokens"): [(USER, "error")],
+    (CLAUDE, "hang_interrupt"): [(USER, "aborted"), (USER, "completed")],
+    (CLAUDE, "interrupt_ask"): [(USER, "aborted")],
+    (CLAUDE, "interrupt_tool"): [(USER, "aborted"), (USER, "completed")],
+    (CLAUDE, "task"): [(USER, "completed"), ("agent", "completed")],
+    (CLAUDE, "resume.2"): [(USER, "completed")],
+    (CODEX, "error"): [(USER, "error")],
+    (CODEX, "max_tokens"): [(USER, "error")],
+    (CODEX, "overload"): [(USER, "completed")],
+    (CODEX, "bash_ask_deny"): [(USER, "completed")],
+    (CODEX, "interrupt_tool"): [(USER, "aborted"), (USER, "completed")],
+    (CODEX, "resume.2"): [(USER, "completed")],
+    (OPENCODE, "bash_ask_deny"): [(USER, "completed")],
+    (OPENCODE, "interrupt_ask"): [(USER, "aborted")],
+    (PI, "error"): [(USER, "error")],
+    (PI, "overload"): [(USER, "completed")],
+    (PI, "interrupt_tool"): [(USER, "aborted"), (USER, "completed")],
+    (ZED, "error"): [(USER, "error")],
+    (ZED, "hang_interrupt"): [(USER, "aborted"), (USER, "completed")],
+}
+
+
+@pytest.mark.parametrize("name", TURNS, ids="/".join)
+async def test_turns(name: tuple[str, str]) -> None:
+    assert (await play(*name)).turns() == TURNS[name]
+
+
+CARDS = {
+    (CLAUDE, "read_edit"): [("read", "completed"), ("edit", "completed")],
+    (CLAUDE, "bash"): [("bash", "completed")],
+    (CLAUDE, "parallel"): [("read", "completed"), ("read", "completed")],
+    (CLAUDE, "question_elicit"): [("question", "completed")],
+    (CLAUDE, "fail_tool"): [("read", "error")],
+    (CLAUDE, "interrupt_ask"): [("bash", "error")],
+    (CLAUDE, "task"): [("task", "completed")],
+    (CODEX, "read_edit"): [("read", "completed"), ("edit", "completed")],
+    (CODEX, "bash"): [("bash", "completed")],
+    (CODEX, "bash_ask_deny"): [("bash", "error")],
+    (OPENCODE, "read_edit"): [("read", "completed"), ("edit", "completed")],
+    (OPENCODE, "bash_ask_once"): [("bash", "completed")],
+    (PI, "read_edit"): [("read", "completed"), ("edit", "completed")],
+    (PI, "bash"): [("bash", "completed")],
+    (ZED, "read_edit"): [("read", "completed"), ("edit", "completed")],
+    (ZED, "bash_ask_once"): [("bash", "completed")],
+}
+
+
+@pytest.mark.parametrize("name", CARDS, ids="/".join)
+async def test_cards(name: tuple[str, str]) -> None:
+    assert (await play(*name)).cards() == CARDS[name]
+
+
+@pytest.mark.parametrize("version", PROFILES)
+async def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
+    replay = await play(version, "read_edit")
+    [ref] = [p for item in replay.items(ItemKind.TOOL_RESULT) for p in item.content if isinstance(p, FileRefPart) and p.diff]
+    assert ref.path == "/home/user/project/README.md"
+    # the scripted model wrote a backslash and an n: one line for one line
+    assert [line for line in (ref.diff or "").splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")] == [
+        "-Hello",
+        "+Hello\\nAdded line",
+    ]
+    edit = next(p for m in replay.branch.conversation.messages.values() for p in m.wire()["parts"] if p.get("tool") == "edit")
+    assert edit["state"]["input"]["filePath"].endswith("README.md")
+
+
+@pytest.mark.parametrize(
+    ("version", "message", "code"),
+    [
+        (CLAUDE, "API Error: 400 scripted failure", "agent_error"),
+        (CODEX, "scripted failure", "model_error"),
+        (ZED, "scripted failure", "agent_error"),
+        (PI, "Pi (ACP) ended the turn without an answer.", "no_answer"),
+    ],
+)
+async def test_an_error_is_told_once_and_not_as_text(version: str, message: str, code: str) -> None:
+    replay = await play(version, "error")
+    assert [(f.data.message, f.data.code) for f in replay.facts(EventType.ERROR)] == [(message, code)]
+    assert replay.texts() == []
+
+
+async def test_a_cut_answer_keeps_its_text() -> None:
+    replay = await play(CODEX, "max_tokens")
+    assert replay.texts() == ["This answer is cut"]
+    [error] = [fact.data for fact in replay.facts(EventType.ERROR)]
+    assert isinstance(error, ErrorData)
+    assert error.code == "max_output_tokens"
+
+
+async def test_thinking_and_the_answer_are_one_message() -> None:
+    for version in (CLAUDE, CODEX):
+        replay = await play(version, "reason")
+        [message] = [i for i in replay.items(ItemKind.MESSAGE) if i.role is ItemRole.ASSISTANT]
+        assert [part.type for part in message.content] == ["reasoning", "text"]
+
+
+async def test_a_plan_is_a_todo_list() -> None:
+    [item] = (await play(CODEX, "todo")).statuses("todo")
+    assert [(t["content"], t["status"]) for t in item.metadata["todos"]] == [("first", "completed"), ("second", "in_progress")]
+
+
+async def test_remarks_of_the_adapter_are_no_text() -> None:
+    replay = await play(PI, "overload")
+    assert replay.texts() == ["Back again."]
+    assert [item.metadata["attempt"] for item in replay.statuses("retry")] == [1, 2]
+
+
+@pytest.mark.parametrize(("version", "lines"), [(PI, 3), (CODEX, 2), (OPENCODE, 3)])
+async def test_output_grows_while_the_command_runs(version: str, lines: int) -> None:
+    replay = await play(version, "queue")
+    told = [f.data.delta for f in replay.facts(EventType.ITEM_DELTA) if f.data.part_type == "tool_output"]
+    assert len(told) >= lines
+    assert "".join(told).endswith("tick 3\n")
+
+
+async def test_usage_and_cost_of_each_prompt() -> None:
+    replay = await play(CLAUDE, "multi_turn")
+    spent = [signal.metadata for signal in replay.signals()]
+    assert all(row["usage"]["input"] > 0 and 0 < row["cost"] < 0.01 for row in spent)
+
+
+async def test_history_of_a_loaded_session_is_not_told_again() -> None:
+    for version in (CLAUDE, CODEX, PI):
+        replay = await play(version, "resume.2")
+        assert replay.texts() == ["You said: resumed"]
+        assert replay.cards() == []
+
+
+async def test_what_is_offered() -> None:
+    found = (await play(CODEX, "text")).codec.catalogue
+    assert found is not None
+    assert "gpt-5.5" in [model.id for model in found.models]
+    assert found.default_model == "gpt-5.5"
+    assert {"low", "high"} <= set(found.models[0].variants)
+    assert "plan" in [command.name for command in found.commands]
+    pi = (await play(PI, "text")).codec.catalogue
+    assert pi is not None
+    assert [(model.id, model.variants) for model in pi.models] == [
+        ("scripted/scripted", ("off", "minimal", "low", "medium", "high"))
+    ]

@@ -20,7 +20,7 @@ from typing import ClassVar
 from universal.agents import acp_errors as errors
 from universal.agents.acp_asks import Asks
 from universal.agents.acp_context import Context, Msg
-from universal.agents.acp_notes import Notes
+from universal.agents.acp_notes import Notes, Spending
 from universal.agents.acp_profiles import Profile
 from universal.agents.acp_prompt import prompt_content
 from universal.agents.acp_setup import Change, Missing, Setup
@@ -83,8 +83,7 @@ class AcpCodec:
         self._outside: list[Msg] = []
         self._suspect: Msg | None = None
         """An update that may turn out to be the text of an error; held back until more is known."""
-        self._cost: float | None = None
-        self._cost_told: float | None = None
+        self._spending = Spending()
 
     def _model(self) -> Msg | None:
         model = self._setup.model
@@ -261,7 +260,7 @@ class AcpCodec:
         self._session = get_text(result, "sessionId") or (self.native_session_id or "")
         self.native_session_id = self._session or None
         self._setup.read(result, resumed=resumed)
-        self._cost = None if resumed else 0.0
+        self._spending.begin(resumed=resumed)
         self._ready = True
         if self._held or not self._profile.tells_commands or self._setup.commands is not None:
             self.catalogue = self._setup.catalogue()
@@ -317,8 +316,7 @@ class AcpCodec:
         silent = not self._talk.said and not self._slash and not stopping and reason not in ("cancelled", "max_tokens")
         if error is None and silent:
             error = errors.make(f"{self._profile.title} ended the turn without an answer.", "no_answer")
-        usage, cost = self._spent(result)
-        total: Msg = {**usage, **({"cost": cost} if cost is not None else {})}
+        total = self._spending.take(result)
         yield from self._asks.gone()
         cancelled = aborted or (reason == "cancelled" and not self._asks.rejected)
         yield from self._talk.close(msg.raw, finish=stop.finish, interrupted=cancelled or error is not None, extra=total)
@@ -330,16 +328,6 @@ class AcpCodec:
         else:
             yield Signal(Input.DONE, metadata=total or None)
         yield from self._pump()
-
-    def _spent(self, result: Msg) -> tuple[Msg, float | None]:
-        """Usage of the prompt as {usage} or {}, and its cost: agents tell the sum since the session began."""
-        usage = obj(result.get("usage"))
-        cost: float | None = None
-        if self._cost_told is not None:
-            if self._cost is not None:
-                cost = self._cost_told - self._cost if self._cost_told >= self._cost else self._cost_told
-            self._cost = self._cost_told
-        return ({"usage": errors.usage_of(usage)} if usage else {}), cost
 
     def _settle_suspect(self, raw: Json, error: Msg | None = None) -> Generator[Output, None, Msg | None]:
         """What was held back is the error (then it is told once, as that), or was text after all. Returns the error."""
@@ -400,10 +388,7 @@ class AcpCodec:
             update = obj(obj(raw.get("params")).get("update"))
             yield from self.SPEAKS[get_text(update, "sessionUpdate")](self, update, raw)
         yield from self._settle_suspect(None)
-        total: Msg = {}
-        if own_turn:
-            _, cost = self._spent({})
-            total = {"cost": cost} if cost is not None else {}
+        total = self._spending.take({}) if own_turn else {}
         yield from self._talk.close(kept[-1], finish="stop", extra=total)
         if own_turn:
             yield Signal(Input.DONE, metadata=total or None)
@@ -433,12 +418,8 @@ class AcpCodec:
     # --- status ---------------------------------------------------------------------------------------
 
     def _usage(self, update: Msg, raw: Json) -> Iterator[Output]:
-        cost = obj(update.get("cost"))
-        amount = cost.get("amount")
-        if isinstance(amount, (int, float)) and not isinstance(amount, bool) and get_text(cost, "currency") in ("", "USD"):
-            self._cost_told = float(amount)
-            if self._running is None:
-                yield from self._tell_outside()
+        if self._spending.told(update) and self._running is None:
+            yield from self._tell_outside()
 
     def _info(self, update: Msg, raw: Json) -> Iterator[Output]:
         title = get_text(update, "title")

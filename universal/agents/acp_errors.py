@@ -12,6 +12,7 @@ The ways in which they tell an error, all recorded:
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from universal.agents.acp_context import Msg
@@ -21,6 +22,7 @@ from universal.jsonvalue import arr, obj
 
 AUTH_REQUIRED = -32000
 NOT_FOUND = -32002
+_STATUS = re.compile(r"API Error: (\d{3})\b")
 SESSION_NOT_FOUND = "session_not_found"
 
 
@@ -86,6 +88,8 @@ def response_error(error: Msg, logins: list[Msg]) -> Msg:
         names = ", ".join(name for name in (get_text(login, "name", "id") for login in logins) if name)
         made = make(message, "authentication_failed")
         return {**made, "message": f"{message} (ways to log in: {names})"} if names else made
+    told = _STATUS.match(message)
+    number = int(told[1]) if told else number
     kind = get_text(data, "errorKind")
     code = kind if kind not in ("", "unknown") else "resource_not_found" if number == NOT_FOUND else "agent_error"
     return make(message, code, number if 400 <= number < 600 else 0)

@@ -1,4 +1,4 @@
-"""What an ACP agent tells about its session, as status items: plan, title, mode, commands."""
+"""What an ACP agent tells about its session, as status items: plan, title, mode, commands; and what it cost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from universal.agents.acp_context import Context, Msg
+from universal.agents.acp_errors import usage_of
 from universal.agents.acp_setup import Setup
 from universal.codec import Fact
 from universal.items import Json
@@ -64,3 +65,37 @@ class Notes:
             first, self._mode = not self._mode, mode
             if not (first and mode == "build"):
                 yield self.ctx.status("mode", mode, {"mode": mode}, raw)
+
+
+@dataclass(slots=True)
+class Spending:
+    """Cost of each prompt. Agents tell the sum since the session began, some since their process began.
+
+    So of a resumed session the first sum only is a beginning, and its prompt has no cost.
+    """
+
+    _before: float | None = None
+    _now: float | None = None
+
+    def begin(self, *, resumed: bool) -> None:
+        """A session begins."""
+        self._before = None if resumed else 0.0
+
+    def told(self, update: Msg) -> bool:
+        """`usage_update`; whether it tells a cost, in USD."""
+        cost = obj(update.get("cost"))
+        amount = cost.get("amount")
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or get_text(cost, "currency") not in ("", "USD"):
+            return False
+        self._now = float(amount)
+        return True
+
+    def take(self, result: Msg) -> Msg:
+        """{usage?, cost?} since this was last taken; `result` is the answer to the prompt. A smaller sum is a new beginning."""
+        usage = obj(result.get("usage"))
+        total: Msg = {"usage": usage_of(usage)} if usage else {}
+        if self._now is not None:
+            if self._before is not None:
+                total["cost"] = self._now - self._before if self._now >= self._before else self._now
+            self._before = self._now
+        return total

@@ -50,6 +50,8 @@ class _Message:
     parts: list[_Part] = field(default_factory=list[_Part])
     images: list[ImagePart] = field(default_factory=list[ImagePart])
     calls: set[str] = field(default_factory=set[str])
+    ids: set[str] = field(default_factory=set[str])
+    """Its native ids: thinking has one of its own with some agents."""
 
 
 @dataclass(slots=True)
@@ -86,6 +88,8 @@ class Transcript:
         message = self._open
         if message is None:
             return
+        if native_id:
+            message.ids.add(native_id)
         if image:
             mime = get_text(content, "mimeType") or "image/png"
             message.images.append(ImagePart(path=f"data:{mime};base64,{image}", mime=mime))
@@ -96,12 +100,12 @@ class Transcript:
         yield self._delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
 
     def _other(self, native_id: str) -> bool:
-        """Whether a chunk with this id begins another message. Thinking has an id of its own with some agents."""
+        """Whether a chunk with this id begins another message."""
         message = self._open
         if message is None or message.calls:
             return True
         only_thinking = all(part.kind == "reasoning" for part in message.parts)
-        return bool(native_id and message.native_id and native_id != message.native_id) and not only_thinking
+        return bool(native_id and message.ids and native_id not in message.ids) and not only_thinking
 
     def _begin(self, native_id: str, raw: Json) -> Iterator[Fact]:
         yield from self._end(raw, finish="", interrupted=False)
@@ -114,8 +118,7 @@ class Transcript:
         message, self._open = self._open, None
         if message is None:
             return
-        if message.native_id:
-            self._ended.add(message.native_id)
+        self._ended |= message.ids
         content: list[ContentPart] = [
             TextPart(text=part.text) if part.kind == "text" else ReasoningPart(text=part.text) for part in message.parts
         ]

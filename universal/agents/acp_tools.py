@@ -83,7 +83,8 @@ def name_of(update: Msg) -> str:
     """The agent's name of a tool; where it gives none, the kind of work."""
     kind, title = get_text(update, "kind"), get_text(update, "title")
     name = get_text(update, "name") or get_text(obj(obj(update.get("_meta")).get("claudeCode")), "toolName")
-    if name and not (name in _SHELLS and kind in ("read", "search")):
+    about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
+    if name and not about:
         return name
     if not name and (title in _TITLES or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
         return title
@@ -102,7 +103,7 @@ def arguments_of(call: Call) -> Msg:
     """`rawInput`, completed with what the call tells elsewhere: the command, the path, the texts of its only diff."""
     given = dict(call.raw_input)
     diffs = _diffs(call)
-    if call.kind == "execute" or isinstance(given.get("command"), list):
+    if call.kind == "execute" or call.name in _SHELLS or isinstance(given.get("command"), list):
         command = _command(given.get("command")) or _command(given.get("cmd"))
         if command or (call.title and call.title != call.name):
             given["command"] = command or call.title

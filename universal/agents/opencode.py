@@ -102,7 +102,8 @@ class OpenCodeCodec:
         self._resumed = bool(options.resume and options.native_session_id)
         if self._resumed:
             self._know(options.native_session_id or "")
-        env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_CLIENT": "opencode-shim"}
+        # It offers its question tool to clients that it knows, or if told so.
+        env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_ENABLE_QUESTION_TOOL": "1", "OPENCODE_CLIENT": None}
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
 
     def start(self) -> list[Output]:

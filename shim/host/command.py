@@ -145,3 +145,5 @@ async def _end(process: Process) -> None:
     transport: asyncio.SubprocessTransport | None = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()
+        # They are closed in the loop's next round, which may be its last.
+        await asyncio.sleep(0)

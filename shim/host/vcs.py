@@ -1,4 +1,4 @@
-"""What git says of a directory: branch, changed files, diffs. Reads only: no lock, no index refresh, no hook, no filter of ours.
+"""What git says of a directory: branch, changed files, diffs. Nothing in the repository is touched, not even its index.
 
 Outside of a repository, and where git is not installed, everything is empty, as native answers. Paths are relative to the
 root of the repository; what lies outside of the directory is left out (a project may be a folder of a larger repository).
@@ -8,9 +8,13 @@ Source: a live OpenCode 1.18.33 beside this, over the same repositories (unborn,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import shutil
 import stat
+import tempfile
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,8 +27,8 @@ GIT = (
     # A repository's own settings must not run programs, nor change the form of what we parse.
     *("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "core.hooksPath=/dev/null"),
     *("-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "diff.algorithm=myers", "-c", "color.ui=false"),
-    # `git diff` writes a refreshed index in spite of GIT_OPTIONAL_LOCKS.
-    *("-c", "diff.autoRefreshIndex=false"),
+    # The copy of the index must not leave a shared one in the repository.
+    *("-c", "core.splitIndex=false"),
 )
 ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -64,10 +68,14 @@ class Change:
     patch: str | None = None
 
 
-async def git(directory: str, *arguments: str, stdin: bytes = b"") -> Finished:
-    """Run git there. A directory that is none, or git that is not there, is a git that failed."""
+async def git(directory: str, *arguments: str, stdin: bytes = b"", index: str | None = None) -> Finished:
+    """Run git there. A directory that is none, or git that is not there, is a git that failed.
+
+    In: `index`, a file to take for the repository's index.
+    """
+    environment = ENVIRONMENT if index is None else ENVIRONMENT | {"GIT_INDEX_FILE": index}
     try:
-        return await run([*GIT, *arguments], directory, environment=ENVIRONMENT, stdin=stdin)
+        return await run([*GIT, *arguments], directory, environment=environment, stdin=stdin)
     except (OSError, ProgramMissing) as error:
         return Finished(None, b"", str(error).encode())
 
@@ -151,18 +159,35 @@ async def _changes(directory: str, base: str | None, *, patches: bool, context: 
 
 
 async def _tracked(directory: str, base: str, *, patches: bool, context: int | None) -> list[Change]:
-    found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".")
-    if not found.ok:
-        return []
-    states, counts = parse_raw_numstat(found.stdout)
-    texts: dict[str, str] = {}
-    if patches:
+    async with _index_copy(directory) as index:
+        found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index)
+        if not found.ok:
+            return []
         lines = () if context is None else (f"-U{context}",)
-        shown = await git(directory, *DIFF, "-p", *lines, base, "--", ".")
-        texts = split_patch(shown.text) if shown.ok else {}
+        shown = await git(directory, *DIFF, "-p", *lines, base, "--", ".", index=index) if patches else None
+    states, counts = parse_raw_numstat(found.stdout)
+    texts = split_patch(shown.text) if shown is not None and shown.ok else {}
     return [
         Change(name, added, deleted, states.get(name, "modified"), texts.get(name)) for name, (added, deleted) in counts.items()
     ]
+
+
+@contextlib.asynccontextmanager
+async def _index_copy(directory: str) -> AsyncGenerator[str | None]:
+    """A copy of the index for `git diff`, which writes the index when it finds a file touched but not changed, whatever
+    GIT_OPTIONAL_LOCKS says. None if there is no index yet."""
+    found = await git(directory, "rev-parse", "--git-path", "index")
+    original = Path(directory, os.fsdecode(found.stdout).rstrip("\n"))
+    with tempfile.TemporaryDirectory(prefix="shim-git-") as folder:
+        yield await asyncio.to_thread(_copied, original, Path(folder, "index"))
+
+
+def _copied(original: Path, copy: Path) -> str | None:
+    try:
+        # With its time: git takes files that are not older than the index for possibly changed.
+        return str(shutil.copy2(original, copy))
+    except OSError:
+        return None
 
 
 def parse_raw_numstat(out: bytes) -> tuple[dict[str, Status], dict[str, tuple[int, int]]]:

@@ -80,6 +80,16 @@ async def test_raw_diff_applies(place: Place, tmp_path: Path) -> None:
     assert not (clone / "gone.txt").exists() and (clone / "link").is_symlink() and os.access(clone / "run", os.X_OK)
 
 
+async def test_touched_is_not_changed(place: Place) -> None:
+    """Neither texts nor binary files, whose line counts could not tell."""
+    git(place.project, "add", "-A")
+    git(place.project, "commit", "-q", "-m", "all")
+    for name in ("README.md", "data.bin"):
+        os.utime(place.project / name, (1_000_000_000, 1_000_000_000))
+    assert (await place.api.get("/vcs/status", status=200)).body == []
+    assert (await place.api.get("/vcs/diff", params={"mode": "git"}, status=200)).body == []
+
+
 async def test_context(place: Place) -> None:
     (place.project / "README.md").write_text("0\nHello\n1\n")
     body = (await place.api.get("/vcs/diff", params={"mode": "git", "context": "0"}, status=200)).body

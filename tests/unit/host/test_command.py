@@ -49,13 +49,15 @@ async def test_without_input_it_has_none(tmp_path: Path) -> None:
 
 async def test_time_is_bounded(tmp_path: Path) -> None:
     """With all that it started, also what holds its output open."""
-    found = await run(["sh", "-c", "sleep 100 & echo $! $$; sleep 100"], str(tmp_path), timeout_s=0.3)
+    found = await run(["sh", "-c", "sleep 100 & echo $! $$; sleep 100"], str(tmp_path), timeout_s=1)
     assert (found.code, found.ok, found.truncated) == (None, False, False)
-    assert all([await gone(int(pid)) for pid in found.text.split()])
+    pids = found.text.split()
+    assert len(pids) == 2 and all([await gone(int(pid)) for pid in pids])
 
 
 async def test_output_is_bounded(tmp_path: Path) -> None:
-    found = await run(["sh", "-c", "echo $$; exec yes"], str(tmp_path), limit_bytes=1000)
+    async with asyncio.timeout(5):  # at once, and not when its time is up
+        found = await run(["sh", "-c", "echo $$; exec yes"], str(tmp_path), limit_bytes=1000)
     assert (len(found.stdout), found.truncated, found.code) == (1000, True, None)
     assert await gone(int(found.text.split()[0]))
 

@@ -14,6 +14,7 @@ It cannot outlive us: a shell waits at the other end of its stdin, which we hold
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -54,7 +55,7 @@ class HttpAgent:
     def __init__(self, on_lines: OnLines, on_exit: OnExit, password: str, name: str) -> None:
         self._on_lines = on_lines
         self._on_exit = on_exit
-        self._auth = aiohttp.BasicAuth(USER, password)
+        self._headers = {"Authorization": "Basic " + base64.b64encode(f"{USER}:{password}".encode()).decode()}
         self._name = name
         self._process: AgentProcess | None = None
         self._url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -100,6 +101,9 @@ class HttpAgent:
         if self._queue.qsize() + len(self._calls) >= REQUESTS:
             raise AgentStuck(f"The agent's server does not answer: {REQUESTS} requests wait for it.")
         self._queue.put_nowait(data)
+
+    def interrupt(self) -> None:
+        """A server is interrupted by a request; a signal would end it."""
 
     def kill(self) -> None:
         """SIGKILL to it and its group, at once; `on_exit` follows."""
@@ -150,7 +154,7 @@ class HttpAgent:
                 url = await asyncio.shield(self._url)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=START_S)
             async with (
-                aiohttp.ClientSession(auth=self._auth, timeout=timeout) as http,
+                aiohttp.ClientSession(headers=self._headers, timeout=timeout) as http,
                 http.get(url + "/event", headers={"accept": "text/event-stream"}) as stream,
             ):
                 stream.raise_for_status()
@@ -169,8 +173,8 @@ class HttpAgent:
         except Exception as error:
             log.exception("agent.lines_failed", agent=self._name)
             self._trouble = str(error)
-        if self._process is not None:
-            self._process.kill()
+        if self._process is not None:  # politely, so that one that has died by itself can say how
+            await self._process.stop()
 
     async def _events(self, stream: aiohttp.ClientResponse) -> None:
         framer = LineFramer()

@@ -1,0 +1,119 @@
+"""An agent behind HTTP: requests and events as lines, and ends that leave nothing behind. With a stand-in for OpenCode."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.errors import AgentGone, AgentNotFound
+from shim.runtime.http_agent import HttpAgent
+from tests.process.support import FAKES, Seen, has_died
+from universal.codec import LaunchSpec
+
+CONNECTED = b'{"event":{"type":"server.connected","properties":{}}}'
+
+Start = Callable[..., Awaitable[tuple[HttpAgent, Seen]]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    started: list[HttpAgent] = []
+
+    async def begin(*args: str) -> tuple[HttpAgent, Seen]:
+        seen = Seen()
+        spec = LaunchSpec((sys.executable, "-I", "-S", str(FAKES / "http_server.py"), *args), str(FAKES))
+        agent = await HttpAgent.spawn(spec, dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")
+        started.append(agent)
+        return agent, seen
+
+    yield begin
+    for agent in started:
+        agent.kill()
+        await agent.stop()
+
+
+def request(id_: str, path: str, body: Any = None, method: str = "POST") -> bytes:
+    return json.dumps({"id": id_, "method": method, "path": path, **({"body": body} if body is not None else {})}).encode()
+
+
+def answers(seen: Seen) -> dict[str, tuple[int, Any]]:
+    found = [json.loads(line) for line in seen.lines]
+    return {line["id"]: (line["status"], line["body"]) for line in found if "status" in line}
+
+
+async def test_requests_wait_for_the_stream_and_are_answered(start: Start) -> None:
+    agent, seen = await start()
+    agent.write(request("1", "/echo", {"a": "ü"}))
+    agent.write(request("2", "/bad"))
+    agent.write(request("3", "/say", {"type": "x"}))
+    agent.write(request("4", "/nowhere", method="GET"))
+    await seen.until(lambda: len(answers(seen)) == 4)
+    assert seen.lines[0] == CONNECTED
+    assert answers(seen) == {"1": (200, {"a": "ü"}), "2": (400, {"message": "no JSON"}), "3": (204, None), "4": (404, {})}
+    await seen.said(b'{"event":{"type": "x"}}')
+
+
+async def test_a_request_that_hangs_holds_up_no_other(start: Start) -> None:
+    agent, seen = await start()
+    agent.write(request("1", "/hang"))
+    agent.write(request("2", "/echo", 5))
+    await seen.until(lambda: "2" in answers(seen))
+    assert "1" not in answers(seen)
+
+
+async def test_stop_ends_it_once_and_leaves_nothing(start: Start) -> None:
+    agent, seen = await start()
+    await seen.said(CONNECTED)
+    pid = agent.pid
+    assert pid is not None
+    assert agent.alive
+    await agent.stop()
+    await agent.stop()
+    assert len(seen.exits) == 1
+    assert not agent.alive
+    await has_died(pid)
+    with pytest.raises(AgentGone):
+        agent.write(request("1", "/echo"))
+
+
+async def test_stop_before_it_listens(start: Start) -> None:
+    agent, seen = await start("--silent")
+    await agent.stop()
+    assert len(seen.exits) == 1
+
+
+async def test_kill(start: Start) -> None:
+    agent, seen = await start()
+    await seen.said(CONNECTED)
+    agent.kill()
+    await agent.stop()
+    assert (await seen.exit()).signal == 9
+
+
+async def test_one_that_dies_is_reported_after_its_last_line(start: Start) -> None:
+    agent, seen = await start()
+    agent.write(request("1", "/die"))
+    exit_ = await seen.exit()
+    assert exit_.code == 3
+    assert "a word on stderr" in exit_.stderr
+    assert seen.log[-1] is exit_
+
+
+async def test_without_its_stream_it_is_of_no_use(start: Start) -> None:
+    agent, seen = await start()
+    agent.write(request("1", "/end"))
+    exit_ = await seen.exit()
+    assert "event stream has ended" in exit_.stderr
+
+
+async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    seen = Seen()
+    spec = LaunchSpec((str(tmp_path / "opencode"), "serve"), str(tmp_path))
+    with pytest.raises(AgentNotFound, match="does not exist"):
+        await HttpAgent.spawn(spec, {}, on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")

@@ -72,12 +72,21 @@ class WriteLine:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The process is of no more use (corrupt stream, refused login ...): stop it; the next prompt starts anew."""
+    """The process is of no more use (corrupt stream, refused login ...): stop it; the next prompt starts anew.
+
+    `again`: the prompt that was just sent was not given to it; it is for the next process, to be started at once.
+    """
 
     why: str
+    again: bool = False
 
 
-Action: TypeAlias = WriteLine | Stop
+@dataclass(frozen=True, slots=True)
+class InterruptProcess:
+    """Send SIGINT to the process: for agents that have no message for an interrupt."""
+
+
+Action: TypeAlias = WriteLine | Stop | InterruptProcess
 Output: TypeAlias = Fact | Signal | Action
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from universal.agents.acp_specs import ACP_AGENTS
+from universal.agents.amp import AMP
 from universal.agents.claude import CLAUDE
 from universal.agents.codex import CODEX
 from universal.agents.mock import MOCK
@@ -17,7 +18,7 @@ ENTRY_POINT_GROUP = "shim.agents"
 
 def agents() -> dict[str, AgentSpec]:
     """All known agents, in the order in which they are preferred; the mock is last."""
-    found = {spec.name: spec for spec in (CLAUDE, CODEX, OPENCODE, PI, *ACP_AGENTS, MOCK)}
+    found = {spec.name: spec for spec in (CLAUDE, CODEX, OPENCODE, AMP, PI, *ACP_AGENTS, MOCK)}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         spec = entry.load()
         found[spec.name] = spec

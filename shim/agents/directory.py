@@ -296,4 +296,8 @@ class AgentDirectory:
         async def spawn(codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
             return await self.spawn(self._agents[spec.name], options, codec, on_lines, on_exit)
 
-        await discover(spec.make(self._ids.factory()), spawn, tell, timeout_s=self._discovery_timeout_s)
+        codec = spec.make(self._ids.factory())
+        if codec.catalogue is not None:  # it cannot be asked, or need not be
+            tell(codec.catalogue)
+            return
+        await discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)

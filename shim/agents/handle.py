@@ -28,6 +28,10 @@ class AgentHandle(Protocol):
         """Queue a line (newline added). Raises AgentGone, AgentStuck."""
         ...
 
+    def interrupt(self) -> None:
+        """SIGINT, for agents that have no message for it."""
+        ...
+
     def kill(self) -> None:
         """End it at once, with all its children."""
         ...

@@ -217,6 +217,9 @@ class InProcessAgent:
         if not self._input.offer(data):
             raise AgentStuck(f"The agent does not read: {LINES} lines wait for it. Abort the session to start it anew.")
 
+    def interrupt(self) -> None:
+        """Programs inside of the server are interrupted by a line; there is no process to signal."""
+
     def kill(self) -> None:
         """Cancel the program; its exit follows, with signal 9."""
         if self._program is None or self._program.done() or self._killed:

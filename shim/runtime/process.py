@@ -216,6 +216,12 @@ class AgentProcess:
         if stdin is not None:
             stdin.close()
 
+    def interrupt(self) -> None:
+        """SIGINT to it alone: it ends its tools itself, as it does at a Ctrl-C."""
+        if not self._pipes.exited.is_set():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGINT)
+
     def kill(self) -> None:
         """SIGKILL to it and its group, at once; the rest of its family and `on_exit` follow."""
         if self._pipes.exited.is_set():

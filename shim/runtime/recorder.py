@@ -98,6 +98,10 @@ class RecordedHandle:
         self._recorder.row("in", data)
         self._handle.write(data)
 
+    def interrupt(self) -> None:
+        """SIGINT."""
+        self._handle.interrupt()
+
     def kill(self) -> None:
         """End it at once."""
         self._handle.kill()

@@ -27,6 +27,7 @@ from universal.codec import (
     Exit,
     Fact,
     Interrupt,
+    InterruptProcess,
     LaunchOptions,
     Output,
     PermissionReply,
@@ -333,9 +334,14 @@ class SessionActor:
                     self._signal(output)
                 case WriteLine(data=data):
                     self._write(data)
-                case Stop(why=why):
+                case Stop(why=why, again=again):
                     log.info("agent.stopping", session_id=self.main.id, why=why)
                     self._drop_process(kill=False)
+                    if again and self._handed is not None:
+                        self._hand(self._handed)
+                case InterruptProcess():
+                    if self._handle is not None:
+                        self._handle.interrupt()
         self._note_native_id()
 
     def _write(self, data: bytes) -> None:

@@ -188,6 +188,15 @@ async def test_kill_is_at_once(spawn: Nursery) -> None:
     assert await seen.exit() == Exit(code=None, signal=signal.SIGKILL)
 
 
+async def test_an_interrupt_is_sigint(spawn: Nursery) -> None:
+    process, seen = await spawn("interruptible.py")
+    await seen.said(b"ready")
+    process.interrupt()
+    assert await seen.exit() == Exit(code=0)
+    assert seen.lines == [b"ready", b"interrupted"]
+    process.interrupt()
+
+
 async def test_kill_right_after_the_start(spawn: Nursery) -> None:
     process, seen = await spawn("echo.py")
     process.kill()

@@ -112,6 +112,7 @@ class ScriptedAgent:
     asked: dict[str, str | None] = field(default_factory=dict)
     alive: bool = True
     killed: bool = False
+    interrupted: bool = False
     stopped: bool = False
     pid: int | None = None
     numbers: int = 0
@@ -119,6 +120,9 @@ class ScriptedAgent:
     def write(self, data: bytes) -> None:
         if not self.alive:
             raise AgentGone("gone")
+
+    def interrupt(self) -> None:
+        self.interrupted = True
 
     def kill(self) -> None:
         self.killed = True

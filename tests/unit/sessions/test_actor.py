@@ -10,7 +10,7 @@ from shim.errors import BadRequest, Conflict, NotFound
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body, world
-from universal.codec import Interrupt, Prompt, Signal
+from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
 from universal.turn import Input
 
@@ -246,6 +246,28 @@ async def test_a_native_conversation_may_be_told_lost_by_the_last_words_of_the_p
     w.agent.done()
     assert w.hub.folds[session].idles == 2
     assert w.hub.folds[session].errors == []
+
+
+async def test_a_prompt_that_needs_another_process_is_handed_to_it(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    first = w.agent
+    w.agent.says(Stop("another mode", again=True))
+    await w.settle()
+    assert first.stopped
+    assert w.agent is not first
+    assert w.agent.prompts == first.prompts
+    w.agent.text("here")
+    w.agent.done()
+    assert w.hub.folds[session].idles == 1
+
+
+async def test_a_process_is_interrupted_by_a_signal_where_the_codec_says_so(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.says(InterruptProcess())
+    assert w.agent.interrupted
+    w.agent.done()
 
 
 async def test_what_comes_after_the_end_of_the_turn_is_kept_but_shown_to_nobody(w: World) -> None:

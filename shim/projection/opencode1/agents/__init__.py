@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shim.projection.opencode1.agents import acp, claude, codex, mock, opencode, pi
+from shim.projection.opencode1.agents import acp, amp, claude, codex, mock, opencode, pi
 from shim.projection.opencode1.agents.row import Row
 
 AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
@@ -12,6 +12,7 @@ AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
     "codex": codex.TOOLS,
     "opencode": opencode.TOOLS,
     "pi": pi.TOOLS,
+    "amp": amp.TOOLS,
     "mock": mock.TOOLS,
 }
 

@@ -1,0 +1,55 @@
+"""A recording of Amp, played to a new codec. Prompts that were arguments of the process are prompts of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.support.played import DIRECTORY, Played, counting
+from tests.support.recordings import Recording, Row
+from universal.agents.amp import AmpCodec
+from universal.codec import Interrupt, InterruptProcess, LaunchOptions, Stop
+from universal.turn import Input
+
+
+@dataclass(slots=True)
+class AmpReplay(Played):
+    """The codec of Amp at work."""
+
+    agent: str = "amp"
+    codec: AmpCodec = field(default_factory=lambda: AmpCodec(counting()))
+    stopped: bool = False
+
+    def launch(self, recording: Recording) -> None:
+        argv = recording.argv
+        thread = argv[argv.index("continue") + 1] if "continue" in argv else None
+        options = LaunchOptions(
+            binary="amp",
+            directory=DIRECTORY,
+            native_session_id=thread,
+            resume=thread is not None,
+            mode="bypass" if "--dangerously-allow-all" in argv else "build",
+        )
+        self.codec.launch(options)
+        self.take(self.codec.start())
+        words = argv[argv.index("--execute") + 1]
+        if not words.startswith("--"):
+            self.prompt(words)
+
+    def command(self, row: Row) -> None:
+        """We write to Amp only while it is idle: others wait in the session."""
+        if isinstance(row.msg, dict) and not self.branch.machine.busy:
+            self.prompt(row.msg["message"]["content"][0]["text"])
+
+    def signalled(self, row: Row) -> None:
+        if row.msg == "SIGINT":
+            self.apply(Input.ABORT)
+            outputs = self.codec.send(Interrupt())
+            assert outputs == [InterruptProcess()]
+            self.take(outputs)
+
+    def receive(self, line: bytes) -> None:
+        """After a `Stop` nothing counts any more."""
+        if not self.stopped:
+            outputs = self.codec.receive(line)
+            self.take(outputs)
+            self.stopped = any(isinstance(out, Stop) for out in outputs)

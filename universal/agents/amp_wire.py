@@ -1,0 +1,212 @@
+"""Amp's wire: lines to it, its modes, its tools' results and its errors. Pure functions of one message.
+
+Source: recordings of 0.0.1774569934 (`compat_fixtures/agents/amp`); `amp_sdk/types.py` of amp-sdk 0.1.20260918.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
+from universal.events import ErrorData
+from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.jsonline import get_int, get_text
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+
+NAME = "amp"
+"""Registry name, and the provider id in `metadata.model`."""
+
+Msg: TypeAlias = dict[str, Any]
+"""One JSON object of the wire."""
+
+LOGIN_NEEDED = "No API key found"
+"""How Amp begins, as plain text, when nobody is logged in; then it waits for a browser."""
+_LOGIN = "Run `amp login` in a terminal, or set AMP_API_KEY in the environment of the server. Then try again."
+CANCELLED = "User cancelled"
+"""How the error of a `result` begins when a signal made it."""
+ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
+"""The error of a turn that was stopped."""
+
+
+def write(msg: Mapping[str, Json]) -> WriteLine:
+    """A message as a line, in ASCII."""
+    return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
+
+
+def prompt_line(text: str, attachments: Iterable[Attachment], system: str | None) -> WriteLine:
+    """A prompt. One text: nothing else was tried with Amp, so files go in as text and images are named."""
+    blocks = [f"<system-reminder>\n{system}\n</system-reminder>"] if system else []
+    blocks += [_file(item) for item in attachments]
+    words = "\n\n".join(block for block in (*blocks, text) if block)
+    return write({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": words}]}})
+
+
+def _file(item: Attachment) -> str:
+    name = item.path or item.filename or "attachment"
+    if item.text is not None:
+        return f'<file path="{name}">\n{item.text}\n</file>'
+    if item.path:
+        return f"The user attached the file {item.path} ({item.mime}). Look at it if it matters."
+    return f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here."
+
+
+# --- modes --------------------------------------------------------------------------------------------
+
+MODES: tuple[Mode, ...] = (
+    Mode("build", "Amp's own permission rules decide (`amp.permissions` in its settings); it cannot ask here.", "settings"),
+    Mode("bypass", "Amp does everything without asking, also what its rules forbid.", "allow-all"),
+)
+
+DEFAULT_MODEL = "default"
+CATALOGUE = Catalogue(
+    models=(
+        Model(DEFAULT_MODEL, "Default", "Amp's own choice.", reasoning=True, images=False),
+        Model("smart", "Smart", "Versions up to March 2026.", reasoning=True, images=False),
+        Model("deep", "Deep", "Versions up to March 2026.", reasoning=True, images=False),
+        Model("rush", "Rush", "Versions up to March 2026.", images=False),
+        Model("large", "Large", "Versions up to March 2026.", reasoning=True, images=False),
+        Model("low", "Low", "Newer versions.", images=False),
+        Model("medium", "Medium", "Newer versions.", reasoning=True, images=False),
+        Model("high", "High", "Newer versions.", reasoning=True, images=False),
+        Model("ultra", "Ultra", "Newer versions.", reasoning=True, images=False),
+    ),
+    default_model=DEFAULT_MODEL,
+)
+"""Amp's `--mode`s. It has no way to list them; a version that does not know one says which it knows, and exits."""
+
+FINISH: dict[str, str] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool-calls",
+    "max_tokens": "length",
+    "refusal": "content-filter",
+}
+"""`stop_reason` -> `metadata.finish`."""
+
+
+def usage_of(usage: Msg) -> dict[str, int]:
+    """Tokens of one message. Amp tells no cost and does not count thinking apart."""
+    keys = {
+        "input": "input_tokens",
+        "output": "output_tokens",
+        "cache_read": "cache_read_input_tokens",
+        "cache_write": "cache_creation_input_tokens",
+    }
+    return {"reasoning": 0, **{key: max(get_int(usage, native), 0) for key, native in keys.items()}}
+
+
+# --- errors -------------------------------------------------------------------------------------------
+
+_STATUS = re.compile(r"\s*(\d{3})\s")
+_JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
+
+
+def error_of(message: str) -> dict[str, Json]:
+    """`error` of a `result` as {message, code, details}."""
+    found, inner = _STATUS.match(message), _JSON_MESSAGE.search(message)
+    status = int(found[1]) if found else 0
+    details: dict[str, Json] = {"is_retryable": status in (408, 409, 429) or status >= 500 or "Overloaded" in message}
+    code = "overloaded" if "Overloaded" in message else "api_error" if status else "error"
+    if 400 <= status < 600:
+        details["status_code"] = status
+    if status in (401, 403):
+        code, details["hint"] = "authentication_failed", _LOGIN
+    words = f"{status}: {inner[1]}" if status and inner else message
+    return {"message": words or "Amp ended the turn with an error.", "code": code, "details": details}
+
+
+def login_error(line: str) -> dict[str, Json]:
+    """Nobody is logged in."""
+    details: dict[str, Json] = {"is_retryable": False, "hint": _LOGIN}
+    return {"message": line.strip(), "code": "authentication_failed", "details": details}
+
+
+def error_data(error: dict[str, Json]) -> ErrorData:
+    """The same as the payload of an `error` event."""
+    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
+
+
+# --- tools --------------------------------------------------------------------------------------------
+
+_TITLE_KEYS = ("description", "cmd", "command", "path", "filePattern", "pattern", "url", "query", "objective", "prompt")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A tool's result: content parts, and metadata as listed at `universal.items.Item`."""
+
+    content: tuple[ContentPart, ...]
+    metadata: dict[str, Json]
+
+
+def title_of(name: str, arguments: Msg) -> str:
+    """A line for people about a call."""
+    return get_text(arguments, *_TITLE_KEYS).partition("\n")[0][:200] or name
+
+
+def read_result(name: str, arguments: Msg, block: Msg, directory: str) -> Result:
+    """One `tool_result` block. Its content is a string, often JSON: what a person would be shown is taken out of it."""
+    failed = block.get("is_error") is True
+    raw = _text(block.get("content"))
+    details = _json(raw)
+    output = next((details[key] for key in ("output", "content", "diff") if isinstance(details.get(key), str)), raw)
+    content: list[ContentPart] = [ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)]
+    for row in map(obj, arr(block.get("content"))):
+        source = obj(row.get("source"))
+        if row.get("type") == "image" and get_text(source, "data"):
+            mime = get_text(source, "media_type") or "image/png"
+            content.append(ImagePart(path=f"data:{mime};base64,{get_text(source, 'data')}", mime=mime))
+    if not failed:
+        content.extend(_files(name, arguments, details, directory))
+    metadata: dict[str, Json] = {"structured": details} if details else {}
+    if "exitCode" in details:
+        metadata |= {"exit_code": get_int(details, "exitCode"), "stdout": output}
+    if failed and "cancelled" in raw:
+        metadata["interrupted"] = True
+    return Result(tuple(content), metadata)
+
+
+def _text(content: Json) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(as_text(row.get("text")) for row in map(obj, arr(content)) if row.get("type") == "text")
+
+
+def _json(text: str) -> Msg:
+    if not text.startswith("{"):
+        return {}
+    try:
+        return obj(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _files(name: str, arguments: Msg, details: Msg, directory: str) -> Iterable[FileRefPart]:
+    given = get_text(details, "absolutePath") or get_text(arguments, "path")
+    if not given:
+        return
+    path = posixpath.normpath(posixpath.join(directory, given))
+    if name == "Read":
+        yield FileRefPart(path=path, action="read")
+    elif name == "edit_file":
+        yield FileRefPart(path=path, action="patch", diff=_diff(get_text(details, "diff")))
+    elif name == "create_file":
+        lines = [f"+{line}\n" for line in get_text(arguments, "content").removesuffix("\n").split("\n")]
+        head = f"--- /dev/null\n+++ {path}\n@@ -0,0 +1,{len(lines)} @@\n"
+        yield FileRefPart(path=path, action="write", diff=_diff(get_text(details, "diff")) or head + "".join(lines))
+
+
+def _diff(fenced: str) -> str | None:
+    """The diff without its Markdown fence, the line `Index:` and what stands behind the names."""
+    lines = fenced.strip().removeprefix("```diff\n").removesuffix("```").rstrip("\n").split("\n")
+    start = next((place for place, line in enumerate(lines) if line.startswith("--- ")), None)
+    if start is None:
+        return None
+    names = [line.partition("\t")[0] for line in lines[start : start + 2]]
+    return "\n".join([*names, *lines[start + 2 :]]) + "\n"

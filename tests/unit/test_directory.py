@@ -18,7 +18,7 @@ from shim.ids import Ids
 from shim.runtime.inprocess import InProcessAgent, Program, Stdio
 from shim.store.memory import MemoryStore
 from universal.agents.mock import MOCK, MockCodec
-from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec, Model
+from universal.codec import AgentSpec, Catalogue, Codec, Exit, IdFactory, LaunchOptions, LaunchSpec, Model
 
 SCRIPT = """#!/bin/sh
 if [ "$1" = --version ]; then echo "@VERSION@ (Fake)"; exit 0; fi
@@ -275,6 +275,19 @@ async def test_an_agent_with_neither_program_nor_code_says_so(machine: Machine) 
     assert agent is not None and "Hollow" in agent.trouble
     with pytest.raises(AgentNotFound, match="Hollow"):
         await directory.spawn(agent, LaunchOptions("", str(machine.home)), agent.spec.make(lambda k: k), nothing, nothing)
+
+
+async def test_an_agent_whose_codec_knows_what_it_offers_is_not_started_to_ask_it(machine: Machine) -> None:
+    class Knowing(MockCodec):
+        def __init__(self, ids: IdFactory) -> None:
+            super().__init__(ids)
+            self.catalogue = Catalogue(models=(Model("known", "Known"),))
+
+    machine.install()
+    directory = await machine.directory(spec(make=Knowing))
+    await directory.settle()
+    assert models(directory, "fake") == ["known"]
+    assert machine.runs() == 0
 
 
 # --- starting one --------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import shim.settings
+from shim.app import agents_of
 from shim.settings import Settings, SettingsError, env_name
 
 
@@ -161,3 +162,20 @@ def test_only_load_and_the_defaults_read_the_environment() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "environ"
     }
     assert users == {"_xdg"}
+
+
+def test_agents_of_ones_own(here: Path) -> None:
+    (here / "shim.toml").write_text('[agents.mine]\ncommand = ["my-agent", "--acp"]\ntitle = "Mine"\nenv = { KEY = "secret" }\n')
+    settings = Settings.load()
+    assert settings.agents["mine"].command == ("my-agent", "--acp")
+    assert settings.agents["mine"].env["KEY"].get_secret_value() == "secret"
+    assert "secret" not in settings.model_dump_json()
+    names = list(agents_of(settings))
+    assert names[-2:] == ["mine", "mock"]
+
+
+def test_an_agent_without_a_command_is_refused_without_showing_its_keys(here: Path) -> None:
+    (here / "shim.toml").write_text('[agents.mine]\ncommand = []\nenv = { KEY = "secret" }\n')
+    with pytest.raises(SettingsError, match=r"agents\.mine\.command") as refused:
+        Settings.load()
+    assert "secret" not in str(refused.value)

@@ -33,6 +33,7 @@ from universal.agents.amp_wire import (
     Msg,
     error_data,
     error_of,
+    exit_error,
     login_error,
     prompt_line,
     read_result,
@@ -152,7 +153,14 @@ class AmpCodec:
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: what was open is reported as it is."""
-        return self._stamped(self._speech.close(None))
+        return self._stamped(self._eof(exit_))
+
+    def _eof(self, exit_: Exit) -> Iterator[Output]:
+        yield from self._speech.close(None)
+        error = exit_error(exit_.stderr)
+        if error is not None and self._handed:
+            yield Fact(EventType.ERROR, error_data(error), synthetic=True)
+            yield from self._over(error)
 
     def counters(self) -> Mapping[str, int]:
         """Counts of what was ignored and what was not understood."""

@@ -127,6 +127,12 @@ def login_error(line: str) -> dict[str, Json]:
     return {"message": line.strip(), "code": "authentication_failed", "details": details}
 
 
+def exit_error(stderr: str) -> dict[str, Json] | None:
+    """What an Amp that gave up at its start has said, where the person can do something about it."""
+    line = next((line for line in stderr.splitlines() if "API key" in line), "")
+    return login_error(line.removeprefix("Error: ")) if line else None
+
+
 def error_data(error: dict[str, Json]) -> ErrorData:
     """The same as the payload of an `error` event."""
     return ErrorData(message=error["message"], code=error["code"], details=error["details"])

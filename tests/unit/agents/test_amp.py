@@ -74,6 +74,16 @@ def test_an_interrupt_is_a_signal_to_the_process() -> None:
     assert (failed.input, failed.aborted) == (Input.FAILED, True)
 
 
+def test_a_refused_key_tells_what_to_do() -> None:
+    codec, _ = launched()
+    codec.send(Prompt("a", "x"))
+    stderr = "Error: Invalid or missing API key. Run 'amp login' to authenticate.\n\x1b[?25h"
+    error, failed = codec.eof(Exit(code=1, stderr=stderr))
+    assert isinstance(error, Fact)
+    assert isinstance(failed, Signal)
+    assert (error.data.code, failed.input) == ("authentication_failed", Input.FAILED)  # type: ignore[union-attr]
+
+
 def test_nothing_is_asked_so_nothing_is_answered() -> None:
     codec, _ = launched()
     assert codec.send(PermissionReply("p", "accept")) == codec.send(QuestionReply("q", None)) == []

@@ -18,6 +18,7 @@ from universal.agents.opencode_asks import Asks
 from universal.agents.opencode_speech import Context, Thread, status_item
 from universal.agents.opencode_turns import ABORT_ERROR, UNKNOWN_AGENT, Course
 from universal.agents.opencode_wire import (
+    DEFAULT_CATALOGUE,
     IGNORED,
     IGNORED_FAMILIES,
     MODES,
@@ -472,7 +473,7 @@ OPENCODE = AgentSpec(
         commands=True,
     ),
     modes=MODES,
-    default_catalogue=Catalogue(),
+    default_catalogue=DEFAULT_CATALOGUE,
     install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
     transport="http",
 )

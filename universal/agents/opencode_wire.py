@@ -28,6 +28,11 @@ MODES = (
     Mode("plan", "OpenCode's planning agent: it reads and proposes, and edits nothing.", "plan"),
 )
 
+DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
+"""Of no provider: prompts name no model then, and OpenCode takes its own."""
+DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
+"""Until it has told what it has, which takes it 3 s and more."""
+
 IGNORED: Mapping[str, str] = {
     "server.connected": "the stream is open: the runtime waits for it",
     "server.heartbeat": "no content",
@@ -181,10 +186,10 @@ def read_catalogue(providers: Json, config: Json, commands: Json) -> Catalogue:
     ids = {model.id for model in models}
     wanted = [text(obj(config).get("model"))]
     wanted += [f"{provider}/{model}" for provider, model in obj(obj(providers).get("default")).items()]
-    default = next((id_ for id_ in wanted if id_ in ids), None)
+    default = next((id_ for id_ in wanted if id_ in ids), DEFAULT_MODEL.id)
     rows = [obj(command) for command in arr(commands)]
     return Catalogue(
-        models=tuple(models),
+        models=(*models, DEFAULT_MODEL),
         commands=tuple(
             SlashCommand(text(row.get("name")), text(row.get("description")), " ".join(map(str, arr(row.get("hints")))))
             for row in rows

@@ -318,8 +318,9 @@ def test_delays(next_ms: int, attempt: int, wait: int) -> None:
     assert delay_ms(next_ms, event, attempt) == wait
 
 
-def test_a_catalogue_of_nothing() -> None:
-    assert read_catalogue(None, None, None).models == ()
+def test_its_own_choice_of_a_model_can_always_be_taken() -> None:
+    assert read_catalogue(None, None, None) == OPENCODE.default_catalogue
+    assert model_ref(OPENCODE.default_catalogue.default_model) is None
 
 
 WORDS = (

@@ -373,6 +373,41 @@ def test_what_is_not_served_is_refused() -> None:
     assert len(facts(outputs, EventType.UNPARSED)) == 1
 
 
+# --- subagents --------------------------------------------------------------------------------------------
+
+
+def test_a_subagent_holds_the_turn_and_is_interrupted_with_it() -> None:
+    bench = Bench().running()
+    item = {"type": "subAgentActivity", "id": "call_2", "kind": "started", "agentThreadId": "child", "agentPath": "/root/look"}
+    bench.say("item/started", item=item)
+    opened = bench.say("item/completed", item=item)
+    (started,) = [out for out in opened if isinstance(out, Fact) and out.type is EventType.SESSION_STARTED]
+    assert (started.child, started.data.metadata["title"]) == ("call_2", "look")
+    outputs = bench.say("turn/started", threadId="child", turn={"id": "ct"})
+    assert [(s.input, s.key, s.child) for s in outputs if isinstance(s, Signal)] == [
+        (Input.OPENED, "child", None),
+        (Input.ACTIVITY, "", "call_2"),
+    ]
+    assert signals(bench.end()) == [(Input.DONE, False)]
+    (stop,) = written(bench.codec.send(Interrupt()))
+    assert stop["params"] == {"threadId": "child", "turnId": "ct"}
+    outputs = bench.say("turn/completed", threadId="child", turn={"id": "ct", "status": "interrupted"})
+    assert [(s.input, s.aborted, s.key, s.child) for s in outputs if isinstance(s, Signal)] == [
+        (Input.FAILED, True, "", "call_2"),
+        (Input.CLOSED, False, "child", None),
+    ]
+
+
+def test_a_thread_that_speaks_before_its_call_is_done_belongs_to_it() -> None:
+    bench = Bench().running()
+    item = {"type": "collabAgentToolCall", "id": "call_2", "tool": "spawnAgent", "prompt": "look", "receiverThreadIds": []}
+    bench.say("item/started", item={**item, "status": "inProgress"})
+    outputs = bench.say("turn/started", threadId="child", turn={"id": "ct"})
+    assert [out.child for out in outputs if isinstance(out, Fact)] == ["call_2"]
+    again = bench.say("item/completed", item={**item, "status": "completed", "receiverThreadIds": ["child"]})
+    assert facts(again, EventType.SESSION_STARTED) == []
+
+
 # --- items ------------------------------------------------------------------------------------------------
 
 

@@ -97,10 +97,7 @@ class AcpCodec:
         """The agent's command; model and mode are set over the protocol."""
         self._options = options
         self.native_session_id = options.native_session_id if options.resume else None
-        env: dict[str, str | None] = dict(self._profile.env)
-        if options.is_root and self.name == "claude-agent-acp":
-            env.setdefault("IS_SANDBOX", options.environment.get("IS_SANDBOX"))
-        return LaunchSpec((options.binary, *self._profile.args), options.directory, env)
+        return LaunchSpec((options.binary, *self._profile.args), options.directory, dict(self._profile.env))
 
     def start(self) -> list[Output]:
         """The handshake; the session is made when it is answered, and fills `catalogue`."""

@@ -336,6 +336,7 @@ class SessionActor:
                     self._write(data)
                 case Stop(why=why, again=again):
                     log.info("agent.stopping", session_id=self.main.id, why=why)
+                    self._note_native_id()
                     self._drop_process(kill=False)
                     if again and self._handed is not None:
                         self._hand(self._handed)

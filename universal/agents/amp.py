@@ -1,9 +1,10 @@
 """Amp: `amp --execute --stream-json --stream-json-input`, one process per session, whole messages without deltas.
 
 What was verified, and how: all recordings of 0.0.1774569934 (March 2026, the last version that calls the model through
-AMP_URL) are replayed through this codec. Current versions keep the thread on Amp's server, which cannot be reached
-without an account: no run against it has been made. Their messages are those of `amp_sdk/types.py` 0.1.20260918,
-which has the same five kinds. Not observed: messages of subagents (`parent_tool_use_id`), `error_max_turns`, images.
+AMP_URL) are replayed through this codec, and that version was run behind the server against a scripted model and a
+stand-in for Amp's account calls. Current versions keep the thread on Amp's server, which cannot be reached without an
+account: no run against it has been made. Their messages are those of `amp_sdk/types.py` 0.1.20260918, which has the
+same five kinds. Not observed: messages of subagents (`parent_tool_use_id`), `error_max_turns`, images.
 
 - A prompt is answered by an `assistant` message with `stop_reason: end_turn`; `result` comes once, after the end of
   input. A `stop_reason` of null without a tool call is the token limit, and nothing ever follows: the process is
@@ -11,6 +12,7 @@ which has the same five kinds. Not observed: messages of subagents (`parent_tool
 - `result` with an error ends the turn; the exit code is 0 all the same.
 - There is no message for an interrupt: SIGINT. The process exits then; the next prompt continues the thread.
 - There is no channel for permissions or questions: Amp's own rules decide, or nothing is held back (mode `bypass`).
+  A tool that they want approved ends the turn with an error (seen with the recorded version).
 - Amp's models are modes (`--mode`), chosen at the start of a process: another one means another process.
 - Thinking is told with `--stream-json-thinking`. No cost is told.
 """
@@ -86,6 +88,8 @@ class AmpCodec:
         """Prompts that were written and are not answered."""
         self._stopping = False
         self._login = False
+        self._fresh = False
+        """A thread is continued, and Amp has said nothing in it yet."""
         self._usage: dict[str, int] = {}
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
@@ -94,7 +98,7 @@ class AmpCodec:
         self._directory = options.directory
         argv = [options.binary]
         if options.resume and options.native_session_id:
-            self.native_session_id = options.native_session_id
+            self.native_session_id, self._fresh = options.native_session_id, True
             argv += ["threads", "continue", options.native_session_id]
         argv += ["--execute", "--stream-json", "--stream-json-thinking", "--stream-json-input"]
         if self._model != DEFAULT_MODEL:
@@ -174,8 +178,8 @@ class AmpCodec:
     def _no_login(self, text: str) -> Iterator[Output]:
         error = login_error(text)
         yield Fact(EventType.ERROR, error_data(error), raw=text)
-        yield from self._over(error)
         yield Stop("nobody is logged in")
+        yield from self._over(error)
 
     def _on_init(self, msg: Msg) -> Iterator[Output]:
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
@@ -206,6 +210,7 @@ class AmpCodec:
         blocks = [obj(block) for block in arr(native.get("content"))]
         stop, calls = get_text(native, "stop_reason"), any(block.get("type") == "tool_use" for block in blocks)
         model: dict[str, Json] = {"provider_id": NAME, "model_id": self._model, "variant": None}
+        self._fresh = False
         if not self._handed:
             self._handed = 1
             yield Signal(Input.ACTIVITY)
@@ -229,13 +234,18 @@ class AmpCodec:
         yield from self._speech.end(msg, metadata={"usage": usage, "finish": finish})
         if not calls:
             yield from self._speech.close(msg)
-            yield from self._over(None)
             if not stop:
                 yield Stop("Amp says nothing more after a token limit")
+            yield from self._over(None)
 
     def _on_result(self, msg: Msg) -> Iterator[Output]:
-        """The end of the process's work: news only when the turn has not ended already, which means that it failed."""
+        """The process ends now. News only when the turn has not ended already, which means that it failed.
+
+        A tool that Amp's rules want approved ends the turn, and the thread is of no use after it: continued, it fails at
+        once with the same words. So that is a lost conversation; the session begins a new thread.
+        """
         yield from self._speech.close(msg)
+        yield Stop("Amp has said its result")
         if not self._handed:
             self._ctx.ignore("result, the turn has ended")
             return
@@ -247,6 +257,8 @@ class AmpCodec:
             yield from self._over(dict(ABORTED))
             return
         error = error_of(words)
+        if error["code"] == "approval_needed" and self._fresh:
+            error["code"] = "session_not_found"
         yield Fact(EventType.ERROR, error_data(error), raw=msg)
         yield from self._over(error)
 

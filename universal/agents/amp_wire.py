@@ -28,6 +28,7 @@ Msg: TypeAlias = dict[str, Any]
 LOGIN_NEEDED = "No API key found"
 """How Amp begins, as plain text, when nobody is logged in; then it waits for a browser."""
 _LOGIN = "Run `amp login` in a terminal, or set AMP_API_KEY in the environment of the server. Then try again."
+_APPROVAL = "Choose the mode `bypass`, or allow the tool in `amp.permissions` of Amp's settings. Nothing can be asked here."
 CANCELLED = "User cancelled"
 """How the error of a `result` begins when a signal made it."""
 ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
@@ -115,6 +116,8 @@ def error_of(message: str) -> dict[str, Json]:
     code = "overloaded" if "Overloaded" in message else "api_error" if status else "error"
     if 400 <= status < 600:
         details["status_code"] = status
+    if "require user approval" in message:
+        code, details["hint"] = "approval_needed", _APPROVAL
     if status in (401, 403):
         code, details["hint"] = "authentication_failed", _LOGIN
     words = f"{status}: {inner[1]}" if status and inner else message

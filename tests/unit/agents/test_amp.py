@@ -69,9 +69,24 @@ def test_an_interrupt_is_a_signal_to_the_process() -> None:
     codec.send(Prompt("a", "x"))
     assert codec.send(Interrupt()) == [InterruptProcess()]
     result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "error": "Connection closed"}
-    [failed] = codec.receive(json.dumps(result).encode())
+    stop, failed = codec.receive(json.dumps(result).encode())
+    assert isinstance(stop, Stop)
     assert isinstance(failed, Signal)
     assert (failed.input, failed.aborted) == (Input.FAILED, True)
+
+
+def test_a_thread_that_waits_for_an_approval_is_lost() -> None:
+    words = "The following tools require user approval, which is not supported in stream JSON mode: Bash"
+    result = json.dumps({"type": "result", "subtype": "error_during_execution", "is_error": True, "error": words}).encode()
+    for more, code in (({}, "approval_needed"), ({"native_session_id": "T-1", "resume": True}, "session_not_found")):
+        codec, _ = launched(**more)
+        codec.send(Prompt("a", "x"))
+        stop, error, failed = codec.receive(result)
+        assert isinstance(stop, Stop)  # before the signal, which may hand the next prompt over
+        assert isinstance(error, Fact)
+        assert isinstance(failed, Signal)
+        assert error.data.code == code  # type: ignore[union-attr]
+        assert "bypass" in error.data.details["hint"]  # type: ignore[union-attr]
 
 
 def test_a_refused_key_tells_what_to_do() -> None:

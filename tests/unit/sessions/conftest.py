@@ -11,10 +11,11 @@ from tests.support.scripted import World, world
 
 
 @pytest.fixture
-async def w() -> AsyncIterator[World]:
+async def w(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """The parameter, if there is one, is how long an agent gets to stop after an abort, in seconds."""
     store = MemoryStore()
     await store.open()
-    made = world(store, abort_timeout_s=0.01)
+    made = world(store, abort_timeout_s=getattr(request, "param", 5.0))
     await made.manager.start()
     yield made
     await made.manager.close()

@@ -120,6 +120,7 @@ async def test_abort_at_any_moment_is_one_idle_and_leaves_nothing_open(w: World,
     assert fold.idles == 2
 
 
+@pytest.mark.parametrize("w", [0.01], indirect=True)
 async def test_an_agent_that_does_not_stop_is_killed_and_the_turn_ends_aborted(w: World) -> None:
     session = w.session()
     await ask(w, session)

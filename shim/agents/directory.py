@@ -171,12 +171,13 @@ class AgentDirectory:
             raise AgentNotFound("No agent is installed, and none is built in.")
         return chosen
 
-    async def available(self, timeout_s: float = DISCOVERY_WAIT_S) -> list[Agent]:
-        """The usable ones, the default first. Waits until all have told what they offer, `timeout_s` at most."""
+    async def available(self, timeout_s: float = DISCOVERY_WAIT_S, *, only: str = "") -> list[Agent]:
+        """The usable ones, the default first. Waits until all (or `only` this one) told what they offer, `timeout_s` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                for told in self._told.values():
-                    await told.wait()
+                for name, told in self._told.items():
+                    if only in ("", name):
+                        await told.wait()
         first = self.default().spec.name
         return sorted((a for a in self._agents.values() if a.usable), key=lambda a: a.spec.name != first)
 

@@ -55,7 +55,7 @@ async def choose(agents: AgentDirectory, conversation: Conversation, body: Body)
     session_model = obj(conversation.info.get("model"))
     provider = text(obj(body.model).get("providerID")) or text(session_model.get("providerID"))
     model_id = text(obj(body.model).get("modelID")) or text(session_model.get("id"))
-    found = await agents.available()
+    found = await agents.available(only=provider or agents.default().spec.name)
     if not provider:
         default = agents.default()
         provider, model_id = default.spec.name, ""

@@ -47,7 +47,7 @@ class FakeAgents:
     def __init__(self, *agents: FakeAgent) -> None:
         self._agents = agents
 
-    async def available(self) -> Sequence[FakeAgent]:
+    async def available(self, *, only: str = "") -> Sequence[FakeAgent]:
         return self._agents
 
     def all(self) -> Sequence[FakeAgent]:

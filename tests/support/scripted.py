@@ -299,7 +299,7 @@ class ScriptedAgents:
 
         return make
 
-    async def available(self) -> Sequence[Found]:
+    async def available(self, *, only: str = "") -> Sequence[Found]:
         return list(self._agents.values())
 
     def default(self) -> Found:

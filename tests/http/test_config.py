@@ -114,3 +114,12 @@ async def test_global_update(place: Place) -> None:
     }
     assert (folder / "opencode.json").is_symlink()
     assert json.loads(real.read_text())["permission"] == answer.body["permission"]
+
+
+async def test_the_older_tui_gets_its_keys(place: Place) -> None:
+    """It knows no others than these; to later ones they would be unknown."""
+    body = (await place.api.get("/config", headers={"User-Agent": "opencode/1.1.53"}, status=200)).body
+    keys = body.pop("keybinds")
+    assert (keys["leader"], keys["session_interrupt"], len(keys)) == ("ctrl+x", "escape", 94)
+    assert body == DEFAULTS
+    assert "keybinds" not in (await place.api.get("/config", headers={"User-Agent": "opencode/1.18.33"}, status=200)).body

@@ -14,7 +14,9 @@ from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import OpenCodeConfig, describe
 from shim.http.operation import Ctx, operation
 from shim.opencode.config import Config, wire
+from shim.opencode.keybinds import KEYBINDS
 from shim.sse.event import OpenCodeEvent
+from shim.sse.wire import wire_of
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +26,8 @@ async def get(ctx: Ctx) -> object:
     """What holds in the directory. Faults in files are logged, and shown in an attached TUI; the rest of them holds."""
     config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
     _tell(ctx, config)
+    if wire_of(ctx.request) == "v1.1":  # not in the document of 1.18, whose clients have their keys elsewhere
+        return {**config.values, "keybinds": KEYBINDS}
     return config.values
 
 

@@ -17,8 +17,11 @@ ENTRY_POINT_GROUP = "shim.agents"
 
 
 def agents() -> dict[str, AgentSpec]:
-    """All known agents, in the order in which they are preferred; the mock is last."""
-    found = {spec.name: spec for spec in (CLAUDE, CODEX, OPENCODE, AMP, PI, *ACP_AGENTS, MOCK)}
+    """All known agents, in the order in which they are preferred; the mock is last.
+
+    OpenCode stands behind the others: whoever uses its clients has it, so that it is there does not mean that it is wanted.
+    """
+    found = {spec.name: spec for spec in (CLAUDE, CODEX, PI, AMP, *ACP_AGENTS, OPENCODE, MOCK)}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         spec = entry.load()
         found[spec.name] = spec

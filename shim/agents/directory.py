@@ -172,12 +172,16 @@ class AgentDirectory:
         return chosen
 
     async def available(self, timeout_s: float = DISCOVERY_WAIT_S, *, only: str = "") -> list[Agent]:
-        """The usable ones, the default first. Waits until all (or `only` this one) told what they offer, `timeout_s` at most."""
+        """The usable ones, the default first. Waits until all (or `only` this one) told what they offer, `timeout_s` at most.
+
+        For agents behind HTTP (a server to start, 10 s and more) only who asks for them waits.
+        """
+        names = [only] if only else [name for name, spec in self._specs.items() if spec.transport == "stdio"]
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                for name, told in self._told.items():
-                    if only in ("", name):
-                        await told.wait()
+                for name in names:
+                    if name in self._told:
+                        await self._told[name].wait()
         first = self.default().spec.name
         return sorted((a for a in self._agents.values() if a.usable), key=lambda a: a.spec.name != first)
 

@@ -24,6 +24,8 @@ want = "Basic " + base64.b64encode(("opencode:" + os.environ["OPENCODE_SERVER_PA
 FILES = {{"/assets/a-1.js": ("text/javascript", b"1"), "/favicon-v3.ico": ("image/png", b"icon")}}
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        with open({log!r}, "a") as out:
+            print(self.path, os.environ["HOME"], file=out)
         ok = self.headers.get("Authorization") == want
         kind, body = FILES.get(self.path, ("text/html", b"<div id=root></div>"))
         self.send_response({status} if ok else 401)
@@ -33,8 +35,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-        with open({log!r}, "a") as out:
-            print(self.path, os.environ["HOME"], file=out)
     def log_message(self, *args):
         pass
 pathlib.Path({pid!r}).write_text(f"{{os.getpid()}} {{os.environ['HOME']}}")

@@ -30,7 +30,8 @@ sys.exit(7)
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """A home of its own, and no agent on PATH."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SHIM_", "OPENCODE", "XDG_", "PYTHONASYNCIO"))}
+    ours = ("SHIM_", "OPENCODE", "XDG_", "PYTHONASYNCIO")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return kept | {"HOME": str(home), "PATH": "/usr/bin:/bin", "SHIM_CLAUDE_BIN": str(home / "no-claude")} | more
 
 

@@ -28,6 +28,9 @@ from universal.turn import Effect, Ended, Input, Started, TurnMachine
 
 log = structlog.get_logger()
 
+RETELL_S = 0.1
+"""After an answer, until its reader has surely taken it in: the TUI works off what streams bring every 16 ms."""
+
 
 class Publisher(Protocol):
     """Where OpenCode events go."""
@@ -65,6 +68,7 @@ class Branch:
         self._turn_id = ""
         self._turn_metadata: dict[str, Any] = {}
         self._waiters: list[asyncio.Future[None]] = []
+        self._retelling: asyncio.TimerHandle | None = None
 
     @property
     def conversation(self) -> Conversation:
@@ -118,6 +122,20 @@ class Branch:
         event = event.model_copy(update=own)
         self._keep(event)
         self.projector.feed(event, from_rfc3339(event.time))
+
+    def was_read(self) -> None:
+        """A client has read the running turn. In a moment it is told the growing texts anew.
+
+        It adds the deltas that it gets to the text that it has read, and cannot know which of them are in it: some come
+        twice, or not at all (the TUI showed "I hang until until you stop me"). A whole part puts that right.
+        """
+        if self.conversation.busy and self._retelling is None:
+            self._retelling = asyncio.get_running_loop().call_later(RETELL_S, self._retell)
+
+    def _retell(self) -> None:
+        self._retelling = None
+        for out in self.projector.open_texts(self._clock.now_ms()):
+            self._hub.publish(out)
 
     def fact(self, fact: Fact) -> None:
         """Record what a codec said."""

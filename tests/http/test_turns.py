@@ -281,3 +281,18 @@ async def test_a_stream_that_comes_in_the_middle_of_a_turn_has_what_was_said(tmp
         fold.info = {}
         fold.check()
         assert fold.wire() == await server.messages(session)
+
+
+async def test_who_reads_a_running_turn_is_told_its_growing_text_anew(tmp_path: Path) -> None:
+    """A client adds deltas to what it has read, some of them twice or not at all: a whole part puts that right."""
+    async with live(tmp_path, delay_factor=1.0) as server:
+        session = await server.session()
+        async with server.api.stream("/event") as events:
+            await server.prompt(session, "hang")
+            await events.until(lambda e: e["type"] == "message.part.delta" and "me." in e["properties"]["delta"])
+            read = (await server.messages(session))[-1]["parts"][-1]
+            told = (await events.until("message.part.updated"))[-1]["properties"]["part"]
+            assert told == read
+            assert told["text"].endswith("stop me.")
+            assert "end" not in told["time"]
+            await server.api.post(f"/session/{session}/abort", status=200)

@@ -68,6 +68,16 @@ class Projector:
             handler(self, event.data, at_ms)
         return self._out
 
+    def open_texts(self, at_ms: int) -> list[OpenCodeEvent]:
+        """Each text that still grows, as it is now. Changes nothing: a part in the middle of its deltas, told anew."""
+        self._out = []
+        known = self.conversation.messages
+        for message in (known[id_] for id_ in self.transcript.turn_messages if id_ in known):
+            for part_id in message.streaming:
+                part = message.part(part_id)
+                self._emit("message.part.updated", {"sessionID": self.conversation.id, "part": part, "time": at_ms})
+        return self._out
+
     def _emit(
         self,
         kind: str,

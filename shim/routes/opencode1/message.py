@@ -44,7 +44,9 @@ def in_order(conversation: Conversation) -> list[Message]:
 @operation("session.messages")
 async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
-    found = in_order(await ctx.services.sessions.conversation(path.sessionID))
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.was_read()
+    found = in_order(branch.conversation)
     limit = int(query.limit) if query.limit is not None and query.limit.isdigit() else 0
     if query.before is not None:
         found = _before(found, query.before)

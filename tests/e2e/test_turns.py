@@ -161,9 +161,7 @@ def test_abort_of_an_idle_session_changes_nothing(served: Bench, stream: Stream)
 
 
 @everywhere
-@pytest.mark.parametrize(
-    ("reply", "message"), [("once", None), ("reject", None), ("reject", "use another name")]
-)
+@pytest.mark.parametrize(("reply", "message"), [("once", None), ("reject", None), ("reject", "use another name")])
 def test_permission(served: Bench, stream: Stream, reply: str, message: str | None) -> None:
     watch = Watch.on(served.api, stream)
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
@@ -176,8 +174,9 @@ def test_permission(served: Bench, stream: Stream, reply: str, message: str | No
     assert call["state"]["status"] == ("error" if reply == "reject" else "completed")
     if served.claude:
         assert (served.place.project / name).exists() == (reply != "reject")
-    if message and served.claude:
-        assert message in call["state"]["error"]
+    if reply == "reject":
+        assert "rejected permission" in call["state"]["error"], "the TUI strikes the card through by these words"
+        assert (message or "") in call["state"]["error"]
     status, answer = served.api.call("POST", f"/permission/{asked['id']}/reply", {"reply": "once"})
     assert (status, answer["_tag"]) == (404, "PermissionNotFoundError")
 
@@ -218,6 +217,7 @@ def test_question(served: Bench, stream: Stream, answered: bool) -> None:
         assert call["state"]["metadata"]["answers"] == [["Red"]]
     else:
         assert call["state"]["status"] == "error"
+        assert "user dismissed" in call["state"]["error"], "the TUI strikes the card through by these words"
 
 
 @everywhere

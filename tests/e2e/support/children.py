@@ -86,3 +86,9 @@ def processes_with(text: str) -> dict[int, str]:
         except OSError:
             continue
     return found
+
+
+def connections_to(port: int) -> int:
+    """How many established TCP connections the server at this port of the machine has."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 
@@ -66,3 +67,10 @@ def web(text: str) -> str:
     """The transcript's text, one line for each run of text, without empty lines."""
     lines = [line.strip() for line in _replace(text, _WEB).splitlines()]
     return "\n".join(line for line in lines if line) + "\n"
+
+
+def assert_same(ours: str, expected: str, what: str) -> None:
+    """AssertionError with the lines that differ."""
+    diff = difflib.unified_diff(expected.splitlines(), ours.splitlines(), "expected", "ours", lineterm="", n=30)
+    shown = "\n".join(diff)
+    assert not shown, f"{what}:\n{shown}"

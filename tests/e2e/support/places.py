@@ -55,14 +55,21 @@ class Place:
         place = cls(Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp")))
         place.project.mkdir(parents=True)
         (place.home / ".tmp").mkdir()
-        for name, text in FILES.items():
-            (place.project / name).write_text(text)
+        place.reset()
         git = ["git", "-c", "user.name=User", "-c", "user.email=user@example.com", "-c", "init.defaultBranch=main"]
         when = "2026-01-01T00:00:00Z"
         env = place.env(GIT_AUTHOR_DATE=when, GIT_COMMITTER_DATE=when, GIT_CONFIG_GLOBAL="/dev/null")
         for args in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
             subprocess.run([*git, "-C", str(place.project), *args], check=True, env=env)
         return place
+
+    def reset(self) -> None:
+        """The project's files as they were at the start; what scenes have made is removed."""
+        for path in self.project.iterdir():
+            if path.is_file():
+                path.unlink()
+        for name, text in FILES.items():
+            (self.project / name).write_text(text)
 
     @property
     def home(self) -> Path:
@@ -114,5 +121,6 @@ CLAUDE_ENV = {
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "ENABLE_TOOL_SEARCH": "0",  # all tools are offered at once, so that the scripted model can call them
 }
 """The same for claude; with ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR, which differ by test."""

@@ -7,6 +7,7 @@ stop of the scene ("asked", "end" ...). Those of native OpenCode are kept in com
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from . import normal, webui
 from .browser import Browser
 from .places import REPO
 from .tmux import Terminal
+from .tui import abort
 
 SCREENS = REPO / "compat_fixtures" / "opencode" / "1.18.33" / "screens"
 CONFIG = {"permission": {"edit": "allow", "bash": {"*": "allow", "touch *": "ask", "git push *": "ask"}}}
@@ -60,14 +62,15 @@ def _asked(want: str, *keys: str) -> Callable[[Terminal], Shots]:
     return play
 
 
-def _aborted(want: str) -> Callable[[Terminal], Shots]:
+_TICK = "echo tick 1; for i in 1 2 3 4 5 6 7 8; do sleep 3; done"
+"""Claude tells what a command wrote only when it has ended, so only the call itself can be waited for, not its output."""
+
+
+def _aborted(want: str, after_s: float = 0) -> Callable[[Terminal], Shots]:
     def play(terminal: Terminal) -> Shots:
         terminal.wait(want, TURN_S)
-        terminal.wait("esc interrupt", TURN_S)
-        terminal.key("Escape")
-        terminal.wait("esc again to interrupt", 5)
-        terminal.key("Escape")
-        terminal.wait("· interrupted", TURN_S)
+        time.sleep(after_s)
+        abort(terminal)
         return {"end": _shot(terminal)}
 
     return play
@@ -96,7 +99,7 @@ TUI_SCENES: dict[str, TuiScene] = {
         TuiScene("question", "[scene:question] ask me", _asked(r"Which colour\?[\s\S]*enter submit", "Enter")),
         TuiScene("permission", "[scene:bash:touch made.txt] make a file", _asked("Permission required", "Enter")),
         TuiScene("abort", "[scene:hang] think", _aborted("for a long time")),
-        TuiScene("tool_abort", "[scene:slow_bash:30] run", _aborted("tick 1")),
+        TuiScene("tool_abort", f"[scene:bash:{_TICK}] run", _aborted(rf"[{normal.SPINNER}$] echo tick 1", 2.5)),
         TuiScene("error", "[scene:error] fail", _failed),
     )
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from .places import OPENCODE_ENV, Place, program
 from .tmux import Terminal
 
-READY = r"Ask anything|Type your own answer|ctrl\+p commands|\[exit"
+READY = r"Ask anything|Type your own answer|Permission required|commands *$|\[exit"
 START_S = 90
 
 
@@ -20,6 +22,23 @@ def tui(
     env["HOME"] = str(place.root / "tui")  # a home of its own: the server's database is not the client's business
     (place.root / "tui").mkdir(exist_ok=True)
     terminal = Terminal(argv, place.project, env, columns=columns, rows=rows)
-    screen = terminal.wait(READY, START_S)
+    screen = terminal.wait(re.compile(READY, re.MULTILINE), START_S)
     assert "[exit" not in screen, f"the TUI ended:\n{screen}"
     return terminal
+
+
+def abort(terminal: Terminal) -> None:
+    """Esc Esc, as a person does it: the second within five seconds."""
+    terminal.wait(r"esc\s+interrupt", 20)
+    terminal.key("Escape")
+    terminal.wait("again to interrupt", 5)
+    terminal.key("Escape")
+    terminal.wait("interrupted", 20)
+    terminal.wait(r"esc\s+(again to )?interrupt", 10, gone=True)
+
+
+def new_session(terminal: Terminal) -> None:
+    """To the first screen, unless it is there: the older TUI takes the keys for text then."""
+    if "Ask anything" not in terminal.screen():
+        terminal.key("C-x", "n", pause_s=0.3)
+    terminal.wait("Ask anything", 10)

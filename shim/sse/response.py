@@ -119,8 +119,10 @@ class _Sender:
         """Wait for a write. Raises TimeoutError."""
         until = self._loop.time() + self._timeout_s
         async with asyncio.timeout_at(until if self._end_at is None else min(until, self._end_at)) as self._limit:
-            await sending
-        self._limit = None
+            try:
+                await sending
+            finally:
+                self._limit = None  # also when the client is gone: a limit that is over cannot be changed
 
     def _hurry(self) -> None:
         """The stream is to end: a write that runs has not much time left, and none if its reader was dropped."""

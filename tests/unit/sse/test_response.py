@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from shim.sse.event import OpenCodeEvent
 from shim.sse.hub import Hub, HubBounds
-from shim.sse.response import HEADERS, HEARTBEAT_S, LEGACY_HEARTBEAT_S, stream
+from shim.sse.response import HEADERS, HEARTBEAT_S, LEGACY_HEARTBEAT_S, _Sender, stream
 from shim.sse.subscription import Bounds
 from shim.sse.wire import wire_of
 from tests.unit.sse.reading import WAIT_S, Got, frames_of, make_hub, numbers, said
@@ -405,3 +405,18 @@ async def test_a_handler_that_is_cancelled_closes_its_subscription() -> None:
             task.cancel()
         await server.until(0)
         assert server.hub.stats().readers == 0
+
+
+async def test_a_stream_whose_client_left_in_a_write_can_still_be_told_to_end() -> None:
+    """Seen at a shutdown: the end came between the failed write and the end of its stream."""
+    hub = make_hub()
+    subscription = hub.subscribe(scope=None, wrapped=False)
+    sender = _Sender(subscription, 5.0)
+
+    async def gone() -> None:
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await sender.send(gone())
+    hub.close()
+    subscription.close()

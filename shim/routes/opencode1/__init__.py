@@ -25,6 +25,7 @@ from shim.routes.opencode1 import (
     path,
     permission,
     preview,
+    preview_sessions,
     project,
     prompt,
     provider,
@@ -59,5 +60,6 @@ MODULES: tuple[ModuleType, ...] = (
     experimental,
     tui,
     preview,
+    preview_sessions,
 )
 """In the order of their routes, which do not overlap."""

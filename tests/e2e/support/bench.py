@@ -63,7 +63,8 @@ class Bench:
             self.shim.child.send(9)
             self.shim.child.wait(10)
         self.shim.close()
-        self.shim = Shim(self.place, agent=self.agent, model=self.model, port=self.shim.port, **self.settings)
+        again = {"port": self.shim.port, "command": self.shim.command, **self.settings}
+        self.shim = Shim(self.place, agent=self.agent, model=self.model, **again)
 
     def close(self) -> None:
         """Ends everything. AssertionError if the server does not stop well, or leaves a process behind."""

@@ -101,7 +101,7 @@ async def test_preview(place: Place) -> None:
         "location": location,
         "data": [{"path": "src/a.py", "type": "file"}],
     }
-    refused = await place.api.get("/api/session/active", status=501)
+    refused = await place.api.get("/api/session", status=501)
     assert "later version" in refused.body["data"]["message"]
 
 

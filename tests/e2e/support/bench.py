@@ -63,8 +63,7 @@ class Bench:
             self.shim.child.send(9)
             self.shim.child.wait(10)
         self.shim.close()
-        again = {"port": self.shim.port, "command": self.shim.command, **self.settings}
-        self.shim = Shim(self.place, agent=self.agent, model=self.model, **again)
+        self.shim = Shim(self.place, agent=self.agent, model=self.model, port=self.shim.port, **self.settings)
 
     def close(self) -> None:
         """Ends everything. AssertionError if the server does not stop well, or leaves a process behind."""

@@ -90,7 +90,7 @@ class Shim:
         command: str = "serve",
         **settings: str,
     ) -> None:
-        self.place, self.agent, self.command = place, agent, command
+        self.place, self.agent = place, agent
         env = dict(CLAUDE_ENV)
         if model is not None:
             env |= {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}

@@ -33,7 +33,7 @@ TERMINALS = "terminals are served in a later version"
 LATER = "it comes with a later version; the session itself is not changed"
 CONTROL = "only the TUI that runs in OpenCode's own process takes commands this way; an attached TUI gets them as tui.* events"
 
-SERVED_V2 = frozenset({"v2.health.get", "v2.location.get", "v2.fs.find", "v2.fs.list", "v2.reference.list", "v2.session.list"})
+SERVED_V2 = frozenset({"v2.health.get", "v2.location.get", "v2.fs.find", "v2.fs.list", "v2.reference.list"})
 """The few that clients of 1.x call for something that a person sees; they have handlers."""
 
 _OWN: dict[str, str] = {

@@ -25,7 +25,6 @@ from shim.routes.opencode1 import (
     path,
     permission,
     preview,
-    preview_sessions,
     project,
     prompt,
     provider,
@@ -60,6 +59,5 @@ MODULES: tuple[ModuleType, ...] = (
     experimental,
     tui,
     preview,
-    preview_sessions,
 )
 """In the order of their routes, which do not overlap."""

@@ -13,10 +13,11 @@ A codec never decides that a turn has ended: it signals what the agent said, `un
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from universal.events import EventData, EventType
+from universal.host import HostAnswer, HostCall
 from universal.items import Json
 from universal.turn import Input
 
@@ -43,6 +44,10 @@ class Fact:
     synthetic: bool = False
     child: str | None = None
     native_session_id: str | None = None
+
+    def of(self, native_session_id: str) -> Fact:
+        """The same with the agent's own id of the conversation. By hand, since every piece of text comes by here."""
+        return Fact(self.type, self.data, self.raw, self.synthetic, self.child, native_session_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class InterruptProcess:
     """Send SIGINT to the process: for agents that have no message for an interrupt."""
 
 
-Action: TypeAlias = WriteLine | Stop | InterruptProcess
+Action: TypeAlias = WriteLine | Stop | InterruptProcess | HostCall
 Output: TypeAlias = Fact | Signal | Action
 
 
@@ -106,7 +111,11 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt for the agent. `key` is our id of it (the user message's item id)."""
+    """A prompt for the agent. `key` is our id of it (the user message's item id).
+
+    `compact`: not a prompt, but the wish that the agent compacts its conversation. `text` is then COMPACT, for agents
+    whose own command does it. Only agents that can are given it (`Capabilities.compact`, or a command of that name).
+    """
 
     key: str
     text: str
@@ -115,6 +124,11 @@ class Prompt:
     variant: str | None = None
     mode: str | None = None
     system: str | None = None
+    compact: bool = False
+
+
+COMPACT = "/compact"
+"""The command by which agents compact their conversation, where it is a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +198,12 @@ class Catalogue:
     models: tuple[Model, ...] = ()
     commands: tuple[SlashCommand, ...] = ()
     default_model: str | None = None
+    modes: tuple[Mode, ...] = ()
+    """Empty: those of its row of the registry."""
+    version: str | None = None
+    """Of the agent, where it tells it with the rest; for those whose program has no `--version`."""
+    logged_in: bool | None = None
+    """Where it tells that with the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +222,26 @@ class Capabilities:
     todos: bool = False
     usage: bool = False
     commands: bool = False
+    compact: bool = False
+    mcp: bool = False
+
+
+EVERYTHING = Capabilities(*(True for _ in fields(Capabilities)))
+"""For rows that say what an agent lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What a launch depends on. `native_session_id` with `resume` continues a conversation."""
+    """What a launch depends on. `native_session_id` with `resume` continues a conversation.
+
+    `resume_at` (the `anchor` of an answered prompt, see `AgentSpec.rewinds`): goes on there, as a conversation of its own.
+    """
 
     binary: str
     directory: str
     native_session_id: str | None = None
     resume: bool = False
+    resume_at: str | None = None
     model: str | None = None
     variant: str | None = None
     mode: str | None = None
@@ -272,6 +302,29 @@ class Codec(Protocol):
         ...
 
 
+@runtime_checkable
+class HostedCodec(Protocol):
+    """What a codec that puts out `HostCall`s has besides."""
+
+    def hosted(self, answer: HostAnswer) -> list[Output]:
+        """What came of a call of its own. Unknown ids give []."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoginCheck:
+    """A run of the agent's program that tells, without a prompt, whether it is logged in.
+
+    In: `args` of the program, `lines` for its stdin. `yes` and `no` are regular expressions; what it writes first that one of
+    them finds is the answer.
+    """
+
+    args: tuple[str, ...]
+    yes: str
+    no: str
+    lines: tuple[bytes, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
     """A row of the registry."""
@@ -291,4 +344,17 @@ class AgentSpec:
     install_hint: str
     transport: Literal["stdio", "http"] = "stdio"
     """How its lines travel: its stdin and stdout, or HTTP requests and an event stream (`shim.runtime.http_agent`)."""
-    tools: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tested: tuple[str, ...] = ()
+    """Versions that this was tested with, ascending; empty: not told."""
+    login: LoginCheck | Literal["session", "models"] | None = None
+    """How it tells whether it is logged in: a check of its own; that a session can be made (`session`); that it offers models
+    of its own (`models`); None when it tells nothing without a prompt."""
+    login_hint: str = ""
+    """What to do when it is not logged in: one sentence."""
+    rewinds: bool = False
+    """It can go on after an earlier answer (`LaunchOptions.resume_at`): its DONE has `anchor`, an id, in its metadata."""
+
+
+def modes_of(spec: AgentSpec, catalogue: Catalogue) -> tuple[Mode, ...]:
+    """The modes that a person can choose: those that the agent tells, else those that are known of it."""
+    return catalogue.modes or spec.modes

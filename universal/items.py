@@ -19,7 +19,7 @@ Json: TypeAlias = Any
 class Frozen(BaseModel):
     """Base of all universal values: immutable, exact."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 
 
 class ItemKind(StrEnum):
@@ -136,10 +136,12 @@ class Item(Frozen):
                         todos, background (bool), structured (the agent's own structured result)
     status "retry"      attempt, message, delay_ms
     status "todo"       todos [{content, status, priority}]
-    status "compaction" phase ("started" | "completed" | "failed"), auto (bool)
+    status "compaction" phase ("started" | "completed" | "failed"), auto (bool),
+                        summary (str: what the agent keeps of the conversation, where it tells)
     status "title"      title
     status "model"      model_id, variant
     status "mode"       mode (one of the codec's modes)
+    status "mcp"        servers {name: {status ("connected" | "disabled" | "failed" | "needs_auth"), error?}}: the agent's, all
     status "commands"   nothing but the label's detail; informational
     """
 

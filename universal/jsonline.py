@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+import orjson
+
 from universal.items import Json
 from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
 
 DEEPEST = 100
 """Levels of nesting that are read; what is deeper can neither be stored nor be meant."""
@@ -20,6 +21,11 @@ def parse(line: bytes) -> Json:
     Invalid UTF-8 and lone surrogates become U+FFFD; integers beyond 64 bits become floats, as they are in
     the agent itself (JavaScript). Raises ValueError for what is no JSON or nested deeper than `DEEPEST`.
     """
+    if line.count(b"[") + line.count(b"{") <= DEEPEST:
+        try:
+            return orjson.loads(line)
+        except orjson.JSONDecodeError:  # what it does not take, and we can mend, or say what is wrong with it
+            pass
     text = line.decode("utf-8", errors="replace")
     if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
         raise ValueError(f"nested deeper than {DEEPEST} levels")
@@ -30,7 +36,7 @@ def parse(line: bytes) -> Json:
 def _integer(digits: str) -> int | float:
     if len(digits) < 19:
         return int(digits)
-    return float(digits) if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63 else int(digits)
+    return float(digits) if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64 else int(digits)
 
 
 def _number(digits: str) -> float:
@@ -68,7 +74,11 @@ def _without_surrogates(value: Json) -> Json:
 
 def get_text(msg: Mapping[str, Json], *keys: str) -> str:
     """The first of these fields that is a string with something in it, else ""."""
-    return next((v for v in (as_text(msg.get(key)) for key in keys) if v), "")
+    for key in keys:
+        value = msg.get(key)
+        if value and isinstance(value, str):
+            return value
+    return ""
 
 
 def get_int(msg: Mapping[str, Json], key: str) -> int:

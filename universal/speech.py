@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from universal.codec import Fact, IdFactory
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
+from universal.growing import Growing
 from universal.items import (
     ContentPart,
     Item,
@@ -81,7 +82,7 @@ class Call:
     parent_id: str
     arguments: dict[str, Json] | None = None
     """None until they are whole."""
-    partial: str = ""
+    partial: Growing = field(default_factory=Growing)
     result_id: str = ""
     """Item of its result, once it has begun to give output."""
     output: str = ""
@@ -93,7 +94,7 @@ class Call:
 class _Part:
     kind: PartKind
     index: int
-    text: str = ""
+    said: Growing = field(default_factory=Growing)
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class Speech:
         if part is None:
             part = message.slots[slot] = _Part(kind, len(message.parts))
             message.parts.append(part)
-        part.text += text
+        part.said.add(text)
         data = ItemDeltaData(
             item_id=message.item_id,
             native_item_id=message.native_id or None,
@@ -153,7 +154,7 @@ class Speech:
     def whole(self, slot: Hashable, kind: PartKind, text: str, raw: Json) -> Iterator[Fact]:
         """The whole text of a part: what was not said yet is one synthetic delta."""
         part = self._open.slots.get(slot) if self._open is not None else None
-        said = part.text if part is not None else ""
+        said = part.said.text if part is not None else ""
         if text.startswith(said):
             yield from self.say(slot, kind, text.removeprefix(said), raw, synthetic=True)
 
@@ -183,7 +184,7 @@ class Speech:
         for call in list(self.calls.values()):
             if call.arguments is None:
                 del self.calls[call.call_id]
-                item = self._call_item(call, ItemStatus.FAILED, call.partial, {"interrupted": True})
+                item = self._call_item(call, ItemStatus.FAILED, call.partial.text, {"interrupted": True})
                 fact = self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
                 yield replace(fact, synthetic=True)
             else:
@@ -206,7 +207,7 @@ class Speech:
         call = self.calls.get(call_id)
         if call is None or call.arguments is not None or not text:
             return
-        call.partial += text
+        call.partial.add(text)
         data = ItemDeltaData(item_id=call.item_id, native_item_id=call_id, delta=text, part_type="tool_input")
         yield self._fact(EventType.ITEM_DELTA, data, raw)
 
@@ -260,7 +261,7 @@ class Speech:
             kind=ItemKind.MESSAGE,
             role=ItemRole.ASSISTANT,
             status=status,
-            content=tuple(TextPart(text=p.text) if p.kind == "text" else ReasoningPart(text=p.text) for p in parts),
+            content=tuple(TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text) for p in parts),
             metadata=metadata or None,
         )
 

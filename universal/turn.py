@@ -12,6 +12,9 @@ answered (Claude 2.1.197 merges prompts otherwise; docs/agents-wire.md, "Results
 They belong to the running turn: one turn, one end, however many prompts. Its reason is that of the last prompt
 handed: the first of FAILED and EXIT after that hand, or completed; aborted whenever ABORT or DELETE ended it.
 
+A key that begins with `OURS` is work of the server itself (a snapshot, a shell command of the person's). Until it is
+closed, nothing is handed over and the turn does not end, be it aborted or its agent gone; only DELETE does not wait.
+
 Laws (tests/properties/laws.py): L1 each Started(n) is followed by exactly one Ended(n), before Started(n+1).
 L2 busy iff started and not ended. L3 nothing is open when idle. L4 accepted = handed + queued + cancelled.
 L5 inputs after the end change nothing but ACTIVITY and PROMPT. L6 crash, error, abort: the same door.
@@ -108,6 +111,9 @@ Step: TypeAlias = Literal[
     "wake", "work", "queue", "answer", "fail", "hold", "release", "interrupt", "cancel", "stopped", "kill", "lost", "close"
 ]
 
+OURS = "server:"
+"""How keys of OPENED and CLOSED begin that are ours: whoever opens one closes it, soon after an abort at the latest."""
+
 Table: TypeAlias = Mapping[tuple[State, Input], tuple[State, Step]]
 
 TRANSITIONS: Table = {
@@ -171,6 +177,11 @@ class TurnMachine:
         """A turn has started and not ended."""
         return self.state in (State.RUNNING, State.DRAINING, State.ABORTING)
 
+    @property
+    def agent_at_work(self) -> bool:
+        """The agent has yet to answer, or something of its own is open; not if it has stopped."""
+        return not self._stopped and (self._at_work or any(not key.startswith(OURS) for key in self.open))
+
     def apply(self, input_: Input, key: str = "") -> list[Effect]:
         """One input; the effects it has, in order."""
         row = self.table.get((self.state, input_))
@@ -212,8 +223,9 @@ class TurnMachine:
             case "stopped":
                 self._stopped = True
             case "kill":
+                if self.agent_at_work:
+                    effects.append(KillAgent())
                 self._stopped = True
-                effects.append(KillAgent())
             case "close":
                 self._cancel(effects)
                 effects.append(KillAgent())
@@ -222,8 +234,8 @@ class TurnMachine:
 
     def _settle(self, effects: list[Effect]) -> None:
         """The joint conditions, to a fixed point. The only place where a prompt is handed over."""
-        while True:
-            if self.state is State.ABORTING and (self._stopped or not (self._at_work or self.open)):
+        while not self._held():
+            if self.state is State.ABORTING and not self.agent_at_work:
                 self._end("aborted", effects)
             elif self.state is State.DRAINING and self.queue:
                 self.state = State.RUNNING
@@ -235,6 +247,10 @@ class TurnMachine:
                 self._hand(effects)
             else:
                 return
+
+    def _held(self) -> bool:
+        """Something of ours holds everything back."""
+        return any(key.startswith(OURS) for key in self.open)
 
     def _begin(self, origin: Literal["user", "agent"], effects: list[Effect]) -> None:
         self.turn += 1
@@ -248,11 +264,15 @@ class TurnMachine:
         effects.append(Hand(self.queue.pop(0)))
 
     def _fail(self, *, lost: bool) -> None:
-        """FAILED, or the process is gone (then nothing is open any more). The first failure gives the reason."""
+        """FAILED, or the process is gone (then nothing of it is open any more). The first failure gives the reason.
+
+        A process that had nothing more to do fails nobody.
+        """
+        failed = not lost or self.agent_at_work
         self._at_work = False
         if lost:
-            self.open.clear()
-        if self._reason == "completed":
+            self.open -= {key for key in self.open if not key.startswith(OURS)}
+        if failed and self._reason == "completed":
             self._reason = "agent_exited" if lost else "error"
 
     def _end(self, reason: Reason, effects: list[Effect]) -> None:

@@ -1,12 +1,11 @@
 """Agents that speak the Agent Client Protocol v1 (JSON-RPC 2.0 over stdio): one codec for all of them.
 
 Parts: `acp_profiles` (which agents, data), `acp_setup` (models, modes, settings), `acp_speech` (items), `acp_tools` (tool calls),
-`acp_asks` (permissions, forms), `acp_errors` (ends and errors), `acp_context` (what they share).
+`acp_asks` (permissions, forms), `acp_host` (files, terminals), `acp_errors` (ends and errors), `acp_context` (what they share).
 Pure: no clock, no IO, no random; ids come from the injected factory.
 
 A prompt waits here until the session is there and its settings are answered, so an interrupt before that only drops it.
-`fs/*` and `terminal/*` are not announced, and refused when asked all the same: this codec does no IO, agents have their own
-hands. What comes outside of a prompt has no end that the protocol marks, so it is kept until a sign of its end (a usage with
+What comes outside of a prompt has no end that the protocol marks, so it is kept until a sign of its end (a usage with
 cost, a title) or the next prompt, and then told as a turn of the agent's own: nothing is lost and nothing stays busy for ever.
 Source: recordings in `compat_fixtures/agents/acp`; docs/agents-wire.md, section 5.
 """
@@ -14,19 +13,19 @@ Source: recordings in `compat_fixtures/agents/acp`; docs/agents-wire.md, section
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents import acp_errors as errors
 from universal.agents.acp_asks import Asks
 from universal.agents.acp_context import Context, Msg
+from universal.agents.acp_host import Host
 from universal.agents.acp_notes import Notes, Spending
 from universal.agents.acp_profiles import Profile
 from universal.agents.acp_prompt import prompt_content
 from universal.agents.acp_setup import Change, Missing, Setup
 from universal.agents.acp_speech import Transcript
 from universal.agents.acp_tools import Call
-from universal.agents.acp_wire import ABORTED, CAPABILITIES, CLIENT, IGNORED, NOTE, REFUSED, RETRY, SUSPECT
+from universal.agents.acp_wire import ABORTED, CAPABILITIES, CLIENT, IGNORED, MODE_NOTE, NOTE, PREAMBLE, RETRY, SUSPECT
 from universal.codec import (
     Catalogue,
     Command,
@@ -45,6 +44,7 @@ from universal.codec import (
 )
 from universal.codec import Stop as StopProcess
 from universal.events import EventType
+from universal.host import HostAnswer
 from universal.items import Json
 from universal.jsonline import digest, get_text
 from universal.jsonrpc import Id, JsonRpc, Malformed, Notification, Request, Response
@@ -65,6 +65,7 @@ class AcpCodec:
         self._ctx = Context(profile.name, ids, self._model)
         self._talk = Transcript(self._ctx)
         self._asks = Asks(self._ctx, self._rpc)
+        self._host = Host(self._rpc)
         self._notes = Notes(self._ctx, self._setup)
         self._options: LaunchOptions | None = None
         self._agent: Msg = {}
@@ -83,7 +84,7 @@ class AcpCodec:
         self._outside: list[Msg] = []
         self._suspect: Msg | None = None
         """An update that may turn out to be the text of an error; held back until more is known."""
-        self._spending = Spending()
+        self._spending = Spending(profile.usage_sums)
 
     def _model(self) -> Msg | None:
         model = self._setup.model
@@ -133,12 +134,10 @@ class AcpCodec:
             elif isinstance(step, Missing) and step.what == "mode":
                 self._held.pop(0)
                 self._tried.clear()
-                yield from self._failed(
-                    errors.make(f"{self._profile.title} has no mode for {step.value}.", "mode_unavailable"), None
-                )
+                yield from errors.failed(f"{self._profile.title} has no mode for {step.value}.", "mode_unavailable", None)
             elif isinstance(step, Missing):
                 self._tried.add(step.what)
-                yield from self._refused_setting(step.what, f"{self._profile.title} does not offer {step.value} here.", None)
+                yield errors.unavailable(step.what, f"{self._profile.title} does not offer {step.value} here.", None)
             else:
                 self._held.pop(0)
                 self._tried.clear()
@@ -152,6 +151,7 @@ class AcpCodec:
         self._stopping = False
         self._prompted = True
         self._slash = prompt.text.lstrip().startswith("/")
+        yield from self._notes.compacting(wanted=prompt.compact)
         embedded = obj(obj(self._agent.get("agentCapabilities")).get("promptCapabilities")).get("embeddedContext") is True
         params = {"sessionId": self._session, "prompt": prompt_content(prompt, images=self._setup.images, embedded=embedded)}
         self._running, line = self._rpc.request("session/prompt", params)
@@ -167,6 +167,7 @@ class AcpCodec:
         if self._session:
             yield WriteLine(self._rpc.notification("session/cancel", {"sessionId": self._session}))
         self._stopping = self._running is not None
+        yield from self._host.stop()
         yield from self._asks.cancel()
         yield from self._own_turn_over(aborted=True)
 
@@ -209,7 +210,7 @@ class AcpCodec:
 
     def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
         native = self.native_session_id
-        return [replace(out, native_session_id=native) if isinstance(out, Fact) and native else out for out in outputs]
+        return [out.of(native) if isinstance(out, Fact) and native else out for out in outputs]
 
     # --- answers to us --------------------------------------------------------------------------------
 
@@ -217,8 +218,7 @@ class AcpCodec:
         if msg.method == "session/prompt":
             yield from self._prompt_answered(msg)
             return
-        handler = self.ANSWERS.get(msg.method)
-        if handler is None:
+        if (handler := self.ANSWERS.get(msg.method)) is None:
             self._ctx.ignore("answer to no request of ours")
             return
         yield from handler(self, msg)
@@ -226,7 +226,7 @@ class AcpCodec:
 
     def _on_initialized(self, msg: Response) -> Iterator[Output]:
         if msg.failed:
-            yield from self._broken(errors.response_error(msg.error, []), msg.raw)
+            yield from self._broken(errors.response_error(msg.error), msg.raw)
             return
         self._agent = obj(msg.result)
         capabilities = obj(self._agent.get("agentCapabilities"))
@@ -248,7 +248,7 @@ class AcpCodec:
     def _on_session(self, msg: Response) -> Iterator[Output]:
         resumed = msg.method != "session/new"
         if msg.failed:
-            error = errors.response_error(msg.error, errors.login_list(self._agent.get("authMethods")))
+            error = errors.response_error(msg.error, self._agent.get("authMethods"), self._profile.login_hint)
             if resumed and error["code"] != "authentication_failed":
                 error = errors.make(error["message"], errors.SESSION_NOT_FOUND)
             yield from self._broken(error, msg.raw)
@@ -260,7 +260,7 @@ class AcpCodec:
         self._spending.begin(resumed=resumed)
         self._ready = True
         if self._held or not self._profile.tells_commands or self._setup.commands is not None:
-            self.catalogue = self._setup.catalogue()
+            self.catalogue = self._setup.catalogue(self._agent)
 
     def _on_set(self, msg: Response) -> Iterator[Output]:
         change, self._change = self._change, None
@@ -273,13 +273,9 @@ class AcpCodec:
             if self._held:
                 self._held.pop(0)
                 self._tried.clear()
-                yield from self._failed(errors.make(msg.message, "mode_unavailable"), msg.raw)
+                yield from errors.failed(msg.message, "mode_unavailable", msg.raw)
         else:
-            yield from self._refused_setting(change.what, msg.message, msg.raw)
-
-    def _refused_setting(self, what: str, message: str, raw: Json) -> Iterator[Output]:
-        data = errors.data_of(errors.make(message, f"{what}_unavailable"))
-        yield Fact(EventType.ERROR, data, raw=raw, synthetic=raw is None)
+            yield errors.unavailable(change.what, msg.message, msg.raw)
 
     def _broken(self, error: Msg, raw: Json) -> Iterator[Output]:
         """There will be no session: every prompt that waits for it has failed, and the process is of no use."""
@@ -289,10 +285,6 @@ class AcpCodec:
             yield Signal(Input.FAILED, error=error)
         if not count or error["code"] != errors.SESSION_NOT_FOUND:
             yield StopProcess(error["message"])
-
-    def _failed(self, error: Msg, raw: Json) -> Iterator[Output]:
-        yield Fact(EventType.ERROR, errors.data_of(error), raw=raw, synthetic=raw is None)
-        yield Signal(Input.FAILED, error=error)
 
     # --- the end of a prompt --------------------------------------------------------------------------
 
@@ -304,7 +296,7 @@ class AcpCodec:
         stopping, self._stopping = self._stopping, False
         result = obj(msg.result)
         reason = get_text(result, "stopReason")
-        error = errors.response_error(msg.error, errors.login_list(self._agent.get("authMethods"))) if msg.failed else None
+        error = errors.response_error(msg.error, self._agent.get("authMethods"), self._profile.login_hint) if msg.failed else None
         error = yield from self._settle_suspect(msg.raw, error)
         stop = errors.STOP_REASONS.get(reason, errors.STOP_REASONS["end_turn"])
         aborted = stopping and (error is not None or reason == "cancelled")
@@ -317,6 +309,7 @@ class AcpCodec:
         yield from self._asks.gone()
         cancelled = aborted or (reason == "cancelled" and not self._asks.rejected)
         yield from self._talk.close(msg.raw, finish=stop.finish, interrupted=cancelled or error is not None, extra=total)
+        yield from self._notes.compacted(msg.raw, failed=cancelled or error is not None)
         if cancelled:
             yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True, metadata=total or None)
         elif error is not None:
@@ -334,10 +327,8 @@ class AcpCodec:
         text = get_text(obj(update.get("content")), "text")
         if error is not None and text.strip() in error["message"]:
             return error
-        if error is None and raw is not None and self._profile.id_less_errors and not get_text(update, "messageId"):
-            message = errors.readable(text)
-            code = "max_output_tokens" if "max_output_tokens" in message else "model_error"
-            return errors.make(message, code)
+        if error is None and raw is not None and errors.is_text(self._profile, text, get_text(update, "messageId")):
+            return errors.of_text(text)
         yield from self._talk.chunk("text", obj(update.get("content")), get_text(update, "messageId"), update)
         return error
 
@@ -349,6 +340,7 @@ class AcpCodec:
         elif msg.method == "$/cancel_request":
             yield from self._replied(self._asks.withdraw(msg.params.get("requestId"), msg.raw))
         elif msg.method in IGNORED:
+            self._setup.account(obj(msg.params.get("authStatus")))
             self._ctx.ignore(msg.method)
         else:
             yield self._ctx.unparsed(msg.method, "unknown notification", msg.raw, digest(line))
@@ -394,12 +386,13 @@ class AcpCodec:
         yield from self._settle_suspect(None)
         content = obj(update.get("content"))
         text, native_id = get_text(content, "text"), get_text(update, "messageId")
+        self._spending.step(update)
         if self._profile.notes and (retry := RETRY.fullmatch(text)):
             metadata = {"attempt": int(retry[1]), "message": text.strip(), "delay_ms": int(retry[3]) * 1000}
             yield self._ctx.status("retry", text.strip(), metadata, raw)
-        elif self._profile.notes and NOTE.fullmatch(text):
+        elif (self._profile.notes and (NOTE.fullmatch(text) or PREAMBLE.fullmatch(text))) or MODE_NOTE.fullmatch(text):
             self._ctx.ignore("remark of the adapter")
-        elif text.startswith(SUSPECT) or (self._profile.id_less_errors and text and not native_id):
+        elif text.startswith(SUSPECT) or errors.is_text(self._profile, text, native_id):
             self._suspect = update
         else:
             yield from self._talk.chunk("text", content, native_id, raw)
@@ -410,7 +403,7 @@ class AcpCodec:
 
     def _tool(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._settle_suspect(None)
-        yield from self._talk.tool(update, raw)
+        yield from self._talk.tool(self._host.filled(update, self._call_of(update)), raw)
 
     # --- status ---------------------------------------------------------------------------------------
 
@@ -427,19 +420,29 @@ class AcpCodec:
     def _commands(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._notes.commands(update, raw)
         if self._ready:
-            self.catalogue = self._setup.catalogue()
+            self.catalogue = self._setup.catalogue(self._agent)
 
     # --- what the agent asks --------------------------------------------------------------------------
 
     def _on_request(self, msg: Request, line: bytes) -> Iterator[Output]:
         if msg.method in ("session/request_permission", "elicitation/create"):
             yield from self._on_ask(msg)
-            return
-        yield WriteLine(self._rpc.error(msg.id, f"not supported: {msg.method}"))
-        if msg.method in REFUSED:
-            self._ctx.ignore(msg.method)
+        elif msg.method in self._host.METHODS:
+            yield from self._host.asked(msg, stopping=self._stopping)
         else:
+            yield WriteLine(self._rpc.error(msg.id, f"not supported: {msg.method}"))
             yield self._ctx.unparsed(msg.method, "unknown request", msg.raw, digest(line))
+
+    def hosted(self, answer: HostAnswer) -> list[Output]:
+        """What came of a file or command that the agent has asked for."""
+        return self._stamped(self._hosted(answer))
+
+    def _hosted(self, answer: HostAnswer) -> Iterator[Output]:
+        for told in self._host.answered(answer):
+            if not isinstance(told, dict):
+                yield told
+            elif self._call_of(told) is not None:
+                yield from self._talk.tool(told, None)
 
     def _on_ask(self, msg: Request) -> Iterator[Output]:
         permission = msg.method == "session/request_permission"

@@ -87,7 +87,7 @@ class Asks:
         if diff:
             metadata["diff"] = diff
         options = [obj(option) for option in arr(request.params.get("options"))]
-        ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, options=options)
+        ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, options=options, call=call)
         self._open[ask.ask_id] = ask
         yield self._fact(ask, "requested", raw=request.raw)
 
@@ -127,6 +127,8 @@ class Asks:
             return []
         del self._open[ask.ask_id]
         self.rejected = self.rejected or command.decision == "reject"
+        if ask.call is not None and command.decision == "reject":
+            ask.call.rejected = True
         extra: Msg = {"message": command.message} if command.message else {}
         return [self._select(ask, OPTION_KINDS[command.decision]), self._fact(ask, command.decision, extra=extra)]
 
@@ -143,6 +145,8 @@ class Asks:
             return []
         del self._open[ask.ask_id]
         if command.answers is None:
+            if ask.call is not None:
+                ask.call.dismissed = True
             return [WriteLine(self.rpc.response(ask.request_id, {"action": "decline"})), self._fact(ask, "reject")]
         if ask.call is not None:
             ask.call.answers = [list(labels) for labels in command.answers]

@@ -4,7 +4,7 @@ The ways in which they tell an error, all recorded:
 
     error response                      claude-agent-acp, codex-acp 0.16, opencode
     error response and the same text    claude-agent-acp: a chunk "API Error ..." before it
-    a chunk, then end_turn              codex-acp 2.6: the only chunks without a messageId
+    a chunk, then end_turn              codex-acp 2.6: the only chunks without a messageId; copilot: it begins with "Error: "
     end_turn and not a word             pi-acp
     cancelled, though nobody cancelled  codex-acp, after a refused permission: no error
 """
@@ -13,16 +13,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from universal.agents.acp_context import Msg
-from universal.events import ErrorData
+from universal.agents.acp_profiles import Profile
+from universal.codec import Fact, Output, Signal
+from universal.events import ErrorData, EventType
+from universal.items import Json
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
+from universal.turn import Input
 
 AUTH_REQUIRED = -32000
 NOT_FOUND = -32002
 _STATUS = re.compile(r"API Error: (\d{3})\b")
+_TOLD_STATUS = re.compile(r"Error: (\d{3}) (.*)", re.DOTALL)
+"""Copilot's."""
 SESSION_NOT_FOUND = "session_not_found"
 
 
@@ -78,21 +85,38 @@ def data_of(error: Msg) -> ErrorData:
     return ErrorData(message=error["message"], code=error["code"], details=error["details"])
 
 
-def response_error(error: Msg, logins: list[Msg]) -> Msg:
-    """The error of a JSON-RPC error response. `logins`: `authMethods` of the agent."""
+def response_error(error: Msg, logins: object = None, login_hint: str = "") -> Msg:
+    """The error of a JSON-RPC error response. `logins`: `authMethods` of the agent; `login_hint`: what to do."""
     data = obj(error.get("data"))
     number = get_int(error, "code")
     message = readable(get_text(data, "message", "details") or get_text(error, "message") or "The agent reported an error.")
     message = message.removeprefix("Internal error: ") or message
     if number == AUTH_REQUIRED:
-        names = ", ".join(name for name in (get_text(login, "name", "id") for login in logins) if name)
+        names = ", ".join(name for name in (get_text(obj(login), "name", "id") for login in arr(logins)) if name)
         made = make(message, "authentication_failed")
+        if login_hint:
+            made["details"]["hint"] = login_hint
         return {**made, "message": f"{message} (ways to log in: {names})"} if names else made
     told = _STATUS.match(message)
     number = int(told[1]) if told else number
     kind = get_text(data, "errorKind")
     code = kind if kind not in ("", "unknown") else "resource_not_found" if number == NOT_FOUND else "agent_error"
     return make(message, code, number if 400 <= number < 600 else 0)
+
+
+def is_text(profile: Profile, text: str, native_id: str) -> bool:
+    """Whether a piece of a message may be an error of the model, by what is known of this agent."""
+    begun = bool(profile.errors_begin) and text.startswith(profile.errors_begin)
+    return begun or (profile.id_less_errors and bool(text) and not native_id)
+
+
+def of_text(text: str) -> Msg:
+    """The error that was told as a message."""
+    message = readable(text)
+    told = _TOLD_STATUS.match(message)
+    if told:
+        return make(told[2], "model_error", int(told[1]))
+    return make(message, "max_output_tokens" if "max_output_tokens" in message else "model_error")
 
 
 def readable(text: str) -> str:
@@ -115,6 +139,13 @@ def usage_of(usage: Msg) -> dict[str, int]:
     return {"input": input_, "output": output, "reasoning": thought, "cache_read": read, "cache_write": write}
 
 
-def login_list(value: object) -> list[Msg]:
-    """`authMethods` of `initialize`."""
-    return [obj(row) for row in arr(value)]
+def unavailable(what: str, message: str, raw: Json) -> Fact:
+    """A setting (`what`: model, effort ...) that the agent has not taken over."""
+    return Fact(EventType.ERROR, data_of(make(message, f"{what}_unavailable")), raw=raw, synthetic=raw is None)
+
+
+def failed(message: str, code: str, raw: Json) -> Iterator[Output]:
+    """A prompt that cannot be given to the agent."""
+    error = make(message, code)
+    yield Fact(EventType.ERROR, data_of(error), raw=raw, synthetic=raw is None)
+    yield Signal(Input.FAILED, error=error)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from universal.agents.acp_context import Context, Msg
 from universal.agents.acp_errors import usage_of
@@ -22,6 +23,7 @@ class Notes:
     setup: Setup
     _title: str = ""
     _mode: str = ""
+    _compacting: bool = False
 
     def plan(self, update: Msg, raw: Json) -> Iterator[Fact]:
         """`plan`: the whole list, as todos."""
@@ -36,6 +38,18 @@ class Notes:
             if get_text(row, "content")
         ]
         yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
+
+    def compacting(self, *, wanted: bool) -> Iterator[Fact]:
+        """The agent's own command for it is sent, if that is `wanted`: the protocol has no word for it."""
+        self._compacting = wanted
+        if wanted:
+            yield self.ctx.status("compaction", None, {"phase": "started", "auto": False}, None)
+
+    def compacted(self, raw: Json, *, failed: bool) -> Iterator[Fact]:
+        """The prompt is answered: that command, if it was one, is done."""
+        compacting, self._compacting = self._compacting, False
+        if compacting:
+            yield self.ctx.status("compaction", None, {"phase": "failed" if failed else "completed", "auto": False}, raw)
 
     def title(self, title: str, raw: Json) -> Iterator[Fact]:
         """The agent's own title of the conversation."""
@@ -74,8 +88,14 @@ class Spending:
     So of a resumed session the first sum only is a beginning, and its prompt has no cost.
     """
 
+    sums: bool = False
+    """Its usage is a sum too."""
     _before: float | None = None
     _now: float | None = None
+    _steps: Counter[str] = field(default_factory=Counter[str])
+    """Tokens that steps of this prompt have told."""
+    _told: dict[str, int] = field(default_factory=dict[str, int])
+    """The sum that was told last."""
 
     def begin(self, *, resumed: bool) -> None:
         """A session begins."""
@@ -90,10 +110,29 @@ class Spending:
         self._now = float(amount)
         return True
 
+    def step(self, update: Msg) -> None:
+        """A chunk: Qwen Code tells with an empty one what a step has used."""
+        usage = obj(obj(update.get("_meta")).get("usage"))
+        if usage:
+            self._steps.update(usage_of(usage))
+
+    def _usage(self, result: Msg) -> dict[str, int]:
+        """Tokens of a prompt: `usage`, or the steps' sum, or Gemini CLI's `_meta.quota.token_count`."""
+        steps, self._steps = self._steps, Counter[str]()
+        quota = obj(obj(obj(result.get("_meta")).get("quota")).get("token_count"))
+        if usage := obj(result.get("usage")):
+            told = usage_of(usage)
+            before, self._told = self._told, told
+            grown = self.sums and all(told[key] >= before.get(key, 0) for key in told)
+            return {key: value - before.get(key, 0) for key, value in told.items()} if grown else told
+        if steps:
+            return dict(steps)
+        return usage_of({"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}) if quota else {}
+
     def take(self, result: Msg) -> Msg:
         """{usage?, cost?} since this was last taken; `result` is the answer to the prompt. A smaller sum is a new beginning."""
-        usage = obj(result.get("usage"))
-        total: Msg = {"usage": usage_of(usage)} if usage else {}
+        usage = self._usage(result)
+        total: Msg = {"usage": usage} if usage else {}
         if self._now is not None:
             if self._before is not None:
                 total["cost"] = self._now - self._before if self._now >= self._before else self._now

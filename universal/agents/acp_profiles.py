@@ -1,7 +1,7 @@
 """Agents that speak the Agent Client Protocol: how each is started, and what is known of it. Data.
 
-`recorded` ones were run and recorded (`compat_fixtures/agents/acp`). The others are found by what their own documentation or
-their entry in the ACP registry says about the start; their behaviour was not observed here.
+What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs: README, "Agents", says which
+versions and how far. goose was never run; Kimi CLI without an account.
 `opencode-acp` is found when SHIM_OPENCODE_ACP_BIN names an `opencode`, or a program of that name is on PATH: nearly everybody
 who runs this server has `opencode` installed, as the client, and a second provider of the same agent is asked for, not guessed.
 """
@@ -10,18 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from universal.codec import Mode
 
+DEFAULT = "default"
+"""Model of agents that offer no choice; is never sent."""
 BUILD = Mode("build", "The agent's own default: it decides what it asks before it does it.", "")
 PLAN = Mode("plan", "The agent only reads and thinks, then proposes a plan.", "plan")
 GENERIC: tuple[Mode, ...] = (BUILD, PLAN)
-"""For agents of which nothing is known. Where one has no mode `plan`, a prompt in it is refused, not run in another mode."""
+"""Until an agent has told its modes. Where one has no mode `plan`, a prompt in it is refused, not run in another mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of an agent. `native` of a mode: "" its default, `x` its mode x, `option=x` another option."""
+    """What is known of an agent. `native` of a mode: "" its default, `x` its mode x, `option=x` another option.
+
+    `modes` name and explain modes; which of them there are, and which more, the agent tells itself (`acp_modes`).
+    """
 
     name: str
     title: str
@@ -35,11 +41,20 @@ class Profile:
     """It tells its commands after each start of a session, so its catalogue waits for them."""
     id_less_errors: bool = False
     """A chunk without messageId is an error of the model."""
+    errors_begin: str = ""
+    """A last piece of text that begins so is an error of the model."""
+    usage_sums: bool = False
+    """The usage of a prompt is the sum since the process began."""
     notes: bool = False
     """Its own remarks on retries and its queue stand among the text."""
     usage: bool = True
     permissions: bool = True
     questions: bool = False
+    mcp: bool = True
+    tested: tuple[str, ...] = ()
+    login: Literal["session"] | None = None
+    """As in `AgentSpec`. claude-agent-acp has None: it makes a session also when it is not logged in."""
+    login_hint: str = ""
 
 
 _CLAUDE_MODES = (
@@ -55,6 +70,27 @@ _CODEX_MODES = (
     Mode("read-only", "Codex asks before it edits files or uses the network.", "read-only"),
     Mode("full-access", "Codex does everything without asking. Only for sandboxes: nothing is held back.", "agent-full-access"),
 )
+_EDITS = "{} edits files in the project without asking; other commands are still asked."
+_ALL = "{} does everything without asking. Only for sandboxes: nothing is held back."
+_GEMINI_MODES = (
+    BUILD,
+    PLAN,
+    Mode("accept-edits", _EDITS.format("Gemini"), "autoEdit"),
+    Mode("bypass", _ALL.format("Gemini"), "yolo"),
+)
+_QWEN_MODES = (
+    BUILD,
+    PLAN,
+    Mode("ask", "Qwen Code asks before it edits files or runs commands.", "default"),
+    Mode("accept-edits", _EDITS.format("Qwen Code"), "auto-edit"),
+    Mode("auto", "A model decides what is safe to do without asking, and holds back the rest.", "auto"),
+    Mode("bypass", _ALL.format("Qwen Code"), "yolo"),
+)
+_COPILOT_MODES = (
+    BUILD,
+    Mode("plan", "Copilot makes a plan and carries it out when you have approved it.", "plan"),
+    Mode("bypass", _ALL.format("Copilot"), "allow_all=on"),
+)
 
 KNOWN: tuple[Profile, ...] = (
     Profile(
@@ -65,6 +101,8 @@ KNOWN: tuple[Profile, ...] = (
         modes=_CLAUDE_MODES,
         tells_commands=True,
         questions=True,
+        tested=("0.99.1", "0.100.0"),
+        login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
     ),
     Profile(
         "codex-acp",
@@ -75,6 +113,9 @@ KNOWN: tuple[Profile, ...] = (
         tells_commands=True,
         id_less_errors=True,
         questions=True,
+        tested=("0.16.0", "2.6.0"),
+        login="session",
+        login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
     ),
     Profile(
         "opencode-acp",
@@ -84,6 +125,9 @@ KNOWN: tuple[Profile, ...] = (
         install_hint="Set SHIM_OPENCODE_ACP_BIN to your `opencode`.",
         version_args=("--version",),
         tells_commands=True,
+        tested=("1.18.32", "1.18.33"),
+        login="session",
+        login_hint="Run `opencode auth login` in a terminal.",
     ),
     Profile(
         "pi-acp",
@@ -95,6 +139,10 @@ KNOWN: tuple[Profile, ...] = (
         notes=True,
         usage=False,
         permissions=False,
+        mcp=False,
+        tested=("0.0.34",),
+        login="session",
+        login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider.",
     ),
     # ACP mode: geminicli.com/docs/cli/acp-mode (`--acp`; `--experimental-acp` is its older name).
     Profile(
@@ -104,6 +152,10 @@ KNOWN: tuple[Profile, ...] = (
         ("--acp",),
         install_hint="Install it with `npm install -g @google/gemini-cli`, then run `gemini` once to log in.",
         version_args=("--version",),
+        modes=_GEMINI_MODES,
+        tells_commands=True,
+        login="session",
+        login_hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY.",
     ),
     # block.github.io/goose/docs/guides/acp-clients
     Profile(
@@ -113,6 +165,8 @@ KNOWN: tuple[Profile, ...] = (
         ("acp",),
         install_hint="See block.github.io/goose for its installation, then run `goose configure`.",
         version_args=("--version",),
+        login="session",
+        login_hint="Run `goose configure` in a terminal.",
     ),
     # ACP registry, qwen-code/agent.json
     Profile(
@@ -122,6 +176,10 @@ KNOWN: tuple[Profile, ...] = (
         ("--acp",),
         install_hint="Install it with `npm install -g @qwen-code/qwen-code`, then run `qwen` once to log in.",
         version_args=("--version",),
+        modes=_QWEN_MODES,
+        tells_commands=True,
+        login="session",
+        login_hint="Run `qwen` in a terminal and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
     ),
     # moonshotai.github.io/kimi-cli/en/reference/kimi-acp.html
     Profile(
@@ -131,6 +189,8 @@ KNOWN: tuple[Profile, ...] = (
         ("acp",),
         install_hint="Install Kimi CLI (github.com/MoonshotAI/kimi-cli), then run `kimi login`.",
         version_args=("--version",),
+        login="session",
+        login_hint="Run `kimi login` in a terminal.",
     ),
     # docs.github.com/copilot/reference/acp-server
     Profile(
@@ -140,5 +200,11 @@ KNOWN: tuple[Profile, ...] = (
         ("--acp",),
         install_hint="Install it with `npm install -g @github/copilot`, then run `copilot` once to log in.",
         version_args=("--version",),
+        modes=_COPILOT_MODES,
+        errors_begin="Error: ",
+        usage_sums=True,
+        tells_commands=True,
+        login="session",
+        login_hint="Run `copilot login` in a terminal, or set COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL.",
     ),
 )

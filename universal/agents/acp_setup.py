@@ -11,14 +11,13 @@ import re
 from dataclasses import dataclass, field
 
 from universal.agents.acp_context import Msg
-from universal.agents.acp_profiles import Profile
+from universal.agents.acp_modes import chosen, offered
+from universal.agents.acp_profiles import DEFAULT, Profile
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
-from universal.jsonline import get_text
+from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
 
-DEFAULT = "default"
-"""Model of agents that offer no choice; is never sent."""
 _NOTHING: Msg = {}
 _EFFORT_IDS = ("effort", "reasoning_effort", "thought_level")
 _BUILD_WORDS = ("default", "build", "agent", "auto", "code")
@@ -55,6 +54,7 @@ class Setup:
     modes: list[Msg] = field(default_factory=list[Msg])
     models: list[Msg] = field(default_factory=list[Msg])
     commands: tuple[SlashCommand, ...] | None = None
+    logged_in: bool | None = None
     model: str = ""
     variant: str | None = None
     """What was wanted last."""
@@ -72,7 +72,7 @@ class Setup:
         self.models = [obj(row) for row in arr(models.get("availableModels"))]
         self.mode_now = get_text(modes, "currentModeId") or self._current("mode")
         self._legacy_model = get_text(models, "currentModelId")
-        if {get_text(row, "id") for row in self.modes} == set(self._values(self._effort())):
+        if self.modes and {get_text(row, "id") for row in self.modes} == set(self._values(self._effort())):
             self.modes, self.mode_now = [], ""  # pi-acp: its "modes" are the efforts once more
         self._initial = {get_text(option, "id"): get_text(option, "currentValue") for option in self.options}
         self._initial["mode"] = self.mode_now
@@ -100,23 +100,34 @@ class Setup:
         )
         return len(self.commands)
 
+    def account(self, status: Msg) -> None:
+        """`authStatus` of `_auth/status_update`: {kind, label}; kind `none` is nobody."""
+        kind = get_text(status, "kind")
+        self.logged_in = kind != "none" if kind else self.logged_in
+
     def mode_id(self) -> str:
         """Our id of the mode that is in force, "" if it has none."""
-        for mode in self.profile.modes:
-            native = mode.native or self._initial.get("mode", "")
-            if native == self.mode_now and native:
-                return mode.id
-        return ""
+        return next((mode.id for mode in self.offered_modes() if mode.native == self.mode_now), "") if self.mode_now else ""
+
+    def offered_modes(self) -> tuple[Mode, ...]:
+        """What a person can choose."""
+        rows = self._rows(self._option("mode")) or self.modes
+
+        def has(option: str, value: str) -> bool:
+            return value in self._values(self._option(option))
+
+        return offered(self.profile.modes, rows, self._initial.get("mode", ""), has)
 
     # --- offered --------------------------------------------------------------------------------------
 
-    def catalogue(self) -> Catalogue:
-        """Models with their efforts, and commands."""
+    def catalogue(self, agent: Msg) -> Catalogue:
+        """Models with their efforts, commands, modes; `agent` is its answer to `initialize`."""
         efforts = tuple(value for value in self._values(self._effort()) if value != DEFAULT)
         bracketed = self._bracketed()
         rows = self._rows(self._option("model"))
         if not rows:
             rows = list(bracketed.values()) if bracketed else [{**row, "value": row.get("modelId")} for row in self.models]
+        limits = {get_text(row, "modelId"): get_int(obj(row.get("_meta")), "contextLimit") for row in self.models}
         found: list[Model] = []
         for row in rows:
             id_ = get_text(row, "value")
@@ -124,12 +135,14 @@ class Setup:
                 continue
             variants = tuple(arr(bracketed[id_].get("efforts"))) if id_ in bracketed else efforts
             name, about = get_text(row, "name") or id_, get_text(row, "description")
-            found.append(Model(id_, name, about, variants, reasoning=bool(variants), images=self.images))
+            context = limits.get(id_) or None
+            found.append(Model(id_, name, about, variants, reasoning=bool(variants), images=self.images, context=context))
         if not found:
             found.append(Model(DEFAULT, "Default", "The model that the agent is set to.", images=self.images))
         ids = [model.id for model in found]
         current = next((id_ for id_ in (self.model, _BRACKETS.sub(r"\1", self.model)) if id_ in ids), ids[0])
-        return Catalogue(models=tuple(found), commands=self.commands or (), default_model=current)
+        version = get_text(obj(agent.get("agentInfo")), "version") or None
+        return Catalogue(tuple(found), self.commands or (), current, self.offered_modes(), version, self.logged_in)
 
     def _bracketed(self) -> dict[str, Msg]:
         """Base id -> {value, name, description, efforts}, if all models are of the form `id[effort]`."""
@@ -194,9 +207,12 @@ class Setup:
 
     def _mode(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
         """Each option that any mode sets has its value of this mode, or else the one that it had at first."""
-        mode = next((m for m in self.profile.modes if m.id == prompt.mode), None) or self.profile.modes[0]
+        modes = self.offered_modes()
+        mode = chosen(modes, prompt.mode)
+        if mode is None:
+            return Missing("mode", prompt.mode or "")
         wanted = _settings(mode)
-        for name in dict.fromkeys(["mode", *(key for m in self.profile.modes for key in _settings(m))]):
+        for name in dict.fromkeys(["mode", *(key for m in modes for key in _settings(m))]):
             value = wanted.get(name) or self._initial.get(name, "")
             key = f"mode:{name}"
             if not value or key in tried:
@@ -267,4 +283,4 @@ class Setup:
 def _settings(mode: Mode) -> dict[str, str]:
     """Options that a mode sets: `plan` -> {mode: plan}, `collaboration_mode=plan` -> that, "" -> nothing."""
     name, equals, value = mode.native.partition("=")
-    return {name: value} if equals else {"mode": mode.native} if mode.native else {}
+    return {name: value} if equals and "/" not in name else {"mode": mode.native} if mode.native else {}

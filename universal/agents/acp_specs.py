@@ -7,9 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from universal.agents.acp import AcpCodec
-from universal.agents.acp_profiles import KNOWN, Profile
-from universal.codec import AgentSpec, Capabilities, Catalogue
+from universal.agents.acp_profiles import DEFAULT, KNOWN, Profile
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Model
+
+UNTOLD = Catalogue((Model(DEFAULT, "Default", "The model that the agent is set to."),), default_model=DEFAULT)
+"""Until an agent has told its models: clients can choose it at once, and do not have to wait for a slow start."""
+
+
+def _make(ids: IdFactory, profile: Profile) -> Codec:
+    from universal.agents.acp import AcpCodec  # late: a server with no such agent never loads it
+
+    return AcpCodec(ids, profile=profile)
 
 
 def spec_of(profile: Profile) -> AgentSpec:
@@ -18,7 +26,7 @@ def spec_of(profile: Profile) -> AgentSpec:
     return AgentSpec(
         name=profile.name,
         title=profile.title,
-        make=partial(AcpCodec, profile=profile),
+        make=partial(_make, profile=profile),
         binaries=profile.binaries,
         env_override=f"SHIM_{variable}_BIN",
         version_args=profile.version_args,
@@ -33,10 +41,14 @@ def spec_of(profile: Profile) -> AgentSpec:
             todos=True,
             usage=profile.usage,
             commands=True,
+            mcp=profile.mcp,
         ),
         modes=profile.modes,
-        default_catalogue=Catalogue(),
+        default_catalogue=UNTOLD,
         install_hint=profile.install_hint,
+        tested=profile.tested,
+        login=profile.login,
+        login_hint=profile.login_hint,
     )
 
 

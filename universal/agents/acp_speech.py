@@ -8,14 +8,16 @@ said after a tool call, when a call begins after all calls before it have ended,
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.agents.acp_context import Context, Msg
-from universal.agents.acp_tools import Call, arguments_of, content_of, metadata_of, name_of, texts, title_of
+from universal.agents.acp_tools import Call, arguments_of, content_of, metadata_of, name_of, output_of, texts, title_of, todos_of
 from universal.codec import Fact
 from universal.events import EventType, ItemData, ItemDeltaData
+from universal.growing import Growing
 from universal.items import (
     ContentPart,
     ImagePart,
@@ -35,11 +37,14 @@ from universal.jsonvalue import obj
 ABANDONED = "The tool call was interrupted before it had a result."
 Kind = Literal["text", "reasoning"]
 
+_EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
+"""How Claude Code, behind its adapter, says that a command has failed."""
+
 
 @dataclass(slots=True)
 class _Part:
     kind: Kind
-    text: str = ""
+    said: Growing = field(default_factory=Growing)
 
 
 @dataclass(slots=True)
@@ -96,7 +101,7 @@ class Transcript:
             return
         if not message.parts or message.parts[-1].kind != kind:
             message.parts.append(_Part(kind))
-        message.parts[-1].text += text
+        message.parts[-1].said.add(text)
         yield self._delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
 
     def _other(self, native_id: str) -> bool:
@@ -109,6 +114,7 @@ class Transcript:
 
     def _begin(self, native_id: str, raw: Json) -> Iterator[Fact]:
         yield from self._end(raw, finish="", interrupted=False)
+        yield from self._refused(raw)
         self._open = _Message(self.ctx.ids("item"), native_id, self.ctx.model())
         self.said = True
         item = self._item(self._open, ItemStatus.IN_PROGRESS, (), {})
@@ -120,7 +126,7 @@ class Transcript:
             return
         self._ended |= message.ids
         content: list[ContentPart] = [
-            TextPart(text=part.text) if part.kind == "text" else ReasoningPart(text=part.text) for part in message.parts
+            TextPart(text=part.said.text) if part.kind == "text" else ReasoningPart(text=part.said.text) for part in message.parts
         ]
         metadata: Msg = (
             {"interrupted": True} if interrupted else {"finish": finish or ("tool-calls" if message.calls else "stop")}
@@ -132,12 +138,19 @@ class Transcript:
     def close(self, raw: Json, *, finish: str = "", interrupted: bool = False, extra: Msg | None = None) -> Iterator[Fact]:
         """Nothing more will come in this turn. `extra` (usage, cost) goes to the last message."""
         yield from self._end(raw, finish=finish, interrupted=interrupted, extra=extra)
+        yield from self._refused(raw)
         for call in list(self.calls.values()):
             self._over(call)
             if not call.whole:
                 yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw, synthetic=True)
                 continue
             yield from self._result(call, raw, failed=True, abandoned=True)
+
+    def _refused(self, raw: Json) -> Iterator[Fact]:
+        """Calls that a person has refused, and of which the agent says nothing more: they have failed."""
+        for call in [call for call in self.calls.values() if call.rejected and call.whole]:
+            self._over(call)
+            yield from self._result(call, raw, failed=True)
 
     # --- tools ----------------------------------------------------------------------------------------
 
@@ -158,7 +171,13 @@ class Transcript:
         yield from self._output(call, obj(update.get("_meta")), status, raw)
         if status in ("completed", "failed"):
             self._over(call)
-            yield from self._result(call, raw, failed=status == "failed")
+            if status == "failed" and call.kind == "execute" and call.exit_code is None:
+                told = _EXIT_CODE.match(output_of(call))
+                call.exit_code = int(told[1]) if told else None
+            yield from self._result(call, raw, failed=status == "failed" or call.dismissed)
+            todos = todos_of(call) if status == "completed" else []
+            if todos:
+                yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
 
     def _begin_call(self, call_id: str, update: Msg, raw: Json) -> Generator[Fact, None, Call]:
         message = self._open

@@ -24,10 +24,15 @@ _SEARCH_KEYS = ("pattern", "query", "regex")
 _FILE_KINDS = frozenset({"read", "edit", "delete", "move"})
 _SHELLS = frozenset({"exec_command", "shell", "local_shell"})
 """Names of shell tools. Codex tells with `kind` read or search what such a command does."""
-_TITLES = frozenset({"read", "edit", "write", "bash", "glob", "grep", "list", "patch", "task", "skill", "webfetch", "websearch"})
+_TITLES = frozenset(
+    {"read", "edit", "write", "multiedit", "bash", "glob", "grep", "list", "patch", "task", "skill", "webfetch", "websearch"}
+    | {"todowrite", "todoread", "question", "codesearch", "lsp", "invalid"}
+)
 """Titles that are names of tools: OpenCode and Pi begin a call with them and give no `name`."""
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
 _FENCE = re.compile(r"\A(`{3,})\w*\n(.*?)\n?\1\s*\Z", re.DOTALL)
+_SHELL_END = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*\Z")
+"""What Copilot adds to a command's output."""
 _EDIT_CHARS = 20_000
 """Texts of a diff longer than this are not repeated in the arguments."""
 
@@ -58,13 +63,17 @@ class Call:
     shown: str = ""
     """Output that was told as deltas."""
     answers: list[list[str]] | None = None
+    rejected: bool = False
+    """A person has refused it; Gemini CLI does not tell how such a call ended."""
+    dismissed: bool = False
+    """Its question was not answered: what it says then is no result, though some agents call it one."""
 
     def merge(self, update: Msg) -> None:
         """Take over the fields that this update has; null and missing ones change nothing."""
         self.title = get_text(update, "title") or self.title
         self.kind = get_text(update, "kind") or self.kind
         if not self.whole and isinstance(update.get("rawInput"), dict):
-            self.raw_input = obj(update["rawInput"])
+            self.raw_input = {**self.raw_input, **obj(update["rawInput"])}
         if isinstance(update.get("content"), list):
             self.content = [obj(block) for block in arr(update["content"])]
         if arr(update.get("locations")):
@@ -77,11 +86,17 @@ class Call:
             for key in ("exit_code", "exit", "exitCode"):
                 if isinstance(source.get(key), int) and not isinstance(source.get(key), bool):
                     self.exit_code = get_int(source, key)
+        for block in map(obj, arr(obj(self.raw_output).get("contents"))):
+            if block.get("type") == "shell_exit":
+                self.exit_code = get_int(block, "exitCode")
 
 
 def name_of(update: Msg) -> str:
     """The agent's name of a tool; where it gives none, the kind of work."""
     kind, title = get_text(update, "kind"), get_text(update, "title")
+    given = obj(update.get("rawInput"))
+    if obj(update.get("_meta")).get("is_mcp_tool_call") is True and get_text(given, "tool"):  # codex-acp
+        return f"mcp__{get_text(given, 'server')}__{get_text(given, 'tool')}"
     name = get_text(update, "name") or get_text(obj(obj(update.get("_meta")).get("claudeCode")), "toolName")
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
     if name and not about:
@@ -102,6 +117,8 @@ def title_of(call: Call) -> str:
 def arguments_of(call: Call) -> Msg:
     """`rawInput`, completed with what the call tells elsewhere: the command, the path, the texts of its only diff."""
     given = dict(call.raw_input)
+    if call.name.startswith("mcp__") and {"server", "tool", "arguments"} <= given.keys():
+        return dict(obj(given["arguments"]))
     diffs = _diffs(call)
     if call.kind == "execute" or call.name in _SHELLS or isinstance(given.get("command"), list):
         command = _command(given.get("command")) or _command(given.get("cmd"))
@@ -141,7 +158,8 @@ def _first_path(call: Call) -> str:
 def texts(content: list[Msg]) -> str:
     """The text of `content` blocks, without the Markdown fences that agents put around output."""
     blocks = [obj(block.get("content")) for block in content if block.get("type") == "content"]
-    return "\n".join(unfenced(get_text(block, "text")) for block in blocks if block.get("type") == "text")
+    told = "\n".join(unfenced(get_text(block, "text")) for block in blocks if block.get("type") == "text")
+    return _SHELL_END.sub("", told)
 
 
 def unfenced(text: str) -> str:
@@ -161,7 +179,9 @@ def _raw_text(raw: Json) -> str:
     if isinstance(raw, list):
         return "\n".join(get_text(obj(block), "text") for block in arr(raw))
     found = obj(raw)
+    found = obj(found.get("result")) or found  # codex-acp's MCP tools: {result: {content}, error}
     told = get_text(found, "output", "formatted_output", "aggregated_output", "stdout", "error")
+    told = told or _SHELL_END.sub("", get_text(found, "content", "message"))
     return told or "\n".join(get_text(obj(block), "text") for block in arr(found.get("content")))
 
 
@@ -196,7 +216,19 @@ def metadata_of(call: Call) -> Msg:
         metadata["answers"] = call.answers
     if obj(call.response.get("file")) or call.response.get("numFiles") is not None:
         metadata["structured"] = {key: value for key, value in call.response.items() if key != "originalFile"}
+    own = obj(raw.get("metadata"))
+    if own and isinstance(raw.get("output"), str) and call.name != "task":  # a task's own names a session that is not known here
+        metadata["opencode"] = {"title": call.title, "metadata": own}
+        metadata["truncated"] = own.get("truncated") is True
     return metadata
+
+
+def todos_of(call: Call) -> list[Msg]:
+    """The list that OpenCode's todo tool has written: `opencode acp` makes no plan of it, as other agents do."""
+    if call.name != "todowrite":
+        return []
+    rows = [obj(row) for row in arr(call.raw_input.get("todos"))]
+    return [{"content": get_text(row, "content"), **{k: row[k] for k in ("status", "priority") if k in row}} for row in rows]
 
 
 # --- files ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tables of the Agent Client Protocol: what we announce, what is known and not used, what is refused."""
+"""Tables of the Agent Client Protocol: what we announce, what is known and not used."""
 
 from __future__ import annotations
 
@@ -8,32 +8,25 @@ from universal.agents.acp_context import Msg
 
 CLIENT: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
 CAPABILITIES: Msg = {
-    "fs": {"readTextFile": False, "writeTextFile": False},
-    "terminal": False,
+    "fs": {"readTextFile": True, "writeTextFile": True},
+    "terminal": True,
     "elicitation": {"form": {}},
 }
-"""`clientCapabilities`. Agents read and write files and run commands themselves; questions come as forms."""
+"""`clientCapabilities`. Files and terminals: `acp_host`, ADR 14. Questions come as forms."""
 
 IGNORED: dict[str, str] = {
     "user_message_chunk": "an echo of the prompt, or history",
-    "_auth/status_update": "which account is used; told by claude-agent-acp and codex-acp, changes nothing",
+    "_auth/status_update": "which account is used; told by claude-agent-acp and codex-acp, kept for the catalogue",
     "elicitation/complete": "the end of a form in a browser, which is not offered",
 }
 """Known and not used, and why."""
 
-REFUSED: dict[str, str] = {
-    "fs/read_text_file": "not announced; opencode acp asks to write all the same, and does it itself when refused",
-    "fs/write_text_file": "as above",
-    "terminal/create": "not announced",
-    "terminal/output": "not announced",
-    "terminal/wait_for_exit": "not announced",
-    "terminal/kill": "not announced",
-    "terminal/release": "not announced",
-}
-"""Requests of agents that are known and refused, and why."""
-
 ABORTED: Msg = {"message": "Interrupted", "code": "aborted"}
 RETRY = re.compile(r"Retrying \(attempt (\d+)/(\d+), waiting (\d+)s\)\.\.\.\s*")
+MODE_NOTE = re.compile(r"\[MODE_UPDATE\] \S+")
+"""Gemini CLI's remark that a mode was set, as a message."""
+PREAMBLE = re.compile(r"pi v\d+\.\d+\.\d+\n---\n.*", re.DOTALL)
+"""What pi-acp says about itself after the start of a session, as a message."""
 NOTE = re.compile(
     r"(Queued message \(position \d+\)\.|Starting queued message\. \(\d+ remaining\)|Retry finished, resuming\.)\s*"
 )

@@ -20,7 +20,6 @@ same five kinds. Not observed: messages of subagents (`parent_tool_use_id`), `er
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents.amp_wire import (
@@ -30,7 +29,6 @@ from universal.agents.amp_wire import (
     DEFAULT_MODEL,
     FINISH,
     LOGIN_NEEDED,
-    MODES,
     NAME,
     Msg,
     error_data,
@@ -43,8 +41,6 @@ from universal.agents.amp_wire import (
     usage_of,
 )
 from universal.codec import (
-    AgentSpec,
-    Capabilities,
     Catalogue,
     Command,
     Exit,
@@ -173,7 +169,7 @@ class AmpCodec:
     def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
         made = list(outputs)
         native = self.native_session_id
-        return [replace(out, native_session_id=native) if isinstance(out, Fact) and native else out for out in made]
+        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
 
     def _no_login(self, text: str) -> Iterator[Output]:
         error = login_error(text)
@@ -277,17 +273,3 @@ class AmpCodec:
         "result": _on_result,
     }
     """Kind of line -> what is done with it."""
-
-
-AMP = AgentSpec(
-    name=NAME,
-    title="Amp",
-    make=AmpCodec,
-    binaries=("amp",),
-    env_override="SHIM_AMP_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(reasoning=True, interrupt=True, resume=True, usage=True),
-    modes=MODES,
-    default_catalogue=CATALOGUE,
-    install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
-)

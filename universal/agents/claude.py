@@ -23,9 +23,7 @@ from universal.agents.claude_tasks import INTERRUPTED, Crew
 from universal.agents.claude_tools import Todos, read_result
 from universal.agents.claude_turns import Turns
 from universal.agents.claude_wire import (
-    DEFAULT_CATALOGUE,
     IGNORED,
-    MODES,
     NAME,
     REFUSAL_ANSWERS,
     REFUSED,
@@ -41,8 +39,6 @@ from universal.agents.claude_wire import (
     write,
 )
 from universal.codec import (
-    AgentSpec,
-    Capabilities,
     Catalogue,
     Command,
     Exit,
@@ -85,6 +81,8 @@ class ClaudeCodec:
         self._notes = Notes(self._ctx)
         self._todos = Todos()
         self._error_line: Msg = {}
+        self._anchor = ""
+        """uuid of the last thing that was said in the transcript itself."""
         """A synthetic error message; the result that follows says the same, so it is told once."""
 
     # --- start ----------------------------------------------------------------------------------------
@@ -147,6 +145,8 @@ class ClaudeCodec:
             return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
         message: Msg = obj(msg)
         kind = kind_of(message)
+        if kind == "assistant" and not message.get("parent_tool_use_id"):
+            self._anchor = get_text(message, "uuid")
         handler = self.HANDLERS.get(kind)
         if handler is not None:
             return self._stamped(handler(self, message))
@@ -181,7 +181,13 @@ class ClaudeCodec:
         made = list(outputs)
         self.catalogue = self._settings.catalogue
         native = self.native_session_id
-        return [replace(out, native_session_id=native) if isinstance(out, Fact) and native else out for out in made]
+        return [out.of(native) if isinstance(out, Fact) and native else self._anchored(out) for out in made]
+
+    def _anchored(self, out: Output) -> Output:
+        """With an answered prompt, where the transcript can be taken up after it (`LaunchOptions.resume_at`)."""
+        if not (isinstance(out, Signal) and out.input in (Input.DONE, Input.FAILED) and out.child is None and self._anchor):
+            return out
+        return replace(out, metadata={**(out.metadata or {}), "anchor": self._anchor})
 
     # --- turns ----------------------------------------------------------------------------------------
 
@@ -195,6 +201,7 @@ class ClaudeCodec:
         yield from self._turns.init()
         yield from self._begun()
         yield from self._mode_told(msg)
+        yield from self._notes.servers(msg)
 
     def _on_state(self, msg: Msg) -> Iterator[Output]:
         state = get_text(msg, "state")
@@ -241,6 +248,7 @@ class ClaudeCodec:
         yield from self._thread(msg)
         event = obj(msg.get("event"))
         if event.get("type") == "message_start" and not get_text(msg, "parent_tool_use_id"):
+            yield from self._notes.no_summary()
             yield from self._begun()
         yield from self._transcript(msg).stream(event, msg)
 
@@ -274,6 +282,8 @@ class ClaudeCodec:
         text = content if isinstance(content, str) else "\n".join(as_text(block.get("text")) for block in blocks)
         if get_text(msg, "parent_tool_use_id"):
             yield from self._crew.user(msg)
+        elif msg.get("isSynthetic") is True and self._notes.awaits_summary:
+            yield from self._notes.summary(text)
         elif msg.get("isReplay") is True or msg.get("isSynthetic") is True or not text or text.startswith(_NOISE):
             self._ctx.ignore("user/echo or note of the CLI")
         else:
@@ -342,6 +352,7 @@ class ClaudeCodec:
     def _on_status(self, msg: Msg) -> Iterator[Output]:
         status = get_text(msg, "status")
         if status == "requesting":
+            yield from self._notes.no_summary()
             yield from self._main.boundary(msg)
             yield from self._begun()
         elif status == "compacting":
@@ -400,30 +411,3 @@ class ClaudeCodec:
         "system/local_command_output": _on_local_output,
     }
     """Kind of line (see `claude_wire.kind_of`) -> what is done with it."""
-
-
-CLAUDE = AgentSpec(
-    name=NAME,
-    title="Claude Code",
-    make=ClaudeCodec,
-    binaries=("claude",),
-    env_override="SHIM_CLAUDE_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(
-        deltas=True,
-        reasoning=True,
-        permissions=True,
-        questions=True,
-        images=True,
-        files=True,
-        interrupt=True,
-        resume=True,
-        subagents=True,
-        todos=True,
-        usage=True,
-        commands=True,
-    ),
-    modes=MODES,
-    default_catalogue=DEFAULT_CATALOGUE,
-    install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
-)

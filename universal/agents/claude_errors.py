@@ -70,7 +70,7 @@ def result_error(result: Msg, kind: str) -> dict[str, Json] | None:
     errors = [text for text in map(as_text, arr(result.get("errors"))) if text and not text.startswith(_DIAGNOSTIC)]
     message = get_text(result, "result") or "\n".join(errors) or f"Claude Code ended the turn with {subtype or 'an error'}."
     code = kind if kind not in ("", "unknown") else get_text(result, "api_error", "api_error_type") or kind or subtype
-    if message.startswith("No conversation found"):
+    if message.startswith(("No conversation found", "No message found")):
         code = "session_not_found"
     status = get_int(result, "api_error_status")
     details: dict[str, Json] = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}

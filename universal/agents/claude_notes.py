@@ -6,8 +6,9 @@ Source: recordings `slash`, `overload`, `drop`, `plan`; the CLI's schema for wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from universal.agents.claude_errors import retry_message
@@ -16,7 +17,8 @@ from universal.agents.claude_wire import MODE_ID, Msg, get_int, get_text
 from universal.codec import Fact
 from universal.events import EventType, ItemData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart, TextPart
-from universal.jsonvalue import obj
+from universal.jsonvalue import arr, obj
+from universal.mcp import McpServers, of_claude, summary
 
 
 @dataclass(slots=True)
@@ -26,6 +28,16 @@ class Notes:
     ctx: Context
     _compaction: Item | None = None
     _compacted: bool = False
+    _auto: bool | None = None
+    _servers: McpServers = field(default_factory=McpServers)
+    _boundary: Msg | None = None
+    """`compact_boundary`, as long as the summary that follows it has not come."""
+
+    def servers(self, msg: Msg) -> Iterator[Fact]:
+        """`system/init`: the MCP servers, if they are not what they were."""
+        told = self._servers.heard(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
+        if told is not None:
+            yield status_item(self.ctx, "mcp", summary(told), told, msg)
 
     def mode(self, native: str, raw: Msg) -> Iterator[Fact]:
         """The CLI changed its mode by itself (a plan was approved)."""
@@ -92,17 +104,36 @@ class Notes:
         """`compact_boundary`: what was said before is a summary now."""
         yield from self.compacting(msg)
         self._compacted = True
-        yield from self.end_compaction(msg, auto=get_text(obj(msg.get("compact_metadata")), "trigger") == "auto")
+        self._auto = get_text(obj(msg.get("compact_metadata")), "trigger") == "auto"
+        self._boundary = msg
 
-    def end_compaction(self, msg: Json, *, auto: bool | None = None, failure: str = "") -> Iterator[Fact]:
+    @property
+    def awaits_summary(self) -> bool:
+        """Whether `compact_boundary` was said, and the next words in the person's name are the summary."""
+        return self._boundary is not None
+
+    def summary(self, text: str) -> Iterator[Fact]:
+        """The summary has come."""
+        if self._boundary is not None:
+            yield from self.end_compaction(self._boundary, summary=_summary(text))
+
+    def no_summary(self) -> Iterator[Fact]:
+        """Claude goes on: what has not come by now does not come."""
+        if self._boundary is not None:
+            yield from self.end_compaction(self._boundary)
+
+    def end_compaction(self, msg: Json, *, failure: str = "", summary: str = "") -> Iterator[Fact]:
         """Ends an open compaction, as whatever it has come to. `msg` is None at the end of the process."""
         item, self._compaction = self._compaction, None
+        auto, self._auto, self._boundary = self._auto, None, None
         if item is None:
             return
         done = self._compacted and not failure
         metadata: dict[str, Json] = {"phase": "completed" if done else "failed"}
         if auto is not None:
             metadata["auto"] = auto
+        if summary:
+            metadata["summary"] = summary
         detail = "The conversation was compacted" if done else failure or "The compaction was interrupted"
         update: dict[str, Any] = {
             "status": ItemStatus.COMPLETED if done else ItemStatus.FAILED,
@@ -110,3 +141,14 @@ class Notes:
             "metadata": metadata,
         }
         yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item.model_copy(update=update)), raw=msg, synthetic=msg is None)
+
+
+_BEFORE_SUMMARY = re.compile(
+    r"\AThis session is being continued from a previous conversation[^\n]*\n+(?:<system-reminder>.*?</system-reminder>\n*)?", re.S
+)
+_AFTER_SUMMARY = re.compile(r"\n*If you need specific details from before compaction .*\Z", re.S)
+
+
+def _summary(text: str) -> str:
+    """The summary without what the CLI says to the model around it (2.1.330; another version's words stay)."""
+    return _AFTER_SUMMARY.sub("", _BEFORE_SUMMARY.sub("", text)).strip()

@@ -84,6 +84,8 @@ class Settings:
             argv.append(f"--effort={self._variant}")
         if options.native_session_id:
             argv.append(f"--{'resume' if options.resume else 'session-id'}={options.native_session_id}")
+        if options.resume and options.resume_at:  # tried with 2.1.330 and 2.1.197; the fork gets an id of its own
+            argv += [f"--resume-session-at={options.resume_at}", "--fork-session"]
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))
 
     # --- requests -------------------------------------------------------------------------------------

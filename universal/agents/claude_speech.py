@@ -17,6 +17,7 @@ from universal.agents.claude_tools import Result, dumps, title_of
 from universal.agents.claude_wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
 from universal.codec import Fact, IdFactory
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
+from universal.growing import Growing
 from universal.items import (
     ContentPart,
     Item,
@@ -85,7 +86,7 @@ class Call:
     thread: str | None
     arguments: Msg | None = None
     """None until the `assistant` line has brought them whole."""
-    partial: str = ""
+    partial: Growing = field(default_factory=Growing)
     answers: list[list[str]] | None = None
     """What our reply to its question was."""
 
@@ -94,7 +95,7 @@ class Call:
 class _Part:
     kind: Literal["text", "reasoning"]
     index: int
-    text: str = ""
+    said: Growing = field(default_factory=Growing)
     confirmed: bool = False
     """The `assistant` line has brought the whole text."""
 
@@ -187,7 +188,7 @@ class Transcript:
         elif kind == "input_json_delta":
             call, text = message.blocks.get(index), as_text(delta.get("partial_json"))
             if isinstance(call, Call) and text:
-                call.partial += text
+                call.partial.add(text)
                 yield self._delta(call.item_id, call.call_id, text, 0, "tool_input", raw)
         elif kind in IGNORED_DELTAS:
             self.ctx.ignore(f"delta/{kind}")
@@ -202,7 +203,7 @@ class Transcript:
         if not isinstance(part, _Part):
             part = self._part(message, "reasoning" if part == "thinking" else "text")
             message.blocks[index] = part
-        part.text += text
+        part.said.add(text)
         yield self._delta(message.item_id, message.native_id, text, part.index, part.kind, raw)
 
     # --- whole lines ----------------------------------------------------------------------------------
@@ -247,9 +248,9 @@ class Transcript:
                 return
             part = self._part(message, kind)
         part.confirmed = True
-        rest = text.removeprefix(part.text) if text.startswith(part.text) else ""
+        rest = text.removeprefix(part.said.text) if text.startswith(part.said.text) else ""
         if rest:
-            part.text += rest
+            part.said.add(rest)
             delta = self._delta(message.item_id, message.native_id, rest, part.index, kind, raw)
             yield replace(delta, synthetic=True)
 
@@ -352,7 +353,7 @@ class Transcript:
                 metadata["finish"] = finish
             if status is ItemStatus.FAILED:
                 metadata["interrupted"] = True
-            content = [TextPart(text=p.text) if p.kind == "text" else ReasoningPart(text=p.text) for p in message.parts]
+            content = [TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text) for p in message.parts]
         return Item(
             item_id=message.item_id,
             native_item_id=message.native_id or None,
@@ -365,7 +366,7 @@ class Transcript:
 
     def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:
         whole = call.arguments is not None and type_ is EventType.ITEM_COMPLETED
-        arguments = dumps(call.arguments) if whole else call.partial
+        arguments = dumps(call.arguments) if whole else call.partial.text
         metadata: dict[str, Json] | None = None
         if whole:
             metadata = {"title": title_of(call.name, call.arguments or {}), "input": call.arguments}

@@ -10,18 +10,15 @@ Source: recordings of 0.169.0 (`compat_fixtures/agents/codex`), runs of it again
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents.codex_asks import Asks
 from universal.agents.codex_settings import CLIENT, Settings
 from universal.agents.codex_speech import Context, Thread
 from universal.agents.codex_tools import Outcome, Shown, agent_name, read_plan
-from universal.agents.codex_turns import Turns
-from universal.agents.codex_wire import DEFAULT_CATALOGUE, IGNORED, MODES, NAME, REFUSED, Msg, retry_of, turn_error
+from universal.agents.codex_turns import COMPACT_METHOD, Turns
+from universal.agents.codex_wire import IGNORED, NAME, REFUSED, Msg, retry_of, turn_error
 from universal.codec import (
-    AgentSpec,
-    Capabilities,
     Catalogue,
     Command,
     Exit,
@@ -44,6 +41,7 @@ from universal.jsonline import get_text
 from universal.jsonrpc import JsonRpc, Malformed, Notification, Request, Response
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
+from universal.mcp import McpServers, of_codex, summary
 from universal.turn import Input
 
 
@@ -62,6 +60,7 @@ class CodexCodec:
         self._children: dict[str, Thread] = {}
         """Thread id of a subagent -> its thread."""
         self._asks = Asks(self._ctx, self._rpc)
+        self._servers = McpServers()
         self._turns = Turns(self._rpc, self._settings, self._main)
 
     # --- start ----------------------------------------------------------------------------------------
@@ -130,7 +129,7 @@ class CodexCodec:
         made = list(outputs)
         self.catalogue = self._settings.catalogue
         native = self.native_session_id
-        return [replace(out, native_session_id=native) if isinstance(out, Fact) and native else out for out in made]
+        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
 
     def _error_fact(self, error: dict[str, Json], raw: Json, child: str | None = None) -> Iterator[Output]:
         data = ErrorData(message=error["message"], code=error["code"], details=error.get("details"))
@@ -147,15 +146,18 @@ class CodexCodec:
                 yield from self._refused("initialize", response)
                 return
             yield WriteLine(self._rpc.notification("initialized"))
-            yield WriteLine(self._rpc.request("model/list", {})[1])
+            yield WriteLine(self._rpc.request("config/read", {})[1])
             yield from self._turns.ready()
+        elif response.method == "config/read":
+            self._settings.configured = "" if response.failed else get_text(obj(result.get("config")), "model")
+            yield WriteLine(self._rpc.request("model/list", {})[1])
         elif response.method == "model/list":
             cursor = self._settings.read_models({} if response.failed else result)
             if cursor:
                 yield WriteLine(self._rpc.request("model/list", {"cursor": cursor})[1])
         elif response.failed:
             yield from self._refused(response.method, response)
-        elif response.method in ("thread/start", "thread/resume"):
+        elif response.method in ("thread/start", "thread/resume", "thread/fork"):
             self._main.thread_id = get_text(obj(result.get("thread")), "id")
             self.native_session_id = self._main.thread_id or self.native_session_id
             self._settings.begun(result)
@@ -173,7 +175,7 @@ class CodexCodec:
         if error is not None:
             yield from self._error_fact(error, response.raw)
             yield Signal(Input.FAILED, error=error)
-            if method != "turn/start" and error["code"] != "session_not_found":
+            if method not in ("turn/start", COMPACT_METHOD) and error["code"] != "session_not_found":
                 yield Stop(why=error["message"])
 
     # --- requests to us -------------------------------------------------------------------------------
@@ -375,6 +377,12 @@ class CodexCodec:
             self._settings.told(obj(params.get("threadSettings")))
         yield from ()
 
+    def _on_server(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        """An MCP server was started for a thread; a subagent's are the same ones."""
+        told = self._servers.heard([of_codex(params)], whole=False) if self._is_main(params) else None
+        if told is not None:
+            yield self._ctx.status("mcp", summary(told), told, raw)
+
     def _on_rerouted(self, params: Msg, raw: Msg) -> Iterator[Output]:
         model, reason = get_text(params, "toModel"), get_text(params, "reason")
         detail = f"{get_text(params, 'fromModel')} -> {model}" + (f" ({reason})" if reason else "")
@@ -396,6 +404,7 @@ class CodexCodec:
         "thread/name/updated": _on_name,
         "thread/settings/updated": _on_settings,
         "model/rerouted": _on_rerouted,
+        "mcpServer/startupStatus/updated": _on_server,
         "serverRequest/resolved": lambda codec, params, raw: codec._asks.resolved(params.get("requestId"), raw),
     }
     """Notification -> what is done with it."""
@@ -408,29 +417,3 @@ class CodexCodec:
         "mcpServer/elicitation/request": Asks.elicitation,
     }
     """Request of Codex -> who asks the person."""
-
-
-CODEX = AgentSpec(
-    name=NAME,
-    title="Codex",
-    make=CodexCodec,
-    binaries=("codex",),
-    env_override="SHIM_CODEX_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(
-        deltas=True,
-        reasoning=True,
-        permissions=True,
-        questions=True,
-        images=True,
-        files=True,
-        interrupt=True,
-        resume=True,
-        subagents=True,
-        todos=True,
-        usage=True,
-    ),
-    modes=MODES,
-    default_catalogue=DEFAULT_CATALOGUE,
-    install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",
-)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from universal.agents.codex_wire import DEFAULT_CATALOGUE, DEFAULT_MODE, DEFAULT_MODEL, NAME, PRESETS, Msg, read_models
-from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Prompt
+from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Model, Prompt
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonvalue import arr
@@ -28,11 +28,15 @@ class Settings:
     catalogue: Catalogue | None = None
     directory: str = ""
     resume_id: str = ""
+    resume_at: str = ""
+    """The turn of that thread that is the last to go on after; "": all of it stays."""
     mode: str = DEFAULT_MODE
     """The mode that the thread is in."""
     model: str = ""
     """The model that the thread uses, as Codex told it; "" before that."""
     effort: str = ""
+    configured: str = ""
+    """The model of the person's config.toml; "" if it names none. Whoever names no model gets this one."""
     _own_effort: dict[str, str] = field(default_factory=dict[str, str])
     _rows: list[Json] = field(default_factory=list[Json])
     _wished: tuple[str, str] = ("", "")
@@ -42,6 +46,7 @@ class Settings:
         """argv; the thread itself begins with the first prompt."""
         self.directory = options.directory
         self.resume_id = options.native_session_id or "" if options.resume else ""
+        self.resume_at = options.resume_at or "" if options.resume else ""
         self.mode = options.mode if options.mode in PRESETS else DEFAULT_MODE
         return LaunchSpec(argv=(options.binary, "app-server"), cwd=options.directory)
 
@@ -53,6 +58,10 @@ class Settings:
         cursor = get_text(result, "nextCursor")
         if not cursor or not arr(result.get("data")):
             models, self._own_effort, default = read_models(self._rows)
+            if models and self.configured:
+                default = self.configured
+                if all(model.id != default for model in models):
+                    models = (Model(default, default, "As set in Codex's config.toml.", reasoning=True), *models)
             self.catalogue = Catalogue(models, (), default) if models else DEFAULT_CATALOGUE
             return ""
         return cursor
@@ -67,6 +76,8 @@ class Settings:
         params: Msg = {"cwd": self.directory, "approvalPolicy": preset.approval, "sandbox": preset.sandbox}
         if prompt.model and prompt.model != DEFAULT_MODEL:
             params["model"] = prompt.model
+        if self.resume_id and self.resume_at:  # a thread of its own; turns keep their ids in it (tried with 0.169.0)
+            return "thread/fork", {"threadId": self.resume_id, "lastTurnId": self.resume_at, "excludeTurns": True, **params}
         if self.resume_id:
             return "thread/resume", {"threadId": self.resume_id, "excludeTurns": True, **params}
         return "thread/start", params

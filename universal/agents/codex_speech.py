@@ -27,6 +27,7 @@ from universal.agents.codex_tools import (
 from universal.agents.codex_wire import IGNORED_ITEMS, NAME, Msg, usage_of
 from universal.codec import Fact, IdFactory
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
+from universal.growing import Growing
 from universal.items import (
     ContentPart,
     ImagePart,
@@ -105,7 +106,7 @@ class Call:
 class _Part:
     kind: PartKind
     index: int
-    text: str = ""
+    said: Growing = field(default_factory=Growing)
 
 
 @dataclass(slots=True)
@@ -131,6 +132,8 @@ class Thread:
     """Tokens of the running turn."""
     error: Msg = field(default_factory=dict[str, Json])
     """The last error that is not tried again; the end of the turn repeats it."""
+    compacting: bool = False
+    """We asked for the compaction that comes."""
     _total: int = -1
     _open: _Message | None = None
     _made: int = 0
@@ -144,7 +147,7 @@ class Thread:
             message = yield from self._message(raw)
             message.unfinished.add(id_)
         elif kind == "contextCompaction":
-            yield self.ctx.status("compaction", None, {"phase": "started", "auto": True}, raw, self.child)
+            yield self.ctx.status("compaction", None, {"phase": "started", "auto": not self.compacting}, raw, self.child)
         elif kind in TOOLS and id_ not in self.calls:
             if kind == "subAgentActivity" and get_text(item, "kind") != "started":
                 self.ctx.ignore("subAgentActivity, later")
@@ -172,7 +175,8 @@ class Thread:
         elif kind == "userMessage":
             yield from self._user(item, raw)
         elif kind == "contextCompaction":
-            yield self.ctx.status("compaction", None, {"phase": "completed", "auto": True}, raw, self.child)
+            yield self.ctx.status("compaction", None, {"phase": "completed", "auto": not self.compacting}, raw, self.child)
+            self.compacting = False
         elif kind in TOOLS:
             yield from self._tool_completed(kind, id_, item, raw)
         elif kind in IGNORED_ITEMS:
@@ -227,13 +231,13 @@ class Thread:
         part = message.parts.get(key)
         if part is None:
             part = message.parts[key] = _Part(kind, len(message.parts))
-        part.text += text
+        part.said.add(text)
         yield self._delta(message.item_id, key.partition("/")[0], text, part.index, part.kind, raw, synthetic=synthetic)
 
     def _whole(self, key: str, kind: PartKind, text: str, raw: Msg) -> Iterator[Fact]:
         """The whole text of a part: what its deltas have not said comes as one more."""
         part = self._open.parts.get(key) if self._open is not None else None
-        said = part.text if part is not None else ""
+        said = part.said.text if part is not None else ""
         if text.startswith(said):
             yield from self.say(key, kind, text[len(said) :], raw, synthetic=True)
 
@@ -348,7 +352,10 @@ class Thread:
         metadata: dict[str, Json] = {"model": self.ctx.model_of()}
         content: list[ContentPart] = []
         if done:
-            content = [TextPart(text=p.text) if p.kind == "text" else ReasoningPart(text=p.text) for p in message.parts.values()]
+            content = [
+                TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text)
+                for p in message.parts.values()
+            ]
             if usage:
                 metadata["usage"] = usage
             if status is ItemStatus.COMPLETED:

@@ -25,6 +25,9 @@ from universal.items import Json
 from universal.jsonrpc import Id, JsonRpc
 from universal.turn import Input
 
+COMPACT_METHOD = "thread/compact/start"
+"""Its answer is empty; then a turn of its own follows, with one item `contextCompaction`. Seen with 0.169.0."""
+
 
 @dataclass(slots=True)
 class _Handed:
@@ -83,6 +86,12 @@ class Turns:
             yield from self._start(prompt)
 
     def _start(self, prompt: Prompt) -> Iterator[Output]:
+        if prompt.compact:
+            request_id, line = self.rpc.request(COMPACT_METHOD, {"threadId": self.main.thread_id})
+            self._handed.append(_Handed(request_id))
+            self.main.compacting = True
+            yield WriteLine(line)
+            return
         params = {"threadId": self.main.thread_id, "input": prompt_input(prompt)}
         params |= self.settings.turn(prompt, first=self._first)
         self._first = False
@@ -100,7 +109,7 @@ class Turns:
 
     def refusal(self, method: str, request_id: Id, message: str) -> dict[str, Json] | None:
         """Codex refused a request: the error of the prompt that it was for, None if there is none."""
-        if method == "turn/start":
+        if method in ("turn/start", COMPACT_METHOD):
             before = len(self._handed)
             self._handed = [prompt for prompt in self._handed if prompt.request_id != request_id]
             if len(self._handed) == before:
@@ -131,10 +140,10 @@ class Turns:
         if not mine and not self._woken:
             return
         self._woken = False
-        metadata: dict[str, Json] | None = {"usage": dict(self.main.usage)} if self.main.usage else None
+        metadata: dict[str, Json] = {"usage": dict(self.main.usage)} if self.main.usage else {}
         self.main.usage = {}
         for number in range(max(len(mine), 1)):
-            yield _end(error, metadata if not number else None, aborted=aborted)
+            yield _end(error, {**(metadata if not number else {}), "anchor": turn_id}, aborted=aborted)
 
     def child_started(self, child: Thread) -> Iterator[Output]:
         """A subagent works."""

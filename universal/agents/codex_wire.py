@@ -183,7 +183,7 @@ def made_error(message: str, code: str, status: int = 0) -> dict[str, Json]:
 
 def request_error(method: str, message: str) -> dict[str, Json]:
     """The refusal of a request of ours as an error of the turn."""
-    if method == "thread/resume" and any(words in message for words in _LOST):
+    if method == "thread/fork" or (method == "thread/resume" and any(words in message for words in _LOST)):
         return made_error(message, "session_not_found")
     if "config" in message.lower():
         return made_error(message, "bad_config")
@@ -255,7 +255,6 @@ IGNORED: dict[str, str] = {
     "item/reasoning/summaryPartAdded": "a part begins with its first text",
     "mcpServer/event/stream/notification": _OTHER_HOST,
     "mcpServer/oauthLogin/completed": _ACCOUNT,
-    "mcpServer/startupStatus/updated": _ACCOUNT,
     "model/safetyBuffering/updated": _PROGRESS,
     "model/verification": _ACCOUNT,
     "modelProvider/authRecoveryCompleted": _PROGRESS,

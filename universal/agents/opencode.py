@@ -10,18 +10,17 @@ Source: recordings of 1.18.33 (`compat_fixtures/agents/opencode`), docs/wire.md,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from universal.agents.opencode_asks import Asks
+from universal.agents.opencode_rewind import after
 from universal.agents.opencode_speech import Context, Thread, status_item
 from universal.agents.opencode_turns import ABORT_ERROR, UNKNOWN_AGENT, Course
 from universal.agents.opencode_wire import (
-    DEFAULT_CATALOGUE,
     IGNORED,
     IGNORED_FAMILIES,
-    MODES,
     NAME,
     Msg,
     command_body,
@@ -29,14 +28,13 @@ from universal.agents.opencode_wire import (
     digest,
     error_of,
     message_id,
+    model_ref,
     parse,
     prompt_body,
     read_catalogue,
     request,
 )
 from universal.codec import (
-    AgentSpec,
-    Capabilities,
     Catalogue,
     Command,
     Exit,
@@ -59,7 +57,7 @@ from universal.turn import Input
 
 _TITLE_CHARS = 80
 _ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
-_OFFERS = ("/config/providers", "/config", "/command")
+_OFFERS = ("/config/providers", "/config", "/command", "/agent")
 """What is asked at the start, for the catalogue."""
 
 
@@ -94,6 +92,10 @@ class OpenCodeCodec:
         self._prompt: Prompt | None = None
         """Handed over and not sent: its session is being made."""
         self._resumed = False
+        self._anchor = ""
+        """The message after which the conversation is to be cut, before the first prompt."""
+        self._gone: list[str] = []
+        """Messages that are still to be deleted."""
         self._last_event = ""
 
     # --- start ----------------------------------------------------------------------------------------
@@ -103,6 +105,7 @@ class OpenCodeCodec:
         self._resumed = bool(options.resume and options.native_session_id)
         if self._resumed:
             self._know(options.native_session_id or "")
+            self._anchor = options.resume_at or ""
         # It offers its question tool to clients that it knows, or if told so.
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_ENABLE_QUESTION_TOOL": "1", "OPENCODE_CLIENT": None}
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
@@ -139,6 +142,10 @@ class OpenCodeCodec:
 
     def _hand(self, prompt: Prompt) -> Iterator[Output]:
         self._main.course.start()
+        if self._anchor and self.native_session_id is not None:
+            self._prompt = prompt
+            yield self._request("history", "GET", self._path("/message"))
+            return
         if self.native_session_id is not None:
             yield self._send_prompt(prompt)
             return
@@ -155,7 +162,10 @@ class OpenCodeCodec:
             thread.own.add(message)
         thread.claims = not message
         thread.error = None
-        path = f"/session/{quote(self.native_session_id or '')}"
+        path = self._path()
+        if prompt.compact:
+            thread.claims = True  # it makes the message itself
+            return self._request("prompt", "POST", f"{path}/summarize", model_ref(prompt.model) or {})
         name, _, arguments = prompt.text.removeprefix("/").partition(" ")
         commands = self.catalogue.commands if self.catalogue is not None else ()
         if prompt.text.startswith("/") and any(command.name == name for command in commands):
@@ -172,7 +182,10 @@ class OpenCodeCodec:
             yield self._abort()
 
     def _abort(self) -> WriteLine:
-        return self._request("abort", "POST", f"/session/{quote(self.native_session_id or '')}/abort")
+        return self._request("abort", "POST", self._path("/abort"))
+
+    def _path(self, rest: str = "") -> str:
+        return f"/session/{quote(self.native_session_id or '')}{rest}"
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -207,7 +220,7 @@ class OpenCodeCodec:
     def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
         made = list(outputs)
         native = self.native_session_id
-        return [replace(out, native_session_id=native) if isinstance(out, Fact) and native else out for out in made]
+        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
 
     # --- answers --------------------------------------------------------------------------------------
 
@@ -223,6 +236,11 @@ class OpenCodeCodec:
                 yield Fact(EventType.ERROR, self._error_data(self._refusal(status, body)), raw=msg)
         elif purpose == "create":
             yield from self._created(good, status, body, msg)
+        elif purpose == "history":
+            gone = after(body, self._anchor) if good else None
+            yield from self._cut(gone, msg)
+        elif purpose == "delete":
+            yield from self._cut(self._gone if good or status == 404 else None, msg)
         elif purpose in ("prompt", "command"):
             yield from self._accepted(good, status, body, msg)
         elif not good:
@@ -237,11 +255,31 @@ class OpenCodeCodec:
             yield from self._failed(self._refusal(status, body), msg)
             return
         self._know(text(obj(body).get("id")))
+        yield from self._first_prompt(prompt)
+
+    def _first_prompt(self, prompt: Prompt) -> Iterator[Output]:
+        """The session is as it is to be: the prompt that waited for that."""
         if self._main.course.stopping:
             self._main.course.end()
             yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
             return
         yield self._send_prompt(prompt)
+
+    def _cut(self, gone: list[str] | None, msg: Msg) -> Iterator[Output]:
+        """One message after the other is deleted, the last one first; then the prompt. None: it cannot be done."""
+        if gone is None:
+            self._prompt = None
+            error: dict[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
+            yield from self._failed(error, msg)
+            return
+        self._gone = gone[1:]
+        if gone:
+            yield self._request("delete", "DELETE", self._path(f"/message/{quote(gone[0])}"))
+            return
+        self._anchor = ""
+        prompt, self._prompt = self._prompt, None
+        if prompt is not None:
+            yield from self._first_prompt(prompt)
 
     def _accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         if good or not self._main.course.active:
@@ -365,6 +403,8 @@ class OpenCodeCodec:
         yield from self._asks.close(thread)
         yield from thread.close(event)
         usage = thread.take_usage()
+        if child is None and thread.last:
+            usage = {**(usage or {}), "anchor": thread.last}
         native = obj(thread.error) or obj(course.error)
         if course.stopping or course.aborted or native.get("name") == ABORT_ERROR:
             yield Signal(Input.FAILED, error=_ABORTED, aborted=True, metadata=usage, child=child)
@@ -449,31 +489,3 @@ def _session_of(properties: Msg) -> str:
     info, part = obj(properties.get("info")), obj(properties.get("part"))
     inside = text(info.get("sessionID")) or text(part.get("sessionID")) or text(info.get("id"))
     return text(properties.get("sessionID")) or inside
-
-
-OPENCODE = AgentSpec(
-    name=NAME,
-    title="OpenCode",
-    make=OpenCodeCodec,
-    binaries=("opencode",),
-    env_override="SHIM_OPENCODE_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(
-        deltas=True,
-        reasoning=True,
-        permissions=True,
-        questions=True,
-        images=True,
-        files=True,
-        interrupt=True,
-        resume=True,
-        subagents=True,
-        todos=True,
-        usage=True,
-        commands=True,
-    ),
-    modes=MODES,
-    default_catalogue=DEFAULT_CATALOGUE,
-    install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
-    transport="http",
-)

@@ -17,6 +17,7 @@ from universal.agents.opencode_results import read_result
 from universal.agents.opencode_wire import IGNORED_PARTS, Msg, usage_of
 from universal.codec import Fact, IdFactory
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
+from universal.growing import Growing
 from universal.items import (
     ContentPart,
     Item,
@@ -71,7 +72,7 @@ def status_item(ctx: Context, label: str, detail: str | None, metadata: dict[str
 class _Part:
     kind: Literal["text", "reasoning"]
     index: int
-    text: str = ""
+    said: Growing = field(default_factory=Growing)
     """What deltas have said."""
     final: str | None = None
     """The whole text, when the part has ended: without the white space at its end."""
@@ -123,6 +124,8 @@ class Thread:
     """Of the messages that were completed since `take_usage`."""
     error: Json = None
     """Of the last message."""
+    last: str = ""
+    """Id of the message that was completed last."""
     claims: bool = False
     """The next message of a user is our prompt, whose id we could not choose."""
     _open: dict[str, _Message] = field(default_factory=dict[str, _Message])
@@ -195,6 +198,7 @@ class Thread:
     def _end(self, message: _Message, raw: Json) -> Iterator[Fact]:
         del self._open[message.native_id]
         self._done.add(message.native_id)
+        self.last = message.native_id
         self.error = message.info.get("error")
         for key, value in usage_of(message.info.get("tokens")).items():
             self.usage[key] = self.usage.get(key, 0) + value
@@ -220,7 +224,7 @@ class Thread:
             if info.get("finish"):
                 metadata["finish"] = info["finish"]
             for part in message.parts.values():
-                text = part.text if part.final is None else part.final
+                text = part.said.text if part.final is None else part.final
                 content.append(TextPart(text=text) if part.kind == "text" else ReasoningPart(text=text))
         return Item(
             item_id=message.item_id,
@@ -268,9 +272,9 @@ class Thread:
                 message.parts[part_id] = _Part(kind, len(message.parts))
                 return
             known = message.parts[part_id] = _Part(kind, len(message.parts))
-        rest = text.removeprefix(known.text) if text.startswith(known.text) else ""
+        rest = text.removeprefix(known.said.text) if text.startswith(known.said.text) else ""
         if rest:
-            known.text += rest
+            known.said.add(rest)
             yield replace(self._delta(message, known, rest, raw), synthetic=True)
         if obj(part.get("time")).get("end") is not None:
             known.final = text
@@ -286,7 +290,7 @@ class Thread:
         part = message.parts.get(part_id)
         if part is None:
             part = message.parts[part_id] = _Part("text", len(message.parts))
-        part.text += piece
+        part.said.add(piece)
         yield self._delta(message, part, piece, raw)
 
     def _message_of(self, value: Msg, raw: Msg) -> Generator[Fact, None, _Message | None]:

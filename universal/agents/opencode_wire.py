@@ -176,8 +176,8 @@ def _url(attachment: Attachment) -> str:
     return f"data:{attachment.mime},{quote(attachment.text)}" if attachment.text is not None else ""
 
 
-def read_catalogue(providers: Json, config: Json, commands: Json) -> Catalogue:
-    """Answers of `/config/providers`, `/config` and `/command`; each may be an error and is then left out."""
+def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) -> Catalogue:
+    """Answers of `/config/providers`, `/config`, `/command` and `/agent`; each may be an error and is then left out."""
     models = [
         _model(obj(provider), obj(model))
         for provider in arr(obj(providers).get("providers"))
@@ -196,7 +196,18 @@ def read_catalogue(providers: Json, config: Json, commands: Json) -> Catalogue:
             if text(row.get("name"))
         ),
         default_model=default,
+        modes=read_modes(agents),
     )
+
+
+def read_modes(agents: Json) -> tuple[Mode, ...]:
+    """Its agents that a person can choose, its own and those of its configuration, `build` first. () if it tells none."""
+    rows = [obj(row) for row in arr(agents) if obj(row).get("mode") in ("primary", "all") and obj(row).get("hidden") is not True]
+    known = {mode.id: mode for mode in MODES}
+    found = {
+        name: known.get(name) or Mode(name, text(row.get("description")), name) for row in rows if (name := text(row.get("name")))
+    }
+    return tuple(sorted(found.values(), key=lambda mode: mode.id != "build"))
 
 
 def _model(provider: Msg, model: Msg) -> Model:

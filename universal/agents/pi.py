@@ -17,7 +17,6 @@ Source: recordings (`compat_fixtures/agents/pi`), the sources of 0.73.1 and 0.87
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents.pi_asks import PLAN_NOTE, Asks
@@ -25,16 +24,17 @@ from universal.agents.pi_speech import Voice
 from universal.agents.pi_tools import text_of
 from universal.agents.pi_wire import (
     ABORTED,
+    ANCHOR_KEY,
     IGNORED,
-    MODES,
     NAME,
-    NO_CATALOGUE,
     Msg,
+    after_anchor,
     cost_of,
     error_data,
     error_of,
     exit_error,
     kind_of,
+    lost_error,
     model_id,
     prompt_of,
     read_commands,
@@ -43,8 +43,6 @@ from universal.agents.pi_wire import (
     write,
 )
 from universal.codec import (
-    AgentSpec,
-    Capabilities,
     Catalogue,
     Command,
     Exit,
@@ -94,12 +92,16 @@ class PiCodec:
         self._default_level = ""
         self._prompt = ""
         """Id of the prompt that was written and is not answered."""
+        self._unsettled: set[str] = set()
+        """Ids of settings without an answer. Pi begins a prompt before it has carried out a setting that came just before."""
+        self._anchor = self._rewind = ""
+        """The entry of the prompt that was answered last, as `pi_gate.ts` tells it; that after which nothing is to stay."""
+        self._held: Output | None = None
+        """The prompt that waits for them."""
         self._begun = False
         self._running = False
         """Pi is at work on something, ours or its own."""
-        self._ending = False
-        self._retrying = False
-        self._stopping = False
+        self._ending = self._retrying = self._stopping = False
         self._last: Msg = {}
         """The last assistant message of the run: it says how the run ended."""
         self._usage: dict[str, int] = {}
@@ -117,13 +119,15 @@ class PiCodec:
         if options.resume and options.native_session_id:
             self.native_session_id = options.native_session_id
             argv += ["--session", options.native_session_id]
+            self._rewind = options.resume_at or ""
         self._model, self._level = options.model or "", options.variant or ""
         self._asks.mode, self._voice.directory = options.mode or "build", options.directory
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))
 
     def start(self) -> list[Output]:
         """What Pi offers, and its conversation's id. Prompts need not wait for the answers."""
-        return [self._command(kind, "start") for kind in ("get_state", "get_available_models", "get_commands")]
+        lines = [self._command(kind, "start") for kind in ("get_state", "get_available_models", "get_commands")]
+        return [*lines, self._setting("get_fork_messages")] if self._rewind else lines
 
     def _command(self, kind: str, purpose: str = "", **fields: Json) -> Output:
         self._sent += 1
@@ -149,20 +153,35 @@ class PiCodec:
         self._asks.mode = command.mode or self._asks.mode
         if command.model and command.model != self._model:
             provider, _, name = command.model.partition("/")
-            yield self._command("set_model", self._model, provider=provider, modelId=name)
+            yield self._setting("set_model", self._model, provider=provider, modelId=name)
             self._model = command.model
             self._level = ""  # Pi fits it to the model
         level = command.variant or self._default_level
         if level and level != (self._level or self._default_level):
-            yield self._command("set_thinking_level", level=level)
+            yield self._setting("set_thinking_level", level=level)
         self._level = command.variant or ""
         notes = [note for note in (command.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
         message, images = prompt_of(command.text, list(command.attachments), notes)
         if not self._running:
             self._stopping = self._begun = False
+        if command.compact:
+            yield from self._when_settled(self._command("compact"))
+            return
         line = self._command("prompt", "", message=message, images=images) if images else self._command("prompt", message=message)
+        yield from self._when_settled(line)
+
+    def _setting(self, kind: str, purpose: str = "", **fields: Json) -> Output:
+        line = self._command(kind, purpose, **fields)
+        self._unsettled.add(f"req_{self._sent}")
+        return line
+
+    def _when_settled(self, line: Output) -> Iterator[Output]:
+        """The line of a prompt, once the settings before it are answered."""
         self._prompt = f"req_{self._sent}"
-        yield line
+        if self._unsettled:
+            self._held = line
+        else:
+            yield line
 
     def _interrupt(self) -> Iterator[Output]:
         """Dialogs first: Pi does not stop while one is open."""
@@ -211,7 +230,7 @@ class PiCodec:
     def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
         made = list(outputs)
         native = self.native_session_id
-        return [replace(out, native_session_id=native) if isinstance(out, Fact) and native else out for out in made]
+        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
 
     # --- answers to commands ----------------------------------------------------------------------------
 
@@ -223,12 +242,19 @@ class PiCodec:
         if purpose == "start":
             self._told[kind] = data
             self._learn(kind, data)
+        elif purpose == "forked":
+            self.native_session_id = get_text(data, "sessionId") or self.native_session_id
         elif kind == "get_state":
             yield from self._state(data, purpose, msg)
         elif kind == "prompt":
             yield from self._accepted(msg, failure)
+        elif kind == "compact":
+            if get_text(msg, "id") == self._prompt:
+                yield from self._compact_answered(msg, failure)
         elif kind == "abort":
             yield self._command("get_state", "abort")
+        elif kind in ("get_fork_messages", "fork"):
+            yield from self._rewound(kind, data, failure, msg)
         elif kind and failure:
             if kind == "set_model":
                 self._model = purpose
@@ -236,6 +262,10 @@ class PiCodec:
             yield Fact(EventType.ERROR, ErrorData(message=failure, code=f"{kind}_refused", details=details), raw=msg)
         elif not kind:
             self._ctx.ignore("response to no command of ours")
+        self._unsettled.discard(get_text(msg, "id"))
+        if self._held is not None and not self._unsettled:
+            held, self._held = self._held, None
+            yield held
 
     def _learn(self, kind: str, data: Msg) -> None:
         if kind == "get_state":
@@ -249,6 +279,23 @@ class PiCodec:
             default = chosen if any(model.id == chosen for model in models) else models[0].id if models else None
             self.catalogue = Catalogue(models, read_commands(self._told["get_commands"].get("commands")), default)
 
+    def _rewound(self, kind: str, data: Msg, failure: str, msg: Msg) -> Iterator[Output]:
+        """The next step back to `_rewind`: Pi forks its conversation before the prompt after it. A prompt waits for the end."""
+        if kind == "get_fork_messages":
+            entry = after_anchor(data.get("messages"), self._rewind)
+            failure = failure or ("" if entry is not None else "the prompt is not there any more")
+            if entry:
+                yield self._setting("fork", entryId=entry)
+        elif data.get("cancelled") is True:
+            failure = "an extension has refused to fork the conversation"
+        elif not failure:
+            yield self._setting("get_state", "forked")
+        if failure:
+            self._held = None
+            error = lost_error(f"Pi could not take back what was undone: {failure}")
+            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield Signal(Input.FAILED, error=error)
+
     def _accepted(self, msg: Msg, failure: str) -> Iterator[Output]:
         if get_text(msg, "id") != self._prompt:
             return
@@ -258,6 +305,17 @@ class PiCodec:
             yield from self._over(msg, error)
         elif not self._begun:
             yield self._command("get_state", "prompt")
+
+    def _compact_answered(self, msg: Msg, failure: str) -> Iterator[Output]:
+        """The compaction that we asked for is over; Pi is not at work in it, as far as it says."""
+        if failure and self._stopping:
+            yield from self._over(msg, dict(ABORTED))
+        elif failure:
+            error = error_of(failure)
+            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield from self._over(msg, error)
+        else:
+            yield from self._over(msg, None)
 
     def _state(self, data: Msg, purpose: str, msg: Msg) -> Iterator[Output]:
         """What Pi does now, asked because something may have ended without a word."""
@@ -308,14 +366,16 @@ class PiCodec:
             yield from self._over(msg, None)
 
     def _over(self, msg: Msg, error: dict[str, Json] | None) -> Iterator[Output]:
-        metadata: dict[str, Json] | None = {"usage": self._usage, "cost": self._cost} if self._usage else None
+        metadata: dict[str, Json] = {"usage": self._usage, "cost": self._cost} if self._usage else {}
+        if self._anchor:
+            metadata["anchor"] = self._anchor
         self._usage, self._cost, self._prompt = {}, 0.0, ""
         self._begun = self._running = self._ending = self._retrying = self._stopping = False
         yield from self._asks.close()
         if error is None:
-            yield Signal(Input.DONE, metadata=metadata)
+            yield Signal(Input.DONE, metadata=metadata or None)
         else:
-            yield Signal(Input.FAILED, error=error, aborted=error.get("code") == "aborted", metadata=metadata)
+            yield Signal(Input.FAILED, error=error, aborted=error.get("code") == "aborted", metadata=metadata or None)
 
     def _on_retry(self, msg: Msg) -> Iterator[Output]:
         self._ending, self._retrying = False, True
@@ -342,6 +402,9 @@ class PiCodec:
         failure = get_text(msg, "errorMessage") or ("The compaction was interrupted" if msg.get("aborted") is True else "")
         phase = "failed" if failure else "completed"
         metadata: dict[str, Json] = {"phase": phase, "auto": msg.get("reason") != "manual"}
+        summary = get_text(obj(msg.get("result")), "summary")
+        if summary:
+            metadata["summary"] = summary
         yield self._ctx.status("compaction", failure or "The conversation was compacted", metadata, msg)
         if self._running and msg.get("willRetry") is not True:
             self._ending = True
@@ -377,6 +440,14 @@ class PiCodec:
         title = get_text(msg, "name")
         if title:
             yield self._ctx.status("title", title, {"title": title}, msg)
+
+    def _on_line(self, msg: Msg) -> Iterator[Output]:
+        """A status line of Pi's own screen; one is our extension's."""
+        if get_text(msg, "statusKey") == ANCHOR_KEY:
+            self._anchor = get_text(msg, "statusText")
+        else:
+            self._ctx.ignore("extension_ui_request/setStatus")
+        yield from ()
 
     def _on_notify(self, msg: Msg) -> Iterator[Output]:
         """A note of an extension; only warnings and errors are for the person."""
@@ -417,6 +488,7 @@ class PiCodec:
         "extension_ui_request/input": lambda codec, msg: codec._asks.ask(msg),
         "extension_ui_request/editor": lambda codec, msg: codec._asks.ask(msg),
         "extension_ui_request/notify": _on_notify,
+        "extension_ui_request/setStatus": _on_line,
         "extension_error": _on_extension_error,
         "auto_retry_start": _on_retry,
         "auto_retry_end": _on_retry_end,
@@ -426,27 +498,3 @@ class PiCodec:
         "session_info_changed": _on_name,
     }
     """Kind of line (see `pi_wire.kind_of`) -> what is done with it."""
-
-
-PI = AgentSpec(
-    name=NAME,
-    title="Pi",
-    make=PiCodec,
-    binaries=("pi",),
-    env_override="SHIM_PI_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(
-        deltas=True,
-        reasoning=True,
-        permissions=True,
-        questions=True,
-        images=True,
-        interrupt=True,
-        resume=True,
-        usage=True,
-        commands=True,
-    ),
-    modes=MODES,
-    default_catalogue=NO_CATALOGUE,
-    install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",
-)

@@ -12,6 +12,12 @@ export default function (pi) {
     return { block: true, reason: (choice ?? "").replace(/^Deny(: )?/, "") || DENIED };
   });
 
+  // Which prompt of its file was answered last, for an undo of a later one: see pi.py.
+  pi.on("agent_end", async (_event, ctx) => {
+    const prompts = ctx.sessionManager.getBranch().filter((e) => e.type === "message" && e.message.role === "user");
+    if (prompts.length) ctx.ui.setStatus("opencode-shim.prompt", prompts[prompts.length - 1].id);
+  });
+
   pi.registerTool({
     name: "question",
     label: "Question",
@@ -44,7 +50,7 @@ export default function (pi) {
     },
     async execute(_id, params, _signal, _onUpdate, ctx) {
       const value = await ctx.ui.input("Questions: " + JSON.stringify(params.questions));
-      if (value === undefined) return { content: [{ type: "text", text: "The user did not answer." }], details: {} };
+      if (value === undefined) throw new Error("The user dismissed this question: go on without an answer, or stop.");
       const answers = JSON.parse(value);
       const lines = params.questions.map((q, i) => '"' + q.question + '" = "' + (answers[i] ?? []).join(", ") + '"');
       const text = "The user has answered: " + lines.join(", ") + ". Continue with these answers in mind.";

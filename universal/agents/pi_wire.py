@@ -51,7 +51,6 @@ IGNORED: dict[str, str] = {
     "message_update/thinking_start": "the part begins with its first text",
     "message_update/done": "message_end says it",
     "message_update/error": "message_end says it",
-    "extension_ui_request/setStatus": "a status line of Pi's own screen",
     "extension_ui_request/setWidget": "a widget of Pi's own screen",
     "extension_ui_request/setTitle": "the title of Pi's own terminal",
     "extension_ui_request/set_editor_text": "the editor of Pi's own screen",
@@ -69,6 +68,16 @@ def kind_of(msg: Msg) -> str:
     if kind == "extension_ui_request":
         return f"{kind}/{get_text(msg, 'method') or '?'}"
     return kind
+
+
+ANCHOR_KEY = "opencode-shim.prompt"
+"""Key of the status line by which `pi_gate.ts` tells the entry of the prompt that was answered last."""
+
+
+def after_anchor(messages: Json, anchor: str) -> str | None:
+    """The entry of the prompt after `anchor`, of the answer to `get_fork_messages`; "": it is the last; None: it is not there."""
+    ids = [get_text(obj(row), "entryId") for row in arr(messages)]
+    return (*ids, "")[ids.index(anchor) + 1] if anchor in ids else None
 
 
 def write(msg: Mapping[str, Json]) -> WriteLine:
@@ -142,8 +151,8 @@ LEVELS = ("off", "minimal", "low", "medium", "high")
 
 
 def model_id(model: Msg) -> str:
-    """`provider/id`, as `--model` takes it; "" for Pi's stand-in when there is none."""
-    provider, name = get_text(model, "provider"), get_text(model, "id")
+    """`provider/id`, as `--model` takes it, of a model or of a message; "" for Pi's stand-in when there is none."""
+    provider, name = get_text(model, "provider"), get_text(model, "id", "model")
     return f"{provider}/{name}" if provider and name and provider != "unknown" else ""
 
 
@@ -225,4 +234,9 @@ def exit_error(stderr: str) -> dict[str, Json] | None:
     line = next((line for line in stderr.splitlines() if "No session found matching" in line), "")
     if not line:
         return None
-    return {"message": line.strip(), "code": "session_not_found", "details": {"is_retryable": False}}
+    return lost_error(line.strip())
+
+
+def lost_error(message: str) -> dict[str, Json]:
+    """Pi cannot go on with its conversation: the server begins a new one, and tells it what was said."""
+    return {"message": message, "code": "session_not_found", "details": {"is_retryable": False}}

@@ -27,6 +27,7 @@ From the agent (`child?` on all that belongs to a subagent: the id of its `task`
     todo              todos [{content, status, priority}]
     mode              mode
     retry             attempt, message, delay_ms
+    compaction        phase (started | completed | failed), auto?, summary?
     subagent_start    tool, title, agent, prompt
     subagent_end      tool, status (completed | aborted | failed)
     background_start  tool                                        from now on this call holds the turn open
@@ -40,6 +41,8 @@ is closed are dropped and counted (`ignored:KIND`); lines for one that never was
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from universal import codec as c
 from universal.agents.mock.codec import MockCodec
@@ -63,20 +66,7 @@ MOCK = c.AgentSpec(
     binaries=(),
     env_override="",
     version_args=(),
-    capabilities=c.Capabilities(
-        deltas=True,
-        reasoning=True,
-        permissions=True,
-        questions=True,
-        images=True,
-        files=True,
-        interrupt=True,
-        resume=True,
-        subagents=True,
-        todos=True,
-        usage=True,
-        commands=True,
-    ),
+    capabilities=replace(c.EVERYTHING, mcp=False),
     modes=(
         c.Mode("build", "Plays every scene; `edit` changes files.", "build"),
         c.Mode("plan", "Changes no file.", "plan"),

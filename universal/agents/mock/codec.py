@@ -180,8 +180,7 @@ class MockCodec:
         except ValueError as error:  # parsing, pydantic and our own
             self._counts[f"unparsed:{kind}"] += 1
             raw = frame if frame is not None else line.decode(errors="replace")
-            digest = hashlib.sha256(line).hexdigest()
-            data = UnparsedData(error=str(error), location=f"mock/{kind}", raw_hash=digest)
+            data = UnparsedData(error=str(error), location=f"mock/{kind}", raw_hash=hashlib.sha256(line).hexdigest())
             return [Fact(EventType.UNPARSED, data, raw, synthetic=True, native_session_id=self.native_session_id)]
 
     def eof(self, exit_: c.Exit) -> list[Output]:
@@ -401,17 +400,17 @@ class MockCodec:
 
     def _todo(self, frame: Frame) -> list[Output]:
         todos = [obj(t) for t in arr(frame.get("todos"))]
-        left = sum(t.get("status") not in ("completed", "cancelled") for t in todos)
-        return self._status(frame, "todo", f"{left} todos", {"todos": todos})
+        return self._status(frame, "todo", wire.left_of(todos), {"todos": todos})
 
     def _mode(self, frame: Frame) -> list[Output]:
-        mode = need(frame, "mode")
-        return self._status(frame, "mode", mode, {"mode": mode})
+        return self._status(frame, "mode", need(frame, "mode"), {"mode": need(frame, "mode")})
 
     def _retry(self, frame: Frame) -> list[Output]:
         message = need(frame, "message")
-        numbers = {key: wire.count(frame.get(key)) for key in ("attempt", "delay_ms")}
-        return self._status(frame, "retry", message, {"message": message, **numbers})
+        return self._status(frame, "retry", message, {"message": message, **wire.wait_of(frame)})
+
+    def _compaction(self, frame: Frame) -> list[Output]:
+        return self._status(frame, "compaction", "", wire.compaction_of(frame))
 
     def _subagent_start(self, frame: Frame) -> list[Output]:
         key = self._find(frame, "tool")
@@ -490,6 +489,7 @@ class MockCodec:
         "todo": _todo,
         "mode": _mode,
         "retry": _retry,
+        "compaction": _compaction,
         "subagent_start": _subagent_start,
         "subagent_end": _subagent_end,
         "background_start": _background_start,

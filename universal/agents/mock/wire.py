@@ -153,3 +153,19 @@ def model_of(m: Frame) -> c.Model:
         context=count(m.get("context")) or None,
         output=count(m.get("output")) or None,
     )
+
+
+def left_of(todos: Sequence[Frame]) -> str:
+    """How many are left, in words."""
+    return f"{sum(t.get('status') not in ('completed', 'cancelled') for t in todos)} todos"
+
+
+def wait_of(frame: Frame) -> dict[str, Json]:
+    """Numbers of a retry."""
+    return {key: count(frame.get(key)) for key in ("attempt", "delay_ms")}
+
+
+def compaction_of(frame: Frame) -> dict[str, Json]:
+    """Metadata of a compaction's status. Raises Bad."""
+    told = {"phase": need(frame, "phase"), "auto": frame.get("auto") is True, "summary": text(frame.get("summary"))}
+    return {key: value for key, value in told.items() if value != ""}

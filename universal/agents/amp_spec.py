@@ -1,0 +1,29 @@
+"""The row of the registry for Amp: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from universal.agents.amp_wire import CATALOGUE, MODES, NAME
+from universal.codec import AgentSpec, Capabilities, Codec, IdFactory
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.amp import AmpCodec  # late: a server with no Amp never loads it
+
+    return AmpCodec(ids)
+
+
+# Amp tells nothing of its login without asking its server.
+AMP = AgentSpec(
+    name=NAME,
+    title="Amp",
+    make=_make,
+    binaries=("amp",),
+    env_override="SHIM_AMP_BIN",
+    version_args=("--version",),
+    capabilities=Capabilities(reasoning=True, interrupt=True, resume=True, usage=True, mcp=True),
+    modes=MODES,
+    default_catalogue=CATALOGUE,
+    install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
+    tested=("0.0.1774569934",),
+    login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
+)

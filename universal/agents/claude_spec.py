@@ -1,0 +1,30 @@
+"""The row of the registry for Claude Code: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from universal.agents.claude_wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.claude import ClaudeCodec  # late: a server with no Claude Code never loads it
+
+    return ClaudeCodec(ids)
+
+
+CLAUDE = AgentSpec(
+    name=NAME,
+    title="Claude Code",
+    make=_make,
+    binaries=("claude",),
+    env_override="SHIM_CLAUDE_BIN",
+    version_args=("--version",),
+    capabilities=EVERYTHING,
+    modes=MODES,
+    rewinds=True,
+    default_catalogue=DEFAULT_CATALOGUE,
+    install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
+    tested=("2.1.197", "2.1.330"),
+    login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
+    login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+)

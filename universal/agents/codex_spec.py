@@ -1,0 +1,44 @@
+"""The row of the registry for Codex: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from universal.agents.codex_wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.codex import CodexCodec  # late: a server with no Codex never loads it
+
+    return CodexCodec(ids)
+
+
+LOGIN = LoginCheck(
+    ("app-server",),
+    r'"id":1,.*("account":\{|"requiresOpenaiAuth":false)',
+    r'"id":1,.*"account":null.*"requiresOpenaiAuth":true|"id":1,"error"',
+    (
+        b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"opencode-shim","version":"1"}}}',
+        b'{"method":"initialized"}',
+        b'{"id":1,"method":"account/read","params":{}}',
+    ),
+)
+"""Codex with a model provider of the person's own needs no account, which only `account/read` knows."""
+
+CODEX = AgentSpec(
+    name=NAME,
+    title="Codex",
+    make=_make,
+    binaries=("codex",),
+    env_override="SHIM_CODEX_BIN",
+    version_args=("--version",),
+    capabilities=replace(EVERYTHING, commands=False),
+    modes=MODES,
+    rewinds=True,
+    default_catalogue=DEFAULT_CATALOGUE,
+    install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",
+    tested=("0.166.0", "0.169.0"),
+    login=LOGIN,
+    login_hint="Run `codex login` in a terminal.",
+)

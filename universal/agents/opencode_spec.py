@@ -1,0 +1,31 @@
+"""The row of the registry for OpenCode: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from universal.agents.opencode_wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.opencode import OpenCodeCodec  # late: a server with no OpenCode never loads it
+
+    return OpenCodeCodec(ids)
+
+
+OPENCODE = AgentSpec(
+    name=NAME,
+    title="OpenCode",
+    make=_make,
+    binaries=("opencode",),
+    env_override="SHIM_OPENCODE_BIN",
+    version_args=("--version",),
+    capabilities=EVERYTHING,
+    modes=MODES,
+    rewinds=True,
+    default_catalogue=DEFAULT_CATALOGUE,
+    install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
+    transport="http",
+    tested=("1.18.32", "1.18.33"),
+    login="models",
+    login_hint="Run `opencode auth login` in a terminal.",
+)

@@ -1,0 +1,66 @@
+"""MCP servers as agents tell of them, in OpenCode's words: `connected`, `disabled`, `failed` {error}, `needs_auth`. Pure.
+
+A server that is still being started is in no such list: OpenCode has no word for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from universal.items import Json
+from universal.jsonvalue import obj, text
+
+_CLAUDE = {"connected": "connected", "disabled": "disabled", "failed": "failed", "needs-auth": "needs_auth"}
+"""`status` in `mcp_servers` of `system/init`; `pending` is left out."""
+_CODEX = {"ready": "connected", "failed": "failed", "cancelled": "failed"}
+"""`status` of `mcpServer/startupStatus/updated`; `starting` is left out."""
+_UNTOLD = "The agent could not start it, and does not say why."
+
+
+def of_claude(row: Json) -> tuple[str, Json]:
+    """A row of `mcp_servers`: (name, what it is), None while it starts."""
+    given = obj(row)
+    return text(given.get("name")), _server(_CLAUDE.get(text(given.get("status")), ""), text(given.get("error")))
+
+
+def of_codex(params: Json) -> tuple[str, Json]:
+    """`mcpServer/startupStatus/updated`: (name, what it is), None while it starts."""
+    given = obj(params)
+    status = _CODEX.get(text(given.get("status")), "")
+    if given.get("failureReason") == "reauthenticationRequired":
+        status = "needs_auth"
+    return text(given.get("name")), _server(status, text(given.get("error")))
+
+
+def _server(status: str, error: str) -> Json:
+    if not status:
+        return None
+    return {"status": status, "error": error or _UNTOLD} if status == "failed" else {"status": status}
+
+
+@dataclass(slots=True)
+class McpServers:
+    """What one process has told. `metadata` of a status item "mcp" is {servers: {name: {status, error?}}}: all of them."""
+
+    known: dict[str, Json] = field(default_factory=dict[str, Json])
+
+    def heard(self, rows: Iterable[tuple[str, Json]], *, whole: bool) -> dict[str, Json] | None:
+        """The metadata, if something is new. `whole`: what is not in `rows` is no server any more."""
+        after = {} if whole else dict(self.known)
+        for name, server in rows:
+            if name and server is not None:
+                after[name] = server
+            else:
+                after.pop(name, None)
+        if after == self.known:
+            return None
+        self.known = after
+        return {"servers": dict(after)}
+
+
+def summary(metadata: dict[str, Json]) -> str:
+    """For a person: `name: status`, ..."""
+    return (
+        ", ".join(f"{name}: {obj(server).get('status')}" for name, server in obj(metadata["servers"]).items()) or "no MCP servers"
+    )

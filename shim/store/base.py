@@ -68,6 +68,10 @@ class Store(Protocol):
         """The journal of a session: events with `sequence` > `after`, ascending, raw payloads included."""
         ...
 
+    def last_sequence(self, session_id: str) -> int:
+        """How many events its journal has, the queued ones included; 0 for an unknown session."""
+        ...
+
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
         ...

@@ -8,7 +8,7 @@ from typing import Any
 
 from shim.errors import StoreError
 from shim.store.base import SessionRow
-from shim.store.rows import dump, follow, load, row_of
+from shim.store.rows import dump, event_of, follow, is_cut, load, row_of
 from universal.events import UniversalEvent
 
 
@@ -35,9 +35,10 @@ class MemoryStore:
         """Add to the journals. Raises StoreError, and adds nothing, if a sequence is not the next one."""
         self._check_open()
         follow({event.session_id: len(self._events.get(event.session_id, ())) for event in events}, events)
-        for event in events:
-            row_of(event)  # what a disk could not hold is refused here too
-        for event in events:
+        rows = [row_of(event) for event in events]  # what a disk could not hold is refused here too
+        for event, row in zip(events, rows, strict=True):
+            if row.raw is not None and is_cut(row.raw):
+                event = event_of(row)
             self._events.setdefault(event.session_id, []).append(event)
 
     def save_session(self, row: SessionRow) -> None:
@@ -73,6 +74,11 @@ class MemoryStore:
         self._check_open()
         found = self._events.get(session_id, [])[max(after, 0) :]
         return found if limit is None else found[: max(limit, 0)]
+
+    def last_sequence(self, session_id: str) -> int:
+        """How many events its journal has."""
+        self._check_open()
+        return len(self._events.get(session_id, []))
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""

@@ -20,9 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import structlog
 
 from shim.errors import StoreError
 from shim.store.base import SessionRow
@@ -32,6 +34,8 @@ from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 BUSY_MS = 5_000
 """How long to wait for somebody else's lock: a person who looks into the file with `sqlite3`."""
@@ -69,10 +73,10 @@ ADVICE: dict[int, str] = {
     sqlite3.SQLITE_CANTOPEN: "The file cannot be opened. Look at the permissions of it and of its directory.",
     sqlite3.SQLITE_PERM: "The file cannot be opened. Look at the permissions of it and of its directory.",
     sqlite3.SQLITE_BUSY: "Another program holds it locked. Close whatever else has this file open.",
-    sqlite3.SQLITE_CORRUPT: "The file is damaged. Nothing was changed. Restore it from a backup, or stop the server and move it "
-    "(with its -wal and -shm files) away to start with an empty one; `sqlite3 FILE .recover` may save what is left.",
-    sqlite3.SQLITE_NOTADB: "This is not a database. Nothing was changed. Move it away if you do not need it, or choose another "
-    "data directory.",
+    sqlite3.SQLITE_CORRUPT: "The file is damaged. Nothing was changed. Restore it from a backup, or stop the server and "
+    "move it aside with --move-aside-damaged and start with an empty one; `sqlite3 FILE .recover` may save what is left.",
+    sqlite3.SQLITE_NOTADB: "This is not a database. Nothing was changed. Start with --move-aside-damaged to move it aside and "
+    "begin with an empty one, or choose another data directory.",
 }
 """By SQLite's primary result code: what it means and what to do."""
 
@@ -116,14 +120,23 @@ def migrations() -> tuple[Migration, ...]:
 
 class SqliteStore:
     """A `Store` in one SQLite file. `path` is the file; its directory is the data directory, and locked while open.
+    `move_aside`: whether a damaged file may be renamed at `open`, and an empty one take its place.
 
     In: everything from the event loop that opened it. Writes never wait; reads see all that was written before them.
     Raises: StoreError with what happened and what to do. From the writes: a sequence that is not the next one, a payload
     that is not JSON, a full queue; nothing of that call is stored then. From `flush`, `close` and the reads: the disk.
     """
 
-    def __init__(self, path: Path, *, limits: Limits = DEFAULT_LIMITS, steps: Sequence[Migration] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        steps: Sequence[Migration] | None = None,
+        move_aside: bool = False,
+    ) -> None:
         self.path = path
+        self._move_aside = move_aside
         self._limits = limits
         self._steps = tuple(steps) if steps is not None else migrations()
         self._opened: _Opened | None = None
@@ -172,7 +185,7 @@ class SqliteStore:
         """Queue events, all or none."""
         opened = self._use()
         new = follow(opened.last, events)
-        opened.writer.put([_statement(ADD_EVENT, row_of(event)) for event in events])
+        opened.writer.put([_added(row_of(event)) for event in events])
         opened.last.update(new)
 
     def save_session(self, row: SessionRow) -> None:
@@ -198,6 +211,10 @@ class SqliteStore:
     async def flush(self) -> None:
         """Wait until all that was queued is committed."""
         await self._use().writer.flush()
+
+    def last_sequence(self, session_id: str) -> int:
+        """How many events its journal has, the queued ones included."""
+        return self._use().last.get(session_id, 0)
 
     # Reads: flush first, then in the reading thread.
 
@@ -246,6 +263,8 @@ class SqliteStore:
         lock.acquire()
         connections: list[sqlite3.Connection] = []
         try:
+            if self._move_aside and (why := damage(self.path)):
+                log.warning("store.moved_aside", why=why, to=str(move_aside(self.path)))
             _make_private(self.path)
             write = self._connect(connections)
             _migrate(write, self.path, self._steps)
@@ -288,6 +307,33 @@ def _shut(opened: _Opened) -> None:
     opened.lock.release()
 
 
+def damage(path: Path) -> str:
+    """What is wrong with a database file; "" if nothing is, or it is not there. Reads all of it."""
+    if not path.exists():
+        return ""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
+    try:
+        said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        if (getattr(error, "sqlite_errorcode", 0) & 0xFF) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise  # locked, or unreadable: no reason to put it away
+        return str(error)
+    finally:
+        connection.close()
+    return "" if said == "ok" else said
+
+
+def move_aside(path: Path) -> Path:
+    """Rename a database with its -wal and -shm files, under a name that is free; its new place. Nothing is overwritten."""
+    number = next(n for n in count(1) if not path.with_name(f"{path.name}.damaged-{n}").exists())
+    aside = path.with_name(f"{path.name}.damaged-{number}")
+    for suffix in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
 def _make_private(path: Path) -> None:
     """The file, 0600 from its first moment; SQLite gives its -wal and -shm files the same mode."""
     try:
@@ -318,6 +364,11 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
+
+
+def _added(row: EventRow) -> Statement:
+    """One event; its size is that of its two texts, the other columns are small."""
+    return Statement(ADD_EVENT, row, 256 + len(row.body) + len(row.raw or ""))
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:

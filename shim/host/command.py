@@ -24,6 +24,8 @@ STDERR_LIMIT_BYTES = 64 * 2**10
 REAP_S = 2.0
 """After a SIGKILL; longer only if the kernel holds it (a dead network disk), and then we do not wait for it."""
 CHUNK_BYTES = 64 * 2**10
+OWN = dict.fromkeys(("OPENCODE_SERVER_PASSWORD", "SHIM_PASSWORD"))
+"""No business of git, nor of what a repository makes git run."""
 
 
 class ProgramMissing(ShimError):
@@ -59,7 +61,7 @@ async def run(
     limit_bytes: int = OUTPUT_LIMIT_BYTES,
     stdin: bytes = b"",
 ) -> Finished:
-    """Run it in `cwd` with our environment and these changes (None removes).
+    """Run it in `cwd` with our environment, less this server's own password, and these changes (None removes).
 
     Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory.
     """
@@ -70,7 +72,7 @@ async def run(
             asyncio.create_subprocess_exec(
                 *argv,
                 cwd=cwd,
-                env={name: value for name, value in {**os.environ, **(environment or {})}.items() if value is not None},
+                env={name: value for name, value in {**os.environ, **OWN, **(environment or {})}.items() if value is not None},
                 stdin=PIPE if stdin else DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,

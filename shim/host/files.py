@@ -11,13 +11,13 @@ import asyncio
 import base64
 import mimetypes
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from shim.errors import BadRequest
-from shim.host import vcs
+from shim.host import disk, vcs
+from shim.host.disk import printable
 
 FILE_LIMIT_BYTES = 16 * 2**20
 """Of one file that is shown. Larger ones are refused: the UIs would freeze."""
@@ -84,8 +84,8 @@ def _entries(directory: str, path: str) -> list[Entry]:
     names.sort(key=lambda one: (not one[1], one[0].casefold()))
     entries: list[Entry] = []
     for raw, is_folder in names:
-        name = _printable(raw)
-        place = name if relative == "." else f"{_printable(relative)}/{name}"
+        name = printable(raw)
+        place = name if relative == "." else f"{printable(relative)}/{name}"
         kind: Literal["file", "directory"] = "directory" if is_folder else "file"
         entries.append(Entry(name, f"{place}/" if is_folder else place, str(Path(directory, place)), kind, ignored=False))
     return entries
@@ -94,9 +94,8 @@ def _entries(directory: str, path: str) -> list[Entry]:
 async def _ignored(directory: str, paths: list[str]) -> frozenset[str]:
     """Which of these git ignores; none outside of a repository."""
     # `./` keeps a name that begins with `:` from being read as magic.
-    asked = "\0".join(f"./{path}" for path in paths if path.rstrip("/") != ".git")
-    answer = await vcs.git(directory, "check-ignore", "-z", "--stdin", stdin=os.fsencode(asked))
-    return frozenset(_printable(os.fsdecode(name)).removeprefix("./") for name in answer.stdout.split(b"\0") if name)
+    found = await vcs.ignored(directory, [f"./{path}" for path in paths if path.rstrip("/") != ".git"])
+    return frozenset(printable(name).removeprefix("./") for name in found)
 
 
 def _read(directory: str, path: str) -> Content:
@@ -104,10 +103,8 @@ def _read(directory: str, path: str) -> Content:
         raise BadRequest('Expected a path of a file, got ""\n  at ["path"]', "Query")
     place = confine(directory, path)
     try:
-        # Not blocking: a pipe without a writer would hold the thread for ever. No link: it was resolved above.
-        with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            state = os.fstat(file.fileno())
-            if not stat.S_ISREG(state.st_mode):
+        with disk.opened(place) as (file, state):
+            if not disk.is_regular(state):
                 raise BadRequest(f'Not a file: {path}\n  at ["path"]', "Query")
             if state.st_size > FILE_LIMIT_BYTES:
                 limit = f"{FILE_LIMIT_BYTES // 2**20} MiB"
@@ -132,8 +129,3 @@ def decode(data: bytes) -> str | None:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
     return None if b"\0" in data[:SNIFF_BYTES] else data.decode("utf-8", "replace")
-
-
-def _printable(name: str) -> str:
-    """Names that are no UTF-8 cannot be in JSON."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

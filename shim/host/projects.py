@@ -21,6 +21,7 @@ from typing import Any, Literal
 from shim.clock import Clock
 from shim.errors import ApiError
 from shim.host import vcs
+from shim.host.disk import is_file, is_folder
 from shim.store.base import Store
 from universal.jsonvalue import arr, obj, text
 
@@ -53,11 +54,12 @@ class Projects:
         """The project of a directory, which need not exist. Cached while the repository is still there."""
         top = await asyncio.to_thread(_top, directory)
         known = self._known.get(directory)
-        if known is not None and known.id != GLOBAL and known.worktree == top:
+        if known is not None and known.worktree == top:
             return known
         rows = await self._loaded()
         found = await self._identify(top)
-        self._known[directory] = found
+        if found.id != GLOBAL:  # others may get a commit at any time, and clients can name any number of them
+            self._known[directory] = found
         self._open(rows, found)
         return found
 
@@ -141,8 +143,8 @@ class Projects:
                 rows, {"id": found.id, "worktree": worktree, **kind, "time": {"created": now, "updated": now}, "sandboxes": []}
             )
             return
-        sandboxes = [place for place in map(text, arr(row["sandboxes"])) if place != worktree and Path(place).is_dir()]
-        if row["worktree"] != worktree and Path(row["worktree"]).is_dir():
+        sandboxes = [place for place in map(text, arr(row["sandboxes"])) if place != worktree and is_folder(place)]
+        if row["worktree"] != worktree and is_folder(row["worktree"]):
             sandboxes.append(worktree)
             worktree = row["worktree"]
         changed = row | {"worktree": worktree, "sandboxes": sandboxes}
@@ -157,13 +159,21 @@ class Projects:
 def _places(directories: list[str]) -> list[dict[str, str]]:
     """Of a worktree made by `git worktree add`, `.git` is a file."""
     return [
-        {"directory": one} | ({"strategy": "git_worktree"} if Path(one, ".git").is_file() else {})
+        {"directory": one} | ({"strategy": "git_worktree"} if is_file(Path(one, ".git")) else {})
         for one in directories
-        if Path(one).is_dir()
+        if is_folder(one)
     ]
 
 
 def _top(directory: str) -> str | None:
-    """The nearest folder upwards with a `.git`, spelled as the client spells it (links unresolved)."""
+    """The nearest folder upwards with a repository's `.git`, spelled as the client spells it (links unresolved).
+
+    An empty one is none, for git neither: Codex's sandbox makes one in its working directory while a command runs.
+    """
     here = Path(directory)
-    return next((str(folder) for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+    return next((str(folder) for folder in (here, *here.parents) if _is_repository(folder / ".git")), None)
+
+
+def _is_repository(place: Path) -> bool:
+    """A repository's own folder, or the file that leads to one (of worktrees and submodules)."""
+    return is_file(place) or is_file(place / "HEAD")

@@ -10,11 +10,13 @@ import asyncio
 import base64
 import binascii
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
 
+from shim.host.roots import within
 from universal.codec import Attachment
 
 TEXT_LIMIT_BYTES = 512 * 1024
@@ -41,12 +43,15 @@ def _call(path: str, **more: Any) -> str:
     return f"Called the Read tool with the following input: {given}"
 
 
-async def read_part(url: str, mime: str, filename: str | None) -> PromptFile:
-    """Read what a file part points to: `data:` and `file:` URLs. Others stay as they are and are named to the agent."""
+async def read_part(url: str, mime: str, filename: str | None, roots: Sequence[str] = ()) -> PromptFile:
+    """Read what a file part points to: `data:` and `file:` URLs. Others stay as they are and are named to the agent.
+
+    In: `roots`, the directories that files must lie in, links resolved; none: anywhere.
+    """
     if url.startswith("data:"):
         return _data_url(url, mime, filename)
     if url.startswith("file:"):
-        return await asyncio.to_thread(_file_url, url, mime, filename)
+        return await asyncio.to_thread(_file_url, url, mime, filename, roots)
     return PromptFile(attachment=Attachment(mime=mime, filename=filename, text=f"(see {url})"))
 
 
@@ -62,14 +67,15 @@ def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
     return PromptFile(attachment=Attachment(mime=mime, filename=filename, base64=base64.b64encode(content).decode()))
 
 
-def _file_url(url: str, mime: str, filename: str | None) -> PromptFile:
+def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -> PromptFile:
     split = urlsplit(url)
     path = unquote(split.path)
     query = parse_qs(split.query)
     start, end = (int(v[0]) if (v := query.get(k)) and v[0].isdigit() else None for k in ("start", "end"))
     file = Path(path)
-    if "\0" in path or not file.exists():
-        error = f"File not found: {path}"
+    outside = "\0" not in path and not within(path, roots)
+    if "\0" in path or outside or not file.exists():
+        error = f"File is outside of the directories that this server may use: {path}" if outside else f"File not found: {path}"
         text = f"Read tool failed to read {path} with the following error: {error}"
         return PromptFile(
             (_call(path), text), keep=False, error=error, attachment=Attachment(mime="text/plain", path=path, text=text)

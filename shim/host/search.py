@@ -17,10 +17,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from rapidfuzz import fuzz, process
-
 from shim.errors import BadRequest
 from shim.host.command import Finished, ProgramMissing, run
+from shim.host.disk import printable
 from universal.jsonvalue import obj, text, whole
 
 TEXT_LIMIT = 100
@@ -103,7 +102,7 @@ def _ranked(out: bytes, query: str, kind: Kind | None, folders: bool, limit: int
     if folders and kind != "file":
         candidates = [*candidates, *folders_of(files)]
     best = rank(query, candidates, limit)
-    return [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in best]
+    return [printable(name) for name in best]
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
@@ -156,6 +155,8 @@ def _span(letters: list[str], path: str) -> int | None:
 
 
 def _alike(wanted: str, paths: dict[int, str]) -> list[int]:
+    from rapidfuzz import fuzz, process  # late: a start does not search
+
     names = {index: path.rstrip("/").rsplit("/", 1)[-1] for index, path in paths.items()}
     return [index for _, _, index in process.extract(wanted, names, scorer=fuzz.ratio, limit=None, score_cutoff=LIKENESS)]
 

@@ -92,6 +92,15 @@ async def prefix(directory: str) -> str:
     return found.text.rstrip("\n") if found.ok else ""
 
 
+async def ignored(directory: str, paths: list[str]) -> frozenset[str]:
+    """Which of these paths git ignores, as they were given; none outside of a repository."""
+    if not paths:
+        return frozenset()
+    asked = b"\0".join(os.fsencode(path) for path in paths)
+    answer = await git(directory, "check-ignore", "-z", "--stdin", stdin=asked)
+    return frozenset(os.fsdecode(name) for name in answer.stdout.split(b"\0") if name)
+
+
 async def branches(directory: str) -> Branches:
     """An unborn branch counts as checked out."""
     if await root(directory) is None:

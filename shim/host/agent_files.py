@@ -1,0 +1,99 @@
+"""Files that an agent asks us to read or write (the Agent Client Protocol's `fs/*`). Blocking: call them in a thread.
+
+Confined to directories that the caller names, links resolved. That keeps an agent to its project where it asks us; what its own
+tools do is its own business, so this is no sandbox. A file is written in its place, so that its mode, owner and links stay.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from shim.host.roots import within
+from universal.host import HostDone, ReadText, Trouble, WriteText
+
+FILE_LIMIT_BYTES = 10 * 2**20
+"""Of one file that is read or written. Agents cut far below that what they show to a model."""
+
+
+class _RefusedError(Exception):
+    def __init__(self, trouble: Trouble, message: str) -> None:
+        super().__init__(message)
+        self.trouble: Trouble = trouble
+
+
+def carry_out(call: ReadText | WriteText, allowed: Sequence[str]) -> HostDone:
+    """Read or write a file. `allowed`: absolute and resolved directories, at least one."""
+    try:
+        path = _place(call.path, allowed)
+        if isinstance(call, ReadText):
+            return HostDone(call.call, text=_lines(_read(path), call.line, call.limit))
+        _write(path, call.text)
+        return HostDone(call.call)
+    except _RefusedError as refused:
+        return HostDone(call.call, trouble=refused.trouble, error=str(refused))
+    except FileNotFoundError:
+        return HostDone(call.call, trouble="not_found", error=f"Resource not found: {call.path}: No such file or directory.")
+    except (OSError, ValueError) as error:
+        what = "read" if isinstance(call, ReadText) else "written"
+        why = getattr(error, "strerror", None) or error
+        return HostDone(call.call, trouble="failed", error=f"{call.path} cannot be {what}: {why}.")
+
+
+def outside(path: str, allowed: Sequence[str]) -> str:
+    """What an agent is told of a path that it may not use."""
+    return f"{path} is outside of the directories of this session ({', '.join(allowed)}). Use a path below one of them."
+
+
+def _place(path: str, allowed: Sequence[str]) -> str:
+    if not Path(path).is_absolute() or "\0" in path:
+        raise _RefusedError("refused", f"{path!r} is no absolute path. Paths must be absolute.")
+    if not within(path, allowed):
+        raise _RefusedError("refused", outside(path, allowed))
+    return os.path.realpath(path)
+
+
+def _read(path: str) -> str:
+    """Not through a link that was put there since, nor of a pipe that nobody writes to."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        _regular(path, descriptor)
+        data = file.read(FILE_LIMIT_BYTES + 1)
+    _small(path, len(data))
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _RefusedError("failed", f"{path} is no text file: it is not UTF-8. Read it with a command.") from None
+
+
+def _write(path: str, text: str) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    _small(path, len(data))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        _regular(path, descriptor)
+        file.write(data)
+        file.truncate()
+
+
+def _regular(path: str, descriptor: int) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise _RefusedError("refused", f"{path} is no file (but a directory, a pipe or a device).")
+
+
+def _small(path: str, size: int) -> None:
+    if size > FILE_LIMIT_BYTES:
+        raise _RefusedError(
+            "refused", f"{path}: more than {FILE_LIMIT_BYTES} bytes, which is the most here. Use a command for the part you need."
+        )
+
+
+def _lines(text: str, line: int | None, limit: int | None) -> str:
+    if line is None and limit is None:
+        return text
+    first = max((line or 1) - 1, 0)
+    lines = text.splitlines(keepends=True) if "\r" not in text else text.replace("\r\n", "\n").splitlines(keepends=True)
+    return "".join(lines[first:] if limit is None else lines[first : first + limit])

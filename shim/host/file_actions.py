@@ -1,0 +1,250 @@
+"""Files of a session's directory, for programs: listed, read, written, moved, removed, unpacked. For `/v1/fs`.
+
+Paths are relative to the directory or absolute below it; what leads out (`..`, links) is refused, unless `anywhere` is set.
+A file is written beside its place and then put there, so that nobody reads half of one. Links are listed and removed as
+what they are, never followed out. All functions block: call them in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import tarfile
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+from shim.clock import rfc3339
+from shim.errors import Problem
+from shim.host import disk
+from shim.host.disk import printable
+from shim.host.files import confine
+
+READ_LIMIT_BYTES = 64 * 2**20
+"""Of one file that is read or written; requests have the same bound."""
+LIST_LIMIT = 10_000
+UNPACK_LIMIT_BYTES = 512 * 2**20
+UNPACK_LIMIT_FILES = 20_000
+TOLD_PATHS = 1024
+"""Paths in the answer of an upload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where paths are taken from."""
+
+    directory: str
+    anywhere: bool = False
+
+    def path(self, path: str, *, follow: bool = True) -> Path:
+        """The place that a path means. `follow`: links at its end too. Raises Problem, BadRequest."""
+        if "\0" in path or not path:
+            raise Problem(400, "invalid_request", "A path has at least one character, and no NUL.")
+        if self.anywhere:
+            whole = Path(self.directory, path)
+            return Path(os.path.realpath(whole)) if follow else Path(os.path.realpath(whole.parent), whole.name)
+        if follow:
+            return confine(self.directory, path)
+        whole = Path(os.path.normpath(Path(self.directory, path)))
+        return confine(self.directory, str(whole.parent)) / whole.name
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file or folder. `path` is absolute; `modified` RFC 3339."""
+
+    name: str
+    path: str
+    kind: Literal["file", "directory"]
+    size: int
+    modified: str
+
+
+_KINDS: tuple[tuple[type[OSError], tuple[int, str]], ...] = (
+    (FileNotFoundError, (404, "not_found")),
+    (FileExistsError, (409, "already_exists")),
+    (PermissionError, (403, "permission_denied")),
+)
+
+
+def _refused(what: str, path: str, error: OSError) -> Problem:
+    status, kind = next((row for type_, row in _KINDS if isinstance(error, type_)), (400, "invalid_request"))
+    return Problem(status, kind, f"Cannot {what} {path}: {error.strerror or error}.")
+
+
+def _found(path: Path, state: os.stat_result) -> Found:
+    kind: Literal["file", "directory"] = "directory" if stat.S_ISDIR(state.st_mode) else "file"
+    return Found(printable(path.name), printable(str(path)), kind, state.st_size, rfc3339(state.st_mtime_ns // 1_000_000))
+
+
+def look(place: Place, path: str) -> Found:
+    """What is there. Raises Problem."""
+    where = place.path(path)
+    try:
+        return _found(where, where.stat())
+    except OSError as error:
+        raise _refused("look at", path, error) from error
+
+
+def entries(place: Place, path: str) -> list[Found]:
+    """A folder's entries, folders first, each by name; at most LIST_LIMIT. Raises Problem."""
+    folder = place.path(path)
+    out: list[Found] = []
+    try:
+        with os.scandir(folder) as found:
+            for _, one in zip(range(LIST_LIMIT), found, strict=False):
+                with suppress(FileNotFoundError):
+                    out.append(
+                        _found(folder / one.name, one.stat(follow_symlinks=not one.is_symlink() or _inside(place, one.path)))
+                    )
+    except OSError as error:
+        raise _refused("list", path, error) from error
+    return sorted(out, key=lambda one: (one.kind != "directory", one.name.casefold()))
+
+
+def _inside(place: Place, path: str) -> bool:
+    """Whether a link leads to something that may be seen and is there."""
+    try:
+        return place.path(path).exists()
+    except Exception:  # whatever is wrong with it: the link itself is told then
+        return False
+
+
+def read(place: Place, path: str) -> bytes:
+    """A file's bytes. Raises Problem: 404, 413 above READ_LIMIT_BYTES."""
+    where = place.path(path)
+    try:
+        with disk.opened(where) as (file, state):
+            if not disk.is_regular(state):
+                raise Problem(400, "invalid_request", f"{path} is no file.")
+            if state.st_size > READ_LIMIT_BYTES:
+                raise Problem(413, "too_large", f"{path} has {state.st_size} bytes; at most {READ_LIMIT_BYTES} are read.")
+            return file.read(READ_LIMIT_BYTES)
+    except OSError as error:
+        raise _refused("read", path, error) from error
+
+
+def write(place: Place, path: str, data: bytes) -> Path:
+    """Put these bytes there; missing folders are made. Raises Problem."""
+    where = place.path(path)
+    try:
+        if where.is_dir():
+            raise Problem(400, "invalid_request", f"{path} is a directory.")
+        where.parent.mkdir(parents=True, exist_ok=True)
+        _put(where, data)
+    except OSError as error:
+        raise _refused("write", path, error) from error
+    return where
+
+
+def _put(where: Path, data: bytes) -> None:
+    temporary = where.with_name(f".upload-{secrets.token_hex(8)}")
+    mode = stat.S_IMODE(where.stat().st_mode) if where.exists() else None
+    try:
+        with temporary.open("xb") as file:  # x: neither over a file nor through a link
+            file.write(data)
+        if mode is not None:
+            temporary.chmod(mode)
+        temporary.replace(where)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def make_folder(place: Place, path: str) -> Path:
+    """A folder and those above it; one that is there is fine. Raises Problem."""
+    where = place.path(path)
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused("make", path, error) from error
+    return where
+
+
+def remove(place: Place, path: str, *, recursive: bool) -> Path:
+    """A file, a link itself, an empty folder; a full one only if `recursive`. Never the directory itself. Raises Problem."""
+    where = place.path(path, follow=False)
+    if where == Path(os.path.realpath(place.directory)):
+        raise Problem(400, "invalid_request", "The session's own directory is not removed.")
+    try:
+        if where.is_dir() and not where.is_symlink():
+            if recursive:
+                shutil.rmtree(where)
+            else:
+                where.rmdir()
+        else:
+            where.unlink()
+    except OSError as error:
+        raise _refused("remove", path, error) from error
+    return where
+
+
+def move(place: Place, source: str, target: str, *, overwrite: bool) -> tuple[Path, Path]:
+    """Move or rename. Raises Problem: 409 if the target is there and may not be overwritten."""
+    start, end = place.path(source, follow=False), place.path(target, follow=False)
+    try:
+        start.lstat()
+        if os.path.lexists(end):
+            if not overwrite:
+                raise Problem(409, "already_exists", f"{target} is there already; give overwrite to replace it.")
+            if end.is_dir() and not end.is_symlink():
+                raise Problem(409, "already_exists", f"{target} is a directory, which is not replaced.")
+        end.parent.mkdir(parents=True, exist_ok=True)
+        start.replace(end)
+    except OSError as error:
+        raise _refused(f"move {source} to", target, error) from error
+    return start, end
+
+
+def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
+    """A tar archive (also .gz, .bz2, .xz) below a folder. Only files and folders, all below it. Raises Problem.
+
+    Out: paths of the files, at most TOLD_PATHS, and whether there were more.
+    """
+    folder = place.path(path)
+    told: list[str] = []
+    count = 0
+    try:
+        with tarfile.open(fileobj=BytesIO(archive), mode="r:*") as tar:
+            members = _members(tar)
+            inner = Place(str(folder))
+            targets = [(member, inner.path(member.name.lstrip("/") or ".")) for member in members]
+            folder.mkdir(parents=True, exist_ok=True)
+            for member, target in targets:
+                if member.isdir():
+                    target.mkdir(parents=True, exist_ok=True)
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file = tar.extractfile(member)
+                assert file is not None
+                _put(target, file.read())
+                target.chmod(0o755 if member.mode & 0o100 else 0o644)
+                count += 1
+                if count <= TOLD_PATHS:
+                    told.append(str(target))
+    except (tarfile.TarError, EOFError) as error:
+        raise Problem(400, "invalid_request", f"The body is no tar archive that can be read: {error}.") from error
+    except OSError as error:
+        raise _refused("unpack into", path, error) from error
+    return told, count > TOLD_PATHS
+
+
+def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """Files and folders of an archive. One that is too large is given up before it is read to its end."""
+    members: list[tarfile.TarInfo] = []
+    size = 0
+    for member in tar:
+        members.append(member)
+        size += member.size
+        if not (member.isfile() or member.isdir()):
+            raise Problem(
+                400, "invalid_request", f"{member.name} in the archive is neither file nor folder. Nothing was unpacked."
+            )
+        if size > UNPACK_LIMIT_BYTES or len(members) > UNPACK_LIMIT_FILES:
+            limit = f"{UNPACK_LIMIT_FILES} entries and {UNPACK_LIMIT_BYTES} bytes"
+            raise Problem(413, "too_large", f"The archive has more than {limit}. Nothing was unpacked.")
+    return members

@@ -1,0 +1,121 @@
+"""Copies of a project beside it: worktrees without a branch, in a folder that the client names.
+
+Only copies that were made here are removed; they are remembered in the store (namespace `project_copy`).
+Source: a live OpenCode 1.18.33 (`/experimental/project/{id}/copy`: names, errors, `forceRequired`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from shim.errors import ApiError
+from shim.host import vcs
+from shim.host.disk import is_folder
+from shim.host.projects import Identity, Projects
+from shim.host.worktrees import plain
+from shim.opencode.build import slug
+from shim.sse.event import OpenCodeEvent
+from shim.store.base import Store
+
+COPIES = "project_copy"
+STRATEGY = "git_worktree"
+NAMES_LIMIT = 1000
+WORDS = 4
+"""Of a context, in the name that is made from it."""
+
+
+def generate_name(context: str | None) -> str:
+    """A name for a copy: the first words of what it is for, else two random ones. Native asks a model."""
+    words = re.findall(r"[A-Za-z0-9]+", context or "")[:WORDS]
+    return plain("-".join(words)) or slug(secrets.token_hex(8))
+
+
+class ProjectCopies:
+    """Made and removed with git's own worktrees."""
+
+    def __init__(self, store: Store, projects: Projects, publish: Callable[[OpenCodeEvent], None]) -> None:
+        self._store = store
+        self._projects = projects
+        self._publish = publish
+
+    async def create(self, project_id: str, directory: str, strategy: str, parent: str, name: str | None) -> str:
+        """Its folder. Raises ApiError 400 (ProjectCopyError)."""
+        project = await self._project(project_id, directory)
+        if strategy != STRATEGY:
+            raise refused(f"Project copy strategy unavailable: {strategy}. There is {STRATEGY}.")
+        place = await asyncio.to_thread(_free, parent, plain(name or "") or generate_name(None))
+        done = await vcs.git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD")
+        if not done.ok:
+            raise refused(done.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
+        self._store.set_value(COPIES, str(place), project.id)
+        await self._changed(project, directory, str(place))
+        return str(place)
+
+    async def remove(self, project_id: str, directory: str, target: str, *, force: bool) -> None:
+        """Raises ApiError 400 (ProjectCopyError); `forceRequired` if it has changes."""
+        project = await self._project(project_id, directory)
+        made = await self._store.values(COPIES)
+        place = str(Path(target))
+        if made.get(place) != project.id:
+            raise refused(f"Project copy directory unavailable: {target}. Only copies that were made here can be removed.")
+        done = await vcs.git(project.worktree, "worktree", "remove", *(("--force",) if force else ()), place)
+        if not done.ok and await asyncio.to_thread(os.path.lexists, place):
+            said = done.stderr.decode("utf-8", "replace").strip()
+            raise refused(said, force="--force" in said)
+        await vcs.git(project.worktree, "worktree", "prune")
+        self._store.set_value(COPIES, place, None)
+        self._projects.forget(place)
+        await self._changed(project, directory)
+
+    async def refresh(self, project_id: str, directory: str) -> None:
+        """Take in worktrees that were made elsewhere. Raises ApiError 400 (ProjectCopyError)."""
+        project = await self._project(project_id, directory)
+        found = await vcs.git(project.worktree, "worktree", "list", "--porcelain", "-z")
+        places = [line.removeprefix("worktree ") for line in found.text.split("\0") if line.startswith("worktree ")]
+        before = await self._projects.directories(project.id)
+        await self._projects_of(await asyncio.to_thread(_folders, places))
+        if await self._projects.directories(project.id) != before:
+            self._tell(project, directory)
+
+    # --- inside
+
+    async def _project(self, project_id: str, directory: str) -> Identity:
+        found = await self._projects.identity(directory)
+        if found.id != project_id or found.vcs is None:
+            raise refused(f"The project of {directory} is {found.id}, not {project_id}; copies are for git projects")
+        return found
+
+    async def _projects_of(self, places: list[str]) -> None:
+        for place in places:
+            self._projects.forget(place)
+            await self._projects.identity(place)
+
+    async def _changed(self, project: Identity, directory: str, *more: str) -> None:
+        await self._projects_of([directory, *more])
+        self._tell(project, directory)
+
+    def _tell(self, project: Identity, directory: str) -> None:
+        self._publish(OpenCodeEvent("project.directories.updated", {"projectID": project.id}, directory, project.id))
+
+
+def _free(parent: str, wanted: str) -> Path:
+    if not Path(parent).is_absolute() or not is_folder(parent):
+        raise refused(f"Project copy directory unavailable: {parent}")
+    for name in (wanted, *(f"{wanted}-{number}" for number in range(2, NAMES_LIMIT))):
+        if not Path(parent, name).exists():
+            return Path(parent, name)
+    raise refused(f"There are {NAMES_LIMIT} copies named {wanted} in {parent}")
+
+
+def _folders(places: list[str]) -> list[str]:
+    return [place for place in places if is_folder(place)]
+
+
+def refused(message: str, *, force: bool = False) -> ApiError:
+    """400, as OpenCode says it."""
+    return ApiError(400, "ProjectCopyError", message, data={"forceRequired": True} if force else None)

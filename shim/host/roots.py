@@ -1,0 +1,39 @@
+"""The allow-list of directories (setting `roots`). Links are resolved: a link in a root that leads out is outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from os import PathLike
+
+from shim.errors import ApiError
+from shim.opencode.build import Wire
+
+
+def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
+    """Whether a path lies in one of the roots; always if there are none. Roots are absolute and resolved."""
+    allowed = [os.fspath(root) for root in roots]
+    if not allowed:
+        return True
+    place = os.path.realpath(path)
+    return any(place == root or place.startswith(root.rstrip(os.sep) + os.sep) for root in allowed)
+
+
+def visible(infos: Iterable[Wire], roots: Iterable[str | PathLike[str]]) -> Iterable[Wire]:
+    """The sessions whose directory lies in one of the roots. Each directory is looked up once."""
+    allowed, known = [os.fspath(root) for root in roots], dict[str, bool]()
+    for info in infos:
+        directory = info["directory"]
+        if allowed and directory not in known:
+            known[directory] = within(directory, allowed)
+        if known.get(directory, True):
+            yield info
+
+
+def require(directory: str, roots: Iterable[str | PathLike[str]]) -> None:
+    """Raises ApiError 403 for a directory outside of them, without naming them."""
+    if not within(directory, roots):
+        message = (
+            f"{directory} is outside of the directories that this server may use. Its owner can add it: --roots, SHIM_ROOTS."
+        )
+        raise ApiError(403, "ForbiddenError", message)

@@ -1,0 +1,327 @@
+"""Snapshots of a project's files, so that what an agent did can be undone: trees in a git directory of our own.
+
+The person's repository is never touched: GIT_DIR, the index and the objects are under our data directory, one folder for
+each project; only files of the project are read, and written by `restore`. The project need not be a repository.
+Snapshots have what git would add: not what is ignored, no repositories inside of it, no file over `FILE_LIMIT_BYTES`.
+Bytes and the executable bit are kept as they are: the project's `.gitattributes` and line-end settings do not apply.
+
+Names are relative to the project's directory. One operation at a time for each directory. Measured in docs/undo.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from shim.clock import Clock
+from shim.errors import ShimError
+from shim.host import snapshot_files as files
+from shim.host import vcs
+from shim.host.command import Finished, ProgramMissing, run
+
+log = structlog.get_logger()
+
+FILE_LIMIT_BYTES = 2 * 2**20
+"""Larger new files are left out, as by native (found by trying 1.18.33)."""
+FILES_LIMIT = 50_000
+"""With more, a project gets no snapshots: each would take seconds."""
+TRACK_S = 20.0
+"""For one git command of a snapshot. A directory that takes longer gets none."""
+KEEP_DAYS = 30
+"""Snapshots that are older are removed; what they were for can then not be undone."""
+TIDY_EVERY_S = 24 * 3600.0
+TIDY_S = 600.0
+"""For git to remove old snapshots of one project."""
+ATTRIBUTES = "* -text !eol -filter -ident !working-tree-encoding !diff !merge\n"
+"""Bytes in, bytes out. This file wins over all others."""
+OPTIONS = ("-c", "gc.auto=0", "-c", "core.bare=false", "-c", "core.untrackedCache=false", "-c", "core.longPaths=true")
+ISOLATED = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+    **dict.fromkeys(("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_NAMESPACE")),
+    **dict.fromkeys(("GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_DEFAULT_HASH", "GIT_ATTR_SOURCE")),
+}
+
+
+class SnapshotError(ShimError):
+    """A snapshot could not be made, read or restored; the text says why."""
+
+
+class NoSnapshots(SnapshotError):
+    """This directory gets none; the text is a sentence that says why and what to do."""
+
+
+@dataclass(slots=True)
+class _Project:
+    """What is known of one directory. `off`: why it gets no snapshots, until the server is started again."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    top: str | None = None
+    off: str | None = None
+
+
+class Snapshots:
+    """All snapshots of this server. In: the folder for them, and the person's home, which gets none."""
+
+    def __init__(self, folder: Path, home: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._home = home
+        self._clock = clock
+        self._projects: dict[str, _Project] = {}
+        self._tidying: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Tidy up, in the background."""
+        self._tidying = asyncio.get_running_loop().create_task(self._tidy_logged(), name="tidy snapshots")
+
+    async def close(self) -> None:
+        """What is being tidied is left as it is."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.wait({self._tidying})
+
+    async def _tidy_logged(self) -> None:
+        try:
+            await self.tidy()
+        except Exception:
+            log.exception("snapshot.tidy_failed")
+
+    # --- what sessions use -----------------------------------------------------------------------------------
+
+    async def track(self, directory: str) -> str:
+        """The files as they are now: the name of a tree. Raises NoSnapshots, SnapshotError."""
+        async with self._opened(directory) as project:
+            try:
+                return await self._track(directory, project)
+            except NoSnapshots as error:
+                project.off = str(error)
+                log.warning("snapshot.off", directory=directory, why=project.off)
+                raise
+
+    async def changed(self, directory: str, before: str, after: str) -> list[str]:
+        """Names of the files that differ, a renamed one by both of its names; sorted."""
+        if before == after:
+            return []
+        async with self._opened(directory) as project:
+            found = await self._git(directory, project, "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
+        return sorted(os.fsdecode(name) for name in found.stdout.split(b"\0") if name)
+
+    async def diff(self, directory: str, before: str, after: str, names: Iterable[str], context: int) -> list[vcs.Change]:
+        """What differs in these files, with patches; sorted by name."""
+        wanted = set(names)
+        if before == after or not wanted:
+            return []
+        async with self._opened(directory) as project:
+            command = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
+            raw = await self._git(directory, project, *command, "--raw", "--numstat", "-z", before, after)
+            shown = await self._git(directory, project, *command, "-p", f"-U{context}", before, after)
+        states, counts = vcs.parse_raw_numstat(raw.stdout)
+        texts = vcs.split_patch(shown.stdout.decode("utf-8", "replace"))
+        return [
+            vcs.Change(name, added, deleted, states.get(name, "modified"), texts.get(name))
+            for name, (added, deleted) in sorted(counts.items())
+            if name in wanted
+        ]
+
+    async def patch(self, directory: str, before: str, after: str) -> str:
+        """All that differs as one patch of git, without its last line end (as native gives it)."""
+        if before == after:
+            return ""
+        async with self._opened(directory) as project:
+            found = await self._git(directory, project, "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", before, after)
+        return found.text.rstrip("\n")
+
+    async def restore(self, directory: str, wanted: Mapping[str, str]) -> list[str]:
+        """Put each of these files back to what it is in its tree; one that the tree does not have is removed.
+
+        Out: sentences about files that were left as they are, because a person's files stand in their place.
+        Raises NoSnapshots; SnapshotError, before anything is changed, when a tree is gone.
+        """
+        async with self._opened(directory) as project:
+            trees: dict[str, list[str]] = {}
+            for name, tree in sorted(wanted.items()):
+                trees.setdefault(tree, []).append(name)
+            with tempfile.TemporaryDirectory(prefix="restore-", dir=self._git_dir(directory)) as scratch:
+                indexes = {tree: str(Path(scratch, tree)) for tree in trees}
+                present: dict[str, set[str]] = {}
+                for tree, index in indexes.items():
+                    await self._git(directory, project, "read-tree", tree, index=index)
+                    listed = await self._git(directory, project, "ls-files", "-z", index=index)
+                    present[tree] = {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
+                absent = [name for tree, names in trees.items() for name in names if name not in present[tree]]
+                await asyncio.to_thread(files.remove, directory, absent)
+                problems: list[str] = []
+                for tree, names in trees.items():
+                    again = [name for name in names if name in present[tree]]
+                    free, blocked = await asyncio.to_thread(files.free, directory, again)
+                    problems += blocked
+                    data = b"".join(os.fsencode(name) + b"\0" for name in free)
+                    if data:
+                        command = ("checkout-index", "-f", "-q", "-z", "--stdin")
+                        await self._git(directory, project, *command, index=indexes[tree], stdin=data)
+                return problems
+
+    async def tidy(self) -> None:
+        """Remove what is older than KEEP_DAYS, and what belongs to directories that are gone. At most once a day each."""
+        for git_dir in await asyncio.to_thread(self._all):
+            try:
+                directory = await asyncio.to_thread(Path(git_dir, "shim-directory").read_text)
+            except OSError:
+                continue
+            marker = Path(git_dir, "shim-tidied")
+            if not await asyncio.to_thread(os.path.isdir, directory):
+                log.info("snapshot.removed", directory=directory, why="the directory is gone")
+                await asyncio.to_thread(shutil.rmtree, git_dir, ignore_errors=True)
+            elif await asyncio.to_thread(_age_s, marker, self._clock.now_ms()) > TIDY_EVERY_S:
+                command = [*vcs.GIT, *OPTIONS, "gc", "-q", f"--prune={KEEP_DAYS}.days.ago"]
+                with contextlib.suppress(OSError, ProgramMissing):
+                    await run(command, str(git_dir), environment=ISOLATED | {"GIT_DIR": str(git_dir)}, timeout_s=TIDY_S)
+                    await asyncio.to_thread(marker.touch)
+
+    # --- one project -------------------------------------------------------------------------------------------
+
+    def _all(self) -> list[Path]:
+        return [p.parent for p in self._folder.glob("*/shim-directory")]
+
+    def _git_dir(self, directory: str) -> Path:
+        return self._folder / hashlib.sha256(os.fsencode(directory)).hexdigest()[:32]
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, directory: str) -> AsyncGenerator[_Project]:
+        project = self._projects.setdefault(directory, _Project())
+        async with project.lock:
+            if project.off is not None:
+                raise NoSnapshots(project.off)
+            if project.top is None:
+                try:
+                    project.top = await self._open(directory)
+                except NoSnapshots as error:
+                    project.off = str(error)
+                    log.warning("snapshot.off", directory=directory, why=project.off)
+                    raise
+                except OSError as error:
+                    raise SnapshotError(f"Snapshots of {directory} cannot be kept: {error.strerror or error}.") from error
+            yield project
+
+    async def _open(self, directory: str) -> str:
+        """Make or find the git directory. Out: the top of the working tree (`.gitignore` of folders above counts)."""
+        here = await asyncio.to_thread(os.path.realpath, directory)
+        home = await asyncio.to_thread(os.path.realpath, self._home)
+        if home == here or Path(here) in Path(home).parents:
+            raise NoSnapshots(
+                f"{directory} is your home directory, or holds it: what agents change there cannot be undone. "
+                "Open a project's own folder for that."
+            )
+        if not await asyncio.to_thread(os.path.isdir, directory):
+            raise SnapshotError(f"{directory} is not there.")
+        if shutil.which("git") is None:
+            raise NoSnapshots("git is not installed: what agents change cannot be undone. Install git, then restart the server.")
+        git_dir = self._git_dir(directory)
+        top = await vcs.root(directory) or here
+        exclude = await vcs.git(directory, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+        ignored = await vcs.git(directory, "config", "--type=path", "--get", "core.excludesFile")
+        if not await asyncio.to_thread(Path(git_dir, "HEAD").exists):
+            await asyncio.to_thread(git_dir.mkdir, parents=True, exist_ok=True)
+            environment = ISOLATED | {"GIT_DIR": str(git_dir)}
+            made = await run([*vcs.GIT, "init", "-q", "--bare", "--template=", str(git_dir)], here, environment=environment)
+            if not made.ok:
+                raise SnapshotError(f"git cannot make {git_dir}: {_words(made)}")
+        folder = await asyncio.to_thread(self._folder.resolve)
+        lines = [f"/{folder.relative_to(top).as_posix()}/"] if folder.is_relative_to(top) else []
+        config = ignored.text.rstrip("\n") if ignored.ok else ""
+        await asyncio.to_thread(_configure, git_dir, directory, exclude.text.rstrip("\n") if exclude.ok else "", lines, config)
+        return top
+
+    async def _git(
+        self, directory: str, project: _Project, *arguments: str, index: str | None = None, stdin: bytes = b""
+    ) -> Finished:
+        """One git command of ours in the project. Raises SnapshotError with git's words."""
+        git_dir = str(self._git_dir(directory))
+        places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": project.top, "GIT_INDEX_FILE": index or f"{git_dir}/index"}
+        environment = vcs.ENVIRONMENT | ISOLATED | places
+        command = [*vcs.GIT, *OPTIONS, *arguments]
+        if arguments[0] == "diff-tree":
+            command.insert(len(command) - len(arguments) + 1, "--relative")
+        try:
+            done = await run(command, directory, environment=environment, timeout_s=TRACK_S, stdin=stdin)
+        except (OSError, ProgramMissing) as error:
+            raise SnapshotError(f"git could not be run in {directory}: {error}") from error
+        if done.code is None and not done.truncated:
+            await asyncio.to_thread(files.unlock, git_dir)
+            raise NoSnapshots(
+                f"{directory} is too large for snapshots (git took over {TRACK_S:.0f} s): what agents change there cannot be "
+                "undone. List what need not be kept in .gitignore, then restart the server."
+            )
+        if not done.ok:
+            if "index.lock" in done.stderr.decode(errors="replace"):
+                await asyncio.to_thread(files.unlock, git_dir)  # left by a server that was killed; ours is the only writer
+            raise SnapshotError(_words(done))
+        return done
+
+    async def _track(self, directory: str, project: _Project) -> str:
+        for again in (True, False):
+            try:
+                return await self._track_once(directory, project)
+            except NoSnapshots:
+                raise
+            except SnapshotError as error:
+                if not again:
+                    raise
+                log.info("snapshot.again", directory=directory, why=str(error))
+        raise AssertionError("not reached")
+
+    async def _track_once(self, directory: str, project: _Project) -> str:
+        listed = await self._git(directory, project, "ls-files", "-z", "-t", "-o", "-m", "-d", "--exclude-standard", "--", ".")
+        if listed.truncated or listed.stdout.count(b"\0") > FILES_LIMIT:
+            raise NoSnapshots(
+                f"{directory} has more than {FILES_LIMIT} files: what agents change there cannot be undone. "
+                "List what need not be kept in .gitignore, then restart the server."
+            )
+        gone, taken, left_out = await asyncio.to_thread(files.choose, directory, listed.stdout, FILE_LIMIT_BYTES)
+        if left_out:
+            log.info("snapshot.left_out", directory=directory, files=len(left_out), first=left_out[:5])
+        # What is gone goes first: a file that is a folder now is in the way of what is in it.
+        for names, how in ((gone, ("--force-remove",)), (taken, ("--add", "--remove", "--replace"))):
+            if names:
+                command = ("update-index", "-z", *how, "--stdin")
+                await self._git(directory, project, *command, stdin=b"".join(name + b"\0" for name in names))
+        return (await self._git(directory, project, "write-tree")).text.strip()
+
+
+def _configure(git_dir: Path, directory: str, exclude: str, lines: list[str], excludes_file: str) -> None:
+    """What decides which files are kept, and how. Written at each start of the server: the person's settings may change."""
+    own = Path(exclude).read_text(errors="surrogateescape") if exclude and Path(exclude).is_file() else ""
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info" / "exclude").write_text("\n".join([own, *lines, ""]), errors="surrogateescape")
+    (git_dir / "info" / "attributes").write_text(ATTRIBUTES)
+    quoted = excludes_file.replace("\\", "\\\\").replace('"', '\\"')
+    config = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n"
+    if quoted:
+        config += f'\texcludesFile = "{quoted}"\n'
+    (git_dir / "config").write_text(config)
+    (git_dir / "shim-directory").write_text(directory)
+    files.unlock(str(git_dir))
+
+
+def _age_s(path: Path, now_ms: int) -> float:
+    """Since it was last written; endless if it never was."""
+    try:
+        return now_ms / 1000 - path.stat().st_mtime
+    except OSError:
+        return math.inf
+
+
+def _words(done: Finished) -> str:
+    return done.stderr.decode("utf-8", "replace").strip()[-2000:] or f"git ended with {done.code}"

@@ -1,0 +1,270 @@
+"""The terminals of the UIs: made, found, resized, watched, ended. Each belongs to a directory.
+
+    create -> pty.created     update -> pty.updated     its program ends -> pty.exited     remove -> pty.deleted
+
+A terminal whose program has ended is gone from the list at once; those who watch it get the rest of its output, then the end.
+`dispose` and `close` end what was started in terminals, also in those that are gone (`nohup` in one of them).
+Source: a live OpenCode 1.18.33 beside this (names, titles, login shells, cursors, tickets).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shim.clock import Clock
+from shim.errors import ApiError, BadRequest
+from shim.host.disk import is_folder
+from shim.ids import Ids
+from shim.runtime import family
+from shim.runtime.environment import child_environment
+from shim.runtime.pty import PtyProcess, PtySpec
+from shim.runtime.scrollback import Scrollback, Watcher
+from shim.sse.event import OpenCodeEvent
+
+TERMINALS_LIMIT = 64
+"""On the whole server: each is a process and up to 2 MiB of output."""
+TICKET_S = 60
+TICKETS_LIMIT = 256
+"""Tickets that were asked for and not used; the oldest make room."""
+LOGIN_SHELLS = frozenset({"bash", "dash", "fish", "ksh", "sh", "zsh"})
+"""They get `-l`, as native does it."""
+NOT_FOR_TOOLS = frozenset({"fish", "nu"})
+"""Shells that `/pty/shells` calls not acceptable: they do not read what agents write for sh."""
+FALLBACK_SHELL = "/bin/sh"
+ENVIRONMENT: Mapping[str, str | None] = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1", "COLUMNS": None, "LINES": None}
+
+
+@dataclass(frozen=True, slots=True)
+class NewTerminal:
+    """What to run; the person's shell if no command is given. `cwd` defaults to the directory."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    cwd: str | None = None
+    title: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A terminal that runs. `wire` is what clients see of it."""
+
+    directory: str
+    project: str
+    wire: dict[str, Any]
+    process: PtyProcess
+    scrollback: Scrollback
+    watchers: set[Watcher]
+
+    @property
+    def id(self) -> str:
+        """`pty_...`"""
+        return self.wire["id"]
+
+    def watch(self, cursor: int) -> tuple[list[str], int, Watcher]:
+        """The kept output from a position on, the position after it, and what comes then. The watcher is given to `unwatch`."""
+        watcher = Watcher()
+        self.watchers.add(watcher)
+        if not self.process.is_open:
+            watcher.end()
+        return self.scrollback.since(cursor), self.scrollback.cursor, watcher
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """It goes away."""
+        self.watchers.discard(watcher)
+
+
+class Terminals:
+    """All terminals of the server. Used from one event loop."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        environ: Mapping[str, str],
+        owner: str,
+        publish: Callable[[OpenCodeEvent], None],
+        limit: int = TERMINALS_LIMIT,
+    ) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._environ = environ
+        self._owner = owner
+        self._publish = publish
+        self._limit = limit
+        self._open: dict[str, Terminal] = {}
+        self._tokens: dict[str, str] = {}
+        self._tickets: dict[str, tuple[str, str, int]] = {}
+        self._starting = 0
+        self._closed = False
+
+    def shells(self) -> list[dict[str, Any]]:
+        """The shells of `/etc/shells` that are there. Blocking."""
+        try:
+            lines = Path("/etc/shells").read_text("utf-8", "replace").splitlines()
+        except OSError:
+            lines = [self._shell()]
+        places = [line.strip() for line in lines if line.strip().startswith("/")]
+        found = [(place, Path(place).name) for place in dict.fromkeys(places) if os.access(place, os.X_OK)]
+        return [{"path": place, "name": name, "acceptable": name not in NOT_FOR_TOOLS} for place, name in found]
+
+    def all(self, directory: str) -> list[dict[str, Any]]:
+        """What runs for a directory, the oldest first."""
+        return [one.wire for one in self._open.values() if one.directory == directory]
+
+    def get(self, directory: str, id_: str) -> Terminal:
+        """Raises 404, also for a terminal of another directory, as native."""
+        found = self._open.get(id_)
+        if found is None or found.directory != directory:
+            raise not_found(id_)
+        return found
+
+    async def create(self, directory: str, project: str, new: NewTerminal) -> Terminal:
+        """Raises BadRequest: no such program or folder, too many terminals, or the directory is disposed of meanwhile."""
+        if self._closed or len(self._open) + self._starting >= self._limit:
+            raise BadRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
+        id_ = self._ids.new("pty")
+        token = f"pty-{secrets.token_hex(8)}"
+        of_directory = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
+        scrollback, watchers = Scrollback(), set[Watcher]()
+
+        def on_output(text: str) -> None:
+            scrollback.add(text)
+            for watcher in tuple(watchers):
+                watcher.put(text)
+
+        self._starting += 1
+        try:
+            spec = await asyncio.to_thread(self._spec, directory, new, (of_directory, token))
+            process = PtyProcess(spec, on_output, lambda code: self._exited(id_, code))
+            await process.start()
+        except OSError as error:
+            raise BadRequest(f"Cannot start a terminal in {directory}: {error.strerror or error}") from error
+        finally:
+            self._starting -= 1
+        if self._tokens.get(directory) != of_directory:
+            await process.end()
+            raise BadRequest(f"All of {directory} was disposed of while the terminal was started. Ask again.")
+        command, *args = spec.argv
+        wire = {
+            "id": id_,
+            "title": new.title or f"Terminal {id_[-4:]}",
+            "command": new.command or command,
+            "args": args,
+            "cwd": spec.cwd,
+            "status": "running",
+            "pid": process.pid,
+        }
+        terminal = self._open[id_] = Terminal(directory, project, wire, process, scrollback, watchers)
+        self._tell(terminal, "pty.created", {"info": dict(wire)})
+        return terminal
+
+    def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> dict[str, Any]:
+        """Title and size (rows, columns); what is None stays."""
+        if title is not None:
+            terminal.wire["title"] = title
+        if size is not None:
+            terminal.process.resize(*size)
+        self._tell(terminal, "pty.updated", {"info": dict(terminal.wire)})
+        return terminal.wire
+
+    async def remove(self, terminal: Terminal) -> None:
+        """End it and what was started in it."""
+        if self._open.pop(terminal.id, None) is not None:
+            self._tell(terminal, "pty.deleted", {"id": terminal.id})
+        await terminal.process.end()
+        _end(terminal)
+
+    # --- tickets: a browser cannot send a password with a WebSocket
+
+    def ticket(self, terminal: Terminal) -> str:
+        """For one connection to this terminal, within `TICKET_S`."""
+        now = self._clock.now_ms()
+        self._tickets = {key: row for key, row in self._tickets.items() if row[2] > now}
+        while len(self._tickets) >= TICKETS_LIMIT:
+            self._tickets.pop(next(iter(self._tickets)))
+        made = secrets.token_urlsafe(24)
+        self._tickets[made] = (terminal.directory, terminal.id, now + TICKET_S * 1000)
+        return made
+
+    def redeem(self, directory: str, id_: str, ticket: str) -> bool:
+        """Whether the ticket is for this terminal. It is used up, whatever the answer."""
+        known = next((key for key in self._tickets if hmac.compare_digest(key.encode(), ticket.encode())), None)
+        if known is None:
+            return False
+        row = self._tickets.pop(known)
+        return row[:2] == (directory, id_) and row[2] > self._clock.now_ms()
+
+    # --- ends
+
+    async def dispose(self, directory: str | None) -> None:
+        """End all of a directory (None: of all), with whatever was ever started in them. No events, as native."""
+        # Their names go first: a terminal that is being started just now sees it, and ends itself.
+        places = [place for place in self._tokens if directory in (None, place)]
+        tokens = [self._tokens.pop(place) for place in places]
+        going = [one for one in self._open.values() if directory in (None, one.directory)]
+        for one in going:
+            self._open.pop(one.id, None)
+        await asyncio.gather(*(one.process.end() for one in going))
+        for one in going:
+            _end(one)
+        for token in tokens:
+            await asyncio.to_thread(family.end_owned, token)
+
+    async def close(self) -> None:
+        """For the server's shutdown: nothing is left, and no new one is made."""
+        self._closed = True
+        await self.dispose(None)
+
+    # --- inside
+
+    def _spec(self, directory: str, new: NewTerminal, tokens: tuple[str, str]) -> PtySpec:
+        """`tokens`: of all terminals of the directory, and of this one. Blocking."""
+        words = [new.command or "", *new.args, new.cwd or "", *new.env, *new.env.values()]
+        if any("\0" in word for word in words) or any(not name or "=" in name for name in new.env):
+            raise BadRequest("A NUL, or a name of the environment that is empty or has a =, cannot be given to a program.")
+        cwd = str(Path(directory, new.cwd or "."))
+        if not is_folder(cwd):
+            raise BadRequest(f'There is no folder {cwd}\n  at ["cwd"]')
+        command = new.command or self._shell()
+        path = shutil.which(command if "/" not in command else str(Path(cwd, command)), path=self._environ.get("PATH"))
+        if path is None:
+            raise BadRequest(f'There is no program {command}\n  at ["command"]')
+        login = ("-l",) if Path(command).name in LOGIN_SHELLS else ()
+        environment = child_environment({**self._environ, **new.env}, ENVIRONMENT, ",".join(tokens))
+        if self._owner:
+            environment = family.owned(environment, self._owner)
+        return PtySpec((path, *new.args, *login), cwd, environment, tokens[1])
+
+    def _shell(self) -> str:
+        wanted = self._environ.get("SHELL", "")
+        return wanted if wanted.startswith("/") and os.access(wanted, os.X_OK) else FALLBACK_SHELL
+
+    def _exited(self, id_: str, code: int) -> None:
+        terminal = self._open.pop(id_, None)
+        if terminal is not None:
+            self._tell(terminal, "pty.exited", {"id": id_, "exitCode": code})
+            _end(terminal)
+
+    def _tell(self, terminal: Terminal, kind: str, properties: dict[str, Any]) -> None:
+        self._publish(OpenCodeEvent(kind, properties, terminal.directory, terminal.project))
+
+
+def _end(terminal: Terminal) -> None:
+    for watcher in tuple(terminal.watchers):
+        watcher.end()
+
+
+def not_found(id_: str) -> ApiError:
+    """404, as OpenCode says it."""
+    message = f"PTY session not found: {id_}"
+    return ApiError(404, "PtyNotFoundError", message, body={"_tag": "PtyNotFoundError", "ptyID": id_, "message": message})

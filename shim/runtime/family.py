@@ -69,12 +69,12 @@ def members(leader: int, token: str, since: int = 0) -> set[Process]:
     return {stats[pid].process for pid in found - {os.getpid()}}
 
 
-def end(processes: Iterable[Process], wait_s: float) -> None:
-    """SIGKILL each that is still the same, and wait until they are gone, at most `wait_s`."""
+def end(processes: Iterable[Process], wait_s: float, number: signal.Signals = signal.SIGKILL) -> None:
+    """Signal each that is still the same, and wait until they are gone, at most `wait_s`."""
     deadline = time.monotonic() + wait_s
     poll, left = select.poll(), set[int]()
     for process in processes:
-        descriptor = _kill(process)
+        descriptor = _signal(process, number)
         if descriptor is not None:
             poll.register(descriptor, select.POLLIN)
             left.add(descriptor)
@@ -112,8 +112,8 @@ def end_owned(owner: str, wait_s: float = OWNED_WAIT_S) -> int:
     return len(found)
 
 
-def _kill(process: Process) -> int | None:
-    """SIGKILL through a pidfd, so that no other process can be meant; the pidfd, None if there is nothing to wait for."""
+def _signal(process: Process, number: signal.Signals) -> int | None:
+    """A signal through a pidfd, so that no other process can be meant; the pidfd, None if there is nothing to wait for."""
     if sys.platform != "linux":
         return None
     try:
@@ -122,14 +122,14 @@ def _kill(process: Process) -> int | None:
         return None
     except OSError:  # a kernel or a sandbox without pidfds
         with suppress(OSError):
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process.pid, number)
         return None
     stat = _stat(process.pid)
     if stat is None or stat.process != process or stat.dead:
         os.close(descriptor)
         return None
     try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        signal.pidfd_send_signal(descriptor, number)
     except OSError:  # gone, or not ours to end
         os.close(descriptor)
         return None

@@ -1,6 +1,7 @@
 """Where an agent's program is, and which version it has.
 
-Looked for in this order: the variable of its registry row (then nowhere else), PATH, the usual places of installers.
+Looked for in this order: the variable of its registry row (then nowhere else), what this server has installed, PATH, the
+usual places of installers.
 Nothing is cached here, and the loop never waits: files are looked at in a thread, the version has a bounded wait.
 """
 
@@ -38,19 +39,23 @@ USUAL_PLACES: tuple[str, ...] = (
 )
 """Of installers that do not always put themselves on PATH, above all not on that of a service or of a desktop program."""
 NVM = "~/.nvm/versions/node"
+INSTALLED = "SHIM_INSTALLED_AGENTS"
+"""Folder of agents that were installed by this server, each below its name; agents do not inherit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
     """The answer. `path` is absolute, None if there is none; `why` then says why, and is empty otherwise.
 
-    `version` is x.y.z, None if it is not known; `note` says where the program was found, and what was wrong with its version.
+    `version` is x.y.z, None if it is not known; `note` says where the program was found, and what was wrong with its version;
+    `absent`: nobody named it, and it is nowhere.
     """
 
     path: str | None
     version: str | None = None
     why: str = ""
     note: str = ""
+    absent: bool = False
 
 
 async def locate(agent: AgentSpec, env: Mapping[str, str], *, version_wait_s: float = VERSION_WAIT_S) -> Located:
@@ -71,6 +76,11 @@ def find(agent: AgentSpec, env: Mapping[str, str]) -> Located:
         if path is None:
             return Located(None, why=f"{agent.env_override} is {named}, which is not an executable file.")
         return Located(str(Path(path).absolute()), note=f"named by {agent.env_override}")
+    if folder := env.get(INSTALLED):
+        own = os.path.join(folder, agent.name, "node_modules", ".bin")  # noqa: PTH118 - a value for PATH
+        for name in agent.binaries:
+            if path := shutil.which(name, path=own):
+                return Located(str(Path(path).absolute()), note="installed by opencode-shim")
     for name in agent.binaries:
         if path := shutil.which(name, path=env.get("PATH", "")):
             return Located(str(Path(path).absolute()), note="on PATH")
@@ -84,6 +94,7 @@ def find(agent: AgentSpec, env: Mapping[str, str]) -> Located:
         None,
         why=f"{names} is neither on PATH nor in one of the usual places (~/.claude/local, ~/.local/bin, npm's global folders). "
         f"{agent.install_hint}{override}",
+        absent=True,
     )
 
 

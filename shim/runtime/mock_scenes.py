@@ -350,6 +350,23 @@ async def error(run: Run, args: list[str]) -> None:
     await run.done("failed")
 
 
+async def compact(run: Run, args: list[str]) -> None:
+    """Forget what was said; keep a summary."""
+    auto = args == ["auto"]
+    await run.write(type="compaction", phase="started", auto=bool(args))
+    await run.pause(WORK_S)
+    if args == ["fail"]:
+        await run.write(type="compaction", phase="failed", auto=True)
+        await run.write(type="error", message="There is nothing to compact (this is a scene of the mock).")
+        await run.done("failed")
+        return
+    count = run.conversation.prompts - 1
+    summary = f"## Summary\n\n{count} {'prompt was' if count == 1 else 'prompts were'} answered before."
+    await run.write(type="compaction", phase="completed", auto=auto, summary=summary)
+    if auto:
+        await run.answer("I go on with less to remember.")
+
+
 async def retry(run: Run, args: list[str]) -> None:
     """Two attempts that fail, and one that does not."""
     for attempt in (1, 2):
@@ -418,6 +435,7 @@ SCENES: Mapping[str, Scene] = {
     "wake": Scene(wake, "answer, and later begin a turn unasked"),
     "image": Scene(image, "get an image from a tool"),
     "failtool": Scene(failtool, "run a tool that fails"),
+    "compact": Scene(compact, "keep only a summary of the conversation; `auto`: in the middle of a turn", "[auto|fail]", 1),
     "retry": Scene(retry, "try three times"),
     "error": Scene(error, "fail as a model does"),
     "slow": Scene(slow, "take N seconds", "[N]", 1),

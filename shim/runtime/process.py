@@ -12,7 +12,8 @@ The ladder of `stop`, each step only if the one before did not end it:
     SIGKILL          to the group and the whole family            REAP_S
 
 However it ends (by itself, stopped, killed, or because our loop goes down), `family.sweep` then ends all that it has
-started, and `on_exit` is called exactly once, after the last line.
+started, and `on_exit` is called exactly once, after the last line. What it has left behind gets a SIGTERM first (LEFT_S), unless
+our loop goes down: the helper of Codex's sandbox takes away the empty `.git` that it has put into /tmp and the working directory.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import TypeAlias, cast
 import structlog
 
 from shim.errors import AgentError, AgentGone, AgentNotFound, AgentStartFailed, AgentStuck
+from shim.redaction import clean, secrets_of
 from shim.runtime import family
 from shim.runtime.environment import child_environment
 from shim.runtime.tail import Tail
@@ -43,11 +45,15 @@ TERM_S = 5.0
 """After SIGTERM. Agents end their tools' processes then; Claude Code takes up to 2 s."""
 REAP_S = 2.0
 """After SIGKILL, for the system to take the processes away. Only one that hangs in the kernel takes longer."""
+LEFT_S = 0.5
+"""After SIGTERM, for what an agent has left behind. Codex's sandbox takes some milliseconds."""
 QUIET_S = 1.0
 """When the process is gone but its stdout is not closed: so long nothing may come before we stop listening. Whoever
 holds it then is no agent of ours; what the agent wrote is in the pipe and comes at once."""
 DRAIN_S = 10.0
 """The same, if something comes all the time."""
+LINES_AT_ONCE = 32
+"""Lines of one agent that are taken before the server looks at its other work: 2 to 5 ms."""
 OUTGOING_BYTES = 64 * 1024 * 1024
 """So much may wait for an agent to read it. A prompt with images has some MB; an agent that is this far behind is stuck."""
 
@@ -129,13 +135,21 @@ class AgentProcess:
     """One running process; an `AgentHandle`. Make it with `spawn`."""
 
     def __init__(
-        self, transport: asyncio.SubprocessTransport, pipes: _Pipes, token: str, on_lines: OnLines, on_exit: OnExit, waits: Waits
+        self,
+        transport: asyncio.SubprocessTransport,
+        pipes: _Pipes,
+        token: str,
+        secrets: frozenset[str],
+        on_lines: OnLines,
+        on_exit: OnExit,
+        waits: Waits,
     ) -> None:
         self.pid = transport.get_pid()
         """Process id, also of its group and its session."""
         self._transport = transport
         self._pipes = pipes
         self._token = token
+        self._secrets = secrets
         self._since = family.started(self.pid)
         self._kin: set[family.Process] = set()
         self._on_lines = on_lines
@@ -170,17 +184,18 @@ class AgentProcess:
         """
         token = secrets.token_hex(8)
         loop = asyncio.get_running_loop()
+        environment = child_environment(env, spec.env, token)
         try:
             transport, pipes = await loop.subprocess_exec(
                 _Pipes,
                 *spec.argv,
                 cwd=spec.cwd,
-                env=child_environment(env, spec.env, token),
+                env=environment,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise _start_error(spec, error) from error
-        self = cls(transport, pipes, token, on_lines, on_exit, waits or Waits())
+        self = cls(transport, pipes, token, secrets_of({**env, **environment}), on_lines, on_exit, waits or Waits())
         self._task = asyncio.create_task(self._run(), name=f"{name} {self.pid}")
         self._task.add_done_callback(self._finish)
         return self
@@ -194,8 +209,8 @@ class AgentProcess:
 
     @property
     def stderr(self) -> str:
-        """The beginning and the end of what it has written to stderr so far."""
-        return self._pipes.stderr.text()
+        """The beginning and the end of what it has written to stderr so far, without the secrets of its environment."""
+        return clean(self._pipes.stderr.text(), self._secrets)
 
     def write(self, data: bytes) -> None:
         """Queue a line for its stdin; the newline is added. Raises AgentGone, AgentStuck; ValueError for two lines."""
@@ -277,9 +292,12 @@ class AgentProcess:
         if not framed:
             return
         lines = [line if isinstance(line, bytes) else self._stand_in(line) for line in framed]
-        pending = self._on_lines(lines)
-        if pending is not None:
-            await pending
+        for at in range(0, len(lines), LINES_AT_ONCE):
+            if at:
+                await asyncio.sleep(0)  # others have their turn
+            pending = self._on_lines(lines[at : at + LINES_AT_ONCE])
+            if pending is not None:
+                await pending
 
     def _stand_in(self, error: FrameError) -> bytes:
         log.warning("agent.line_dropped", pid=self.pid, size_bytes=error.size_bytes, limit_bytes=LIMIT_BYTES)
@@ -295,7 +313,11 @@ class AgentProcess:
             quiet = self._pipes.waiting and self._pipes.chunks_seen == seen
 
     def _sweep(self) -> set[family.Process]:
-        """End what it has left behind. Blocking."""
+        """End what it has left behind, politely first. Blocking."""
+        family.end(family.members(self.pid, self._token, self._since) | self._kin, LEFT_S, signal.SIGTERM)
+        return self._sweep_at_once()
+
+    def _sweep_at_once(self) -> set[family.Process]:
         self._swept = True
         self._signal_group(signal.SIGKILL)
         return family.sweep(self.pid, self._token, self._since, self._kin, self._waits.reap_s)
@@ -334,7 +356,7 @@ class AgentProcess:
         """The end of `_run`, whatever its reason: a cancelled one leaves nothing behind either."""
         self.kill()
         if not self._swept:
-            self._sweep()
+            self._sweep_at_once()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("agent.lines_failed", pid=self.pid, exc_info=error)
         self._transport.close()

@@ -1,4 +1,5 @@
-"""A shell command of the person's (`!cmd` in the TUI): its output as it comes, its end, and how to stop it."""
+"""A command of the person's (`!cmd` in the TUI), or of an agent that has no hands of its own: its output as it comes, its end,
+and how to stop it."""
 
 from __future__ import annotations
 
@@ -6,34 +7,51 @@ import asyncio
 import codecs
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 READ_BYTES = 64 * 1024
 OUTPUT_LIMIT_CHARS = 1_000_000
-"""What is kept and shown of a command's output; the rest is read and dropped."""
+"""What is kept and shown of a person's command's output; the rest is read and dropped."""
 KILL_GRACE_S = 1.0
 """Between TERM and KILL when it is stopped."""
 
 
 class ShellCommand:
-    """One run: stdout and stderr in one stream, in a process group of its own."""
+    """One run: stdout and stderr in one stream, in a process group of its own.
 
-    def __init__(self, command: str, cwd: str, env: Mapping[str, str], on_output: Callable[[str], None]) -> None:
+    `command`: a line for the shell, or the words of a program and its arguments. `limit_chars`: so much output is told.
+    """
+
+    def __init__(
+        self,
+        command: str | Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        on_output: Callable[[str], None],
+        *,
+        on_started: Callable[[], None] | None = None,
+        limit_chars: float = OUTPUT_LIMIT_CHARS,
+    ) -> None:
         self._command = command
         self._cwd = cwd
         self._env = env
         self._on_output = on_output
+        self._on_started = on_started
+        self._limit_chars = limit_chars
         self._process: asyncio.subprocess.Process | None = None
         self.stopped = False
 
-    async def run(self) -> int:
-        """Exit code (negative: signal). Raises OSError if no shell can be started in the directory."""
+    def _argv(self) -> Sequence[str]:
+        if not isinstance(self._command, str):
+            return self._command
         shell = self._env.get("SHELL") or "/bin/sh"
+        return (shell if os.access(shell, os.X_OK) else "/bin/sh", "-c", self._command)
+
+    async def run(self) -> int:
+        """Exit code (negative: signal). Raises OSError if it (or a shell) cannot be started in the directory."""
         self._process = await asyncio.create_subprocess_exec(
-            shell if os.access(shell, os.X_OK) else "/bin/sh",
-            "-c",
-            self._command,
+            *self._argv(),
             cwd=self._cwd,
             env=dict(self._env),
             stdin=asyncio.subprocess.DEVNULL,
@@ -41,6 +59,8 @@ class ShellCommand:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
+        if self._on_started is not None:
+            self._on_started()
         if self.stopped:
             self._signal(signal.SIGKILL)
         assert self._process.stdout is not None
@@ -49,6 +69,7 @@ class ShellCommand:
         exited = asyncio.ensure_future(self._process.wait())
         try:
             while True:
+                room = max(0.0, self._limit_chars - kept)
                 reading = asyncio.ensure_future(self._process.stdout.read(READ_BYTES))
                 await asyncio.wait({reading, exited}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
@@ -59,7 +80,8 @@ class ShellCommand:
                         reading.cancel()
                         break
                 chunk = reading.result()
-                text = decoder.decode(chunk, final=not chunk)[: max(0, OUTPUT_LIMIT_CHARS - kept)]
+                text = decoder.decode(chunk, final=not chunk)
+                text = text if len(text) <= room else text[: int(room)]
                 kept += len(text)
                 if text:
                     self._on_output(text)
@@ -74,6 +96,11 @@ class ShellCommand:
         self.stopped = True
         self._signal(signal.SIGTERM)
         asyncio.get_running_loop().call_later(KILL_GRACE_S, self._signal, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """KILL its group at once."""
+        self.stopped = True
+        self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:

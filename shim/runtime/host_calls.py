@@ -1,0 +1,199 @@
+"""What an agent asks of this machine through its codec (`universal.host`): files and commands, for one session.
+
+Owns the commands that run: each has a token of its own in its environment, by which all that it has started is found and ended
+(`family`) when the agent releases it, when the agent's process ends, and when the session does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from shim.host import agent_files
+from shim.host.roots import within
+from shim.runtime import family
+from shim.runtime.environment import child_environment
+from shim.runtime.shell import ShellCommand
+from universal.host import (
+    CommandEnded,
+    CommandOutput,
+    HostAnswer,
+    HostCall,
+    HostDone,
+    ReadText,
+    RunCommand,
+    StopCommand,
+    WriteText,
+)
+
+COMMAND_S = 3600.0
+"""A command that runs longer is ended: nobody waits for it any more."""
+REAP_S = 2.0
+"""After SIGKILL, for the system to take the processes away."""
+CLOSE_S = 10.0
+"""For all commands of a session to be gone."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Running:
+    command: ShellCommand
+    token: str
+    over: bool = False
+    released: bool = False
+
+
+class HostCalls:
+    """Carries out calls. `answer` is called from the running loop, never from within `do`, and not after `drop`.
+
+    In: the session's `directory` and more `roots` that files and working directories may lie in; `environ` as agents get it.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        roots: Sequence[str],
+        environ: Callable[[], Mapping[str, str]],
+        answer: Callable[[HostAnswer], None],
+    ) -> None:
+        self._directory = directory
+        self._roots = roots
+        self._environ = environ
+        self._answer = answer
+        self._commands: dict[str, _Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._era = 0
+        """Goes up when the agent is gone: files of an earlier one are not answered."""
+
+    def do(self, call: HostCall) -> None:
+        """Begin it; the answers come later."""
+        match call:
+            case ReadText() | WriteText():
+                self._start(self._file(call, self._era))
+            case RunCommand():
+                self._run(call)
+            case StopCommand():
+                self._stop(call)
+            case _:
+                log.error("host.unknown_call", call=type(call).__name__)
+
+    def drop(self) -> None:
+        """The agent is gone: all commands end, and nothing is answered any more."""
+        self._era += 1
+        commands, self._commands = self._commands, {}
+        for running in commands.values():
+            self._end(running)
+
+    async def close(self) -> None:
+        """`drop`, and wait until all are gone. Bounded by CLOSE_S."""
+        self.drop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_S)
+
+    # --- files ------------------------------------------------------------------------------------------
+
+    def _allowed(self) -> list[str]:
+        return [os.path.realpath(self._directory), *self._roots]
+
+    async def _file(self, call: ReadText | WriteText, era: int) -> None:
+        answer = await asyncio.to_thread(lambda: agent_files.carry_out(call, self._allowed()))
+        if era == self._era:
+            self._answer(answer)
+
+    # --- commands ---------------------------------------------------------------------------------------
+
+    def _run(self, call: RunCommand) -> None:
+        def on_output(data: str) -> None:
+            self._tell(running, CommandOutput(call.call, data))
+
+        token = secrets.token_hex(8)
+        env = child_environment(self._environ(), call.env, token)
+        command = ShellCommand(
+            (call.command, *call.args) if call.args else call.command,
+            call.cwd or self._directory,
+            env,
+            on_output,
+            on_started=lambda: self._tell(running, HostDone(call.call)),
+            limit_chars=float("inf"),
+        )
+        running = self._commands[call.call] = _Running(command, token)
+        self._start(self._command(call, running))
+
+    def _tell(self, running: _Running, answer: HostAnswer) -> None:
+        """Not of a command that was dropped meanwhile."""
+        if self._commands.get(answer.call) is running:
+            self._answer(answer)
+
+    async def _command(self, call: RunCommand, running: _Running) -> None:
+        cwd = call.cwd or self._directory
+        if call.cwd is not None and not within(cwd, self._allowed()):
+            error = agent_files.outside(cwd, self._allowed())
+            self._forget(call, running, HostDone(call.call, trouble="refused", error=error))
+            return
+        late = asyncio.get_running_loop().call_later(COMMAND_S, running.command.stop)
+        try:
+            code = await running.command.run()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            message = f"{call.command} cannot be started in {cwd}: {why}."
+            self._forget(call, running, HostDone(call.call, trouble="failed", error=message))
+            return
+        finally:
+            late.cancel()
+        running.over = True
+        self._tell(running, CommandEnded(call.call, code if code >= 0 else None, _name(-code) if code < 0 else None))
+        if running.released and self._commands.get(call.call) is running:
+            del self._commands[call.call]
+
+    def _forget(self, call: RunCommand, running: _Running, last: HostAnswer) -> None:
+        self._tell(running, last)
+        if self._commands.get(call.call) is running:
+            del self._commands[call.call]
+
+    def _stop(self, call: StopCommand) -> None:
+        running = self._commands.get(call.call)
+        if running is None:
+            return
+        if not call.release:
+            running.command.stop()
+            return
+        running.released = True
+        self._end(running)
+        if running.over:
+            del self._commands[call.call]
+
+    def _end(self, running: _Running) -> None:
+        running.command.kill()
+        self._start(_sweep(running.token))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="host call")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("host.call_failed", exc_info=error)
+
+
+async def _sweep(token: str) -> None:
+    """End all that carries this token."""
+    left = await asyncio.to_thread(family.sweep, family.NOBODY, token, 0, (), REAP_S)
+    if left:
+        log.warning("host.family_left", left=sorted(process.pid for process in left))
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -10,17 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError, AgentNotFound
 from shim.sessions import context
+from shim.sessions.accepted import Accepted, NativeSession
 from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
+from shim.sessions.ended import SESSION_NOT_FOUND, ended_by_agent, exit_error
+from shim.sessions.hosting import host_calls
+from shim.sessions.own import OWN, OwnWork
 from shim.sessions.requests import Requests
+from shim.sessions.rewind import UndoneNotes
 from shim.sessions.rules import Rule
+from shim.sessions.steps import Steps
+from shim.sessions.stopping import Stopping
 from universal.codec import (
     Codec,
     Command,
@@ -28,46 +35,19 @@ from universal.codec import (
     Fact,
     Interrupt,
     InterruptProcess,
-    LaunchOptions,
     Output,
     PermissionReply,
-    Prompt,
     QuestionReply,
     Signal,
     Stop,
     WriteLine,
 )
-from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData
-from universal.items import Item
+from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData, SessionEndedData, SessionStartedData
+from universal.host import HostCall
 from universal.jsonvalue import obj, text
 from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent
 
 log = structlog.get_logger()
-
-CLOSE_S = 3.0
-"""For an agent to end by itself when the server stops; the whole stop must stay under 5 s."""
-SESSION_NOT_FOUND = "session_not_found"
-"""Code of a codec's error: the agent does not know the conversation that it was to resume."""
-STDERR_SHOWN_CHARS = 2_000
-"""How much of a dead agent's stderr is shown to the person."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """A prompt that was accepted: the user message's item and what the agent is to get."""
-
-    item: Item
-    prompt: Prompt
-    agent: str
-    message_id: str = ""
-
-
-@dataclass(slots=True)
-class NativeSession:
-    """The agent's own conversation: `id` is its, `started` once it has answered in it."""
-
-    id: str
-    started: bool = False
 
 
 class SessionActor:
@@ -104,9 +84,13 @@ class SessionActor:
         self._retried_without_resume = False
         self._said_something = False
         self._abort_timer: asyncio.TimerHandle | None = None
-        self._stopping: dict[asyncio.Task[None], AgentHandle] = {}
-        self.on_interrupt: Callable[[], None] | None = None
-        """Set while something of ours (a shell command) runs as the turn, instead of the agent."""
+        self.steps = Steps(branch, directory, deps.snapshots, lambda input_, key: self._apply(branch, input_, key))
+        self.undoing = asyncio.Lock()
+        self.undone = UndoneNotes()
+        self._exited: SessionEndedData | None = None
+        self._stopping = Stopping(branch.id)
+        self._host = host_calls(deps, directory, lambda: self._codec, self._process)
+        self._own: OwnWork | None = None
 
     # --- from clients ------------------------------------------------------------------------------------
 
@@ -114,6 +98,11 @@ class SessionActor:
     def alive(self) -> bool:
         """Whether an agent's process runs for this session."""
         return self._handle is not None and self._handle.alive
+
+    @property
+    def queued(self) -> int:
+        """Prompts that are not answered yet."""
+        return len(self._accepted)
 
     def prompt(self, accepted: Accepted, title: str | None = None) -> None:
         """Show the prompt, name the session if `title` is given, and hand the prompt over if the agent is free."""
@@ -140,18 +129,27 @@ class SessionActor:
         self._touch()
         self._requests.reply_question(reply)
 
-    def wake(self) -> None:
-        """A turn of ours begins (a shell command); end it with `finish`."""
+    def wake(self, stop: Callable[[], None]) -> None:
+        """A turn of ours begins (a shell command); end it with `finish`, soon after `stop` was called at the latest."""
         self._touch()
+        self._own = OwnWork(stop)
         self._apply(self.main, Input.ACTIVITY)
+        self._apply(self.main, Input.OPENED, OWN)
+        self.main.apply(Input.DONE)  # the agent has nothing to do in it
 
     def finish(self) -> None:
         """What `wake` began is over."""
-        self._apply(self.main, Input.DONE)
+        if self._own is not None:
+            self._own.over.set()
+            self._own = None
+        self.steps.finish()
+        self._apply(self.main, Input.CLOSED, OWN)
 
     # --- the turn machine's effects ------------------------------------------------------------------------
 
     def _apply(self, branch: Branch, input_: Input, key: str = "", **metadata: object) -> None:
+        if branch is self.main:
+            self.steps.before(input_)
         self._carry_out(branch, branch.apply(input_, key, **metadata))
 
     def _carry_out(self, branch: Branch, effects: Sequence[Effect]) -> None:
@@ -175,12 +173,13 @@ class SessionActor:
 
     def _turn_over(self, reason: str) -> None:
         self._touch()
-        self._handed = self._waiting_hand = None
+        self._forget_prompt()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
             self._abort_timer = None
         if reason in ("aborted", "agent_exited"):
             self._end_children()
+        self._tell_exit()
         self._on_change(self)
 
     def _end_children(self) -> None:
@@ -192,18 +191,19 @@ class SessionActor:
     def _interrupt(self, branch: Branch) -> None:
         if branch is not self.main:
             return
-        if self.on_interrupt is not None:
-            self.on_interrupt()
-        elif self._waiting_hand is not None:
+        if self._own is not None:
+            self._own.stop()
+        if not self.main.machine.agent_at_work:
+            return  # only work of ours holds the turn: it ends soon
+        if self._waiting_hand is not None:
             # The agent has not been given the prompt: there is nothing to interrupt, and it will not be given.
             self._forget_prompt()
             self._apply(self.main, Input.FAILED)
             return
-        elif self.alive:
-            self._send(Interrupt())
-        else:
+        if not self.alive:
             self._apply(self.main, Input.EXIT)
             return
+        self._send(Interrupt())
         if self.main.machine.busy:
             loop = asyncio.get_running_loop()
             self._abort_timer = loop.call_later(self.deps.abort_timeout_s, self._abort_timed_out)
@@ -217,7 +217,7 @@ class SessionActor:
 
     def _hand(self, key: str) -> None:
         accepted = self._accepted[key]
-        if self.alive and self._agent_name == accepted.agent and self._codec is not None:
+        if not self.steps.look() and self._ready_for(accepted):
             self._write_prompt(accepted)
             return
         self._waiting_hand = key
@@ -229,20 +229,32 @@ class SessionActor:
         self._handed = accepted.prompt.key
         queued = {a.message_id for a in self._accepted.values()}
         missed = context.missed(self.main.conversation, accepted.agent, queued | {accepted.message_id})
-        self.main.status(
-            "prompt", state="handed", item_id=accepted.item.item_id, agent=accepted.agent, carried=list(missed.message_ids)
-        )
+        if accepted.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
+            missed = context.NOTHING
+        self.main.status("prompt", state="handed", item_id=accepted.item.item_id, agent=accepted.agent, **missed.told())
         self._said_something = False
-        self._send(replace(accepted.prompt, text=missed.text + accepted.prompt.text))
+        note = "" if accepted.prompt.compact else self.undone.note(accepted.agent)
+        self._send(replace(accepted.prompt, text=note + missed.text + accepted.prompt.text))
+
+    def _ready_for(self, accepted: Accepted) -> bool:
+        return self.alive and self._agent_name == accepted.agent and self._codec is not None
 
     async def _launch(self) -> None:
-        """Start the agent (again) for the prompt that waits, and hand it over, unless it was aborted meanwhile."""
+        """Start the agent (again) for the prompt that waits, and hand it over, unless it was aborted meanwhile.
+
+        The snapshot of the files before the prompt is taken while the agent starts.
+        """
+        begun = ""
         while (accepted := self._accepted.get(self._waiting_hand or "")) is not None:
-            if self.alive and self._agent_name == accepted.agent:
+            key = accepted.prompt.key
+            if begun == key and self._ready_for(accepted):
                 self._write_prompt(accepted)
                 return
             try:
-                await self._start(accepted)
+                start = () if self._ready_for(accepted) else (self._start(accepted),)
+                begin = () if begun == key else (self.steps.begin(),)
+                begun = key
+                await asyncio.gather(*start, *begin)
             except AgentError as error:
                 self._launch_failed(accepted, str(error))
             except Exception as error:
@@ -264,29 +276,18 @@ class SessionActor:
         self._waiting_hand = self._handed = None
 
     async def _start(self, accepted: Accepted) -> None:
-        old = self._detach()
-        if old is not None:
+        if (old := self._detach()) is not None:
             await old.stop()
         agent = self.deps.agents.get(accepted.agent)
         if agent is None:
             raise AgentNotFound(f'There is no agent named "{accepted.agent}". Choose another model.')
-        name, prompt = agent.spec.name, accepted.prompt
-        native = self.native.get(name)
-        resume = native is not None and native.started
+        name = agent.spec.name
+        options = accepted.launch_options(agent.located.path or "", self.directory, self.native.get(name))
         codec = agent.spec.make(self.deps.ids.factory())
         self._generation += 1
         generation = self._generation
-        options = LaunchOptions(
-            binary=agent.located.path or "",
-            directory=self.directory,
-            native_session_id=native.id if native is not None and resume else None,
-            resume=resume,
-            model=prompt.model,
-            variant=prompt.variant,
-            mode=prompt.mode,
-        )
-        if not resume:
-            self._forget(name)
+        if not options.resume:
+            context.forget(self.main.conversation, name)
         self._codec, self._agent_name = codec, name  # it may speak, or die, before spawn returns
         try:
             handle = await self.deps.agents.spawn(
@@ -303,13 +304,11 @@ class SessionActor:
             handle.kill()
             return
         self._handle = handle
-        log.info("agent.spawned", session_id=self.main.id, agent=name, pid=handle.pid, resume=resume)
+        self._tell_exit()
+        if self.main.ended is not None:
+            self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": name, "resumed": options.resume}))
+        log.info("agent.spawned", session_id=self.main.id, agent=name, pid=handle.pid, resume=options.resume)
         self._process(codec.start())
-
-    def _forget(self, agent: str) -> None:
-        """A new native conversation begins: the agent knows nothing of what was said before."""
-        for message in self.main.conversation.messages.values():
-            message.known.discard(agent)
 
     # --- from the agent --------------------------------------------------------------------------------------
 
@@ -324,6 +323,8 @@ class SessionActor:
             if generation != self._generation or codec is None:
                 return
             self._process(codec.receive(line))
+        if self.main.too_much():
+            self.abort()
 
     def _process(self, outputs: Sequence[Output]) -> None:
         for output in outputs:
@@ -343,6 +344,8 @@ class SessionActor:
                 case InterruptProcess():
                     if self._handle is not None:
                         self._handle.interrupt()
+                case HostCall():
+                    self._host.do(output)
         self._note_native_id()
 
     def _write(self, data: bytes) -> None:
@@ -362,8 +365,8 @@ class SessionActor:
         if native is None or native.id != self._codec.native_session_id:
             self.native[self._agent_name] = NativeSession(self._codec.native_session_id, self._said_something)
             self._on_change(self)
-        elif self._said_something and not native.started:
-            native.started = True
+        elif self._said_something and (not native.started or native.resume_at):
+            native.started, native.resume_at = True, None  # it has gone on there
             self._on_change(self)
 
     def _branch_of(self, child: str | None) -> Branch:
@@ -388,6 +391,8 @@ class SessionActor:
             self._requests.question(branch, fact, fact.data)
         else:
             branch.fact(fact)
+            if branch is self.main:
+                self.steps.recorded()
 
     def _signal(self, signal: Signal) -> None:
         branch = self._branch_of(signal.child)
@@ -422,6 +427,7 @@ class SessionActor:
         if generation != self._generation or self._codec is None:
             return
         codec, self._codec, self._handle = self._codec, None, None
+        self._host.drop()
         log.info("agent.exited", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
         self._process(codec.eof(exit_))
         if generation != self._generation:  # its last words were that the conversation is lost: a new process takes the prompt
@@ -429,33 +435,40 @@ class SessionActor:
         for child in self.children.values():
             if child.machine.busy:
                 child.apply(Input.EXIT)
-        if self.main.machine.busy:
+        if in_turn := self.main.machine.agent_at_work:
             self._forget_prompt()
             if self.main.machine.state != "aborting":
-                self.main.record(EventType.ERROR, _exit_error(codec.name, exit_))
+                self.main.record(EventType.ERROR, exit_error(codec.name, exit_))
             self._apply(self.main, Input.EXIT)
+        self._exited = ended_by_agent(codec.name, exit_, in_turn=in_turn)
+        if not self.main.machine.busy:
+            self._tell_exit()
         self._on_change(self)
+
+    def _tell_exit(self) -> None:
+        """`session.ended` of a process that died: after the end of its turn, or before the process that takes its place."""
+        exited, self._exited = self._exited, None
+        if exited is not None:
+            self.main.record(EventType.SESSION_ENDED, exited)
 
     # --- the process's end --------------------------------------------------------------------------------------
 
     def _touch(self) -> None:
+        structlog.contextvars.bind_contextvars(session_id=self.main.id, turn=self.main.turn_id, agent=self._agent_name)
         self.last_active_ms = self.deps.clock.now_ms()
 
     def _detach(self) -> AgentHandle | None:
         """From now on nothing that the process says counts."""
         handle, self._handle, self._codec = self._handle, None, None
         self._generation += 1
+        self._host.drop()
         return handle
 
     def _drop_process(self, *, kill: bool) -> None:
         handle = self._detach()
         if handle is None:
             return
-        if kill:
-            handle.kill()
-        task = asyncio.get_running_loop().create_task(handle.stop(), name=f"stop {self.main.id}")
-        self._stopping[task] = handle
-        task.add_done_callback(lambda done: self._stopping.pop(done, None))
+        self._stopping.add(handle, kill=kill)
         self._on_change(self)
 
     def reap(self) -> None:
@@ -464,7 +477,10 @@ class SessionActor:
             self._drop_process(kill=False)
 
     async def close(self, *, delete: bool = False) -> None:
-        """End the turn (if any) and the process: politely for CLOSE_S, then it is killed."""
+        """End the turn (if any) and the process: politely for a while, then it is killed."""
+        if (own := self._own) is not None:
+            self.abort()
+            await own.wait()
         if delete or self.main.machine.busy:
             self._apply(self.main, Input.DELETE)
         self._end_children()
@@ -472,19 +488,7 @@ class SessionActor:
             self._launching.cancel()
             with suppress(asyncio.CancelledError):
                 await self._launching
+        await self.steps.close()
         self._drop_process(kill=False)
-        if self._stopping:
-            await asyncio.wait(self._stopping, timeout=CLOSE_S)
-        for handle in list(self._stopping.values()):
-            handle.kill()
-        if self._stopping:
-            await asyncio.wait(self._stopping)
-
-
-def _exit_error(agent: str, exit_: Exit) -> ErrorData:
-    how = f"signal {exit_.signal}" if exit_.signal is not None else f"exit code {exit_.code}"
-    message = f"{agent} exited in the middle of the turn ({how}). Send the prompt again to go on: the conversation is kept."
-    stderr = exit_.stderr.strip()[-STDERR_SHOWN_CHARS:]
-    if stderr:
-        message += f"\n{stderr}"
-    return ErrorData(message=message, code="agent_exited", details={"exit_code": exit_.code, "signal": exit_.signal})
+        await self._stopping.close()
+        await self._host.close()

@@ -14,20 +14,34 @@ from typing import Any, Protocol
 import structlog
 
 from shim.clock import Clock, from_rfc3339, rfc3339
-from shim.errors import StoreError
+from shim.errors import Conflict, NotFound, StoreError
 from shim.ids import Ids
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
 from universal.codec import Fact
-from universal.events import EventData, EventType, ItemData, PermissionData, QuestionData, Source, TurnData, UniversalEvent
+from universal.events import (
+    ErrorData,
+    EventData,
+    EventType,
+    ItemData,
+    PermissionData,
+    QuestionData,
+    SessionEndedData,
+    Source,
+    TurnData,
+    UniversalEvent,
+)
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.jsonvalue import obj
-from universal.turn import Effect, Ended, Input, Started, TurnMachine
+from universal.turn import Effect, Ended, Input, Started, State, TurnMachine
 
 log = structlog.get_logger()
 
+UNSAVED_LIMIT = 10_000
+"""Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
+NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
 RETELL_S = 0.1
 """After an answer, until its reader has surely taken it in: the TUI works off what streams bring every 16 ms."""
 
@@ -41,7 +55,10 @@ class Publisher(Protocol):
 
 
 class Branch:
-    """One session. `sequence` is the last one used. `on_change` is called after turns and info changed."""
+    """One session. `sequence` is the last one used. `on_change` is called after turns and info changed, `feed` with each event.
+
+    ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
+    """
 
     def __init__(
         self,
@@ -53,6 +70,7 @@ class Branch:
         clock: Clock,
         ids: Ids,
         on_change: Callable[[Branch], None],
+        feed: Callable[[UniversalEvent], object] | None = None,
     ) -> None:
         self.id = session_id
         self.projector = Projector(session_id, agent)
@@ -65,10 +83,14 @@ class Branch:
         self._clock = clock
         self._ids = ids
         self._on_change = on_change
-        self._turn_id = ""
+        self._feed = feed
+        self.ended: SessionEndedData | None = None
+        self.turn_id = ""
         self._turn_metadata: dict[str, Any] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._retelling: asyncio.TimerHandle | None = None
+        self._unsaved: list[UniversalEvent] = []
+        self._unsaved_why = self._stopped_turn = ""
 
     @property
     def conversation(self) -> Conversation:
@@ -81,9 +103,28 @@ class Branch:
             self.projector.feed(event, from_rfc3339(event.time))
             self.sequence = event.sequence
             self.native_session_id = event.native_session_id or self.native_session_id
+            self._note_end(event)
             if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
                 self.machine.turn += 1
-                self._turn_id = event.data.turn_id
+                self.turn_id = event.data.turn_id
+
+    @property
+    def terminated(self) -> bool:
+        """It was ended by us for good: it can be read, and takes no prompts."""
+        return self.machine.state is State.CLOSED or (self.ended is not None and self.ended.terminated_by == "daemon")
+
+    def need_open(self) -> None:
+        """Raises NotFound if it was deleted, Conflict if it was terminated: it takes no prompts."""
+        if self.deleted:
+            raise NotFound(f"Session not found: {self.id}")
+        if self.terminated:
+            raise Conflict(f"Session {self.id} was terminated. It can be read; fork it or make a new one to go on.")
+
+    def _note_end(self, event: UniversalEvent) -> None:
+        if event.type is EventType.SESSION_ENDED and isinstance(event.data, SessionEndedData):
+            self.ended = event.data
+        elif event.type is EventType.SESSION_STARTED:
+            self.ended = None
 
     def record(self, type_: EventType, data: EventData, *, source: Source = Source.DAEMON, raw: Any = None) -> UniversalEvent:
         """Stamp, store, project, publish one event."""
@@ -102,18 +143,47 @@ class Branch:
             raw=raw,
         )
         self._keep(event)
+        self._note_end(event)
         for out in self.projector.feed(event, now):
             self._hub.publish(out)
+        if self._feed is not None:
+            self._feed(event)
         return event
 
     def _keep(self, event: UniversalEvent) -> None:
-        """Queue it for the journal. A store that cannot take it says so at the next flush; the turn goes on meanwhile."""
+        """Queue it for the journal. What the store cannot take waits here, without its raw payload, and goes first next time:
+        a journal has no holes. The store says at the next flush that it fails; the turn goes on meanwhile.
+        """
         if self.deleted:
             return
-        try:
-            self._store.append((event,))
-        except StoreError as error:
-            log.error("store.append_failed", session_id=self.id, sequence=event.sequence, error=str(error))
+        if not self._unsaved:
+            try:
+                self._store.append((event,))
+            except StoreError as error:
+                log.error("store.append_failed", session_id=self.id, sequence=event.sequence, error=str(error))
+                self._unsaved, self._unsaved_why = [event.model_copy(update={"raw": None})], str(error)
+            return
+        self._unsaved.append(event.model_copy(update={"raw": None}))
+        self.save_rest()
+
+    def save_rest(self) -> None:
+        """Try again what the store could not take."""
+        if self._unsaved and not self.deleted:
+            try:
+                self._store.append(self._unsaved)
+            except StoreError as error:
+                self._unsaved_why = str(error)
+                return
+            log.info("store.append_made_up", session_id=self.id, events=len(self._unsaved))
+        self._unsaved = []
+
+    def too_much(self) -> bool:
+        """Whether the turn must stop now, since too much of it waits for the store. Once a turn; says why."""
+        if len(self._unsaved) <= UNSAVED_LIMIT or self._stopped_turn == self.turn_id:
+            return False
+        self._stopped_turn = self.turn_id
+        self.record(EventType.ERROR, ErrorData(message=NO_ROOM.format(error=self._unsaved_why), code="no_room"))
+        return True
 
     def copy(self, event: UniversalEvent) -> None:
         """An event of another session's journal as this one's, at its own time; nothing is published."""
@@ -153,15 +223,19 @@ class Branch:
         )
         self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
 
+    def changed(self) -> None:
+        """What is kept of the session beside its journal has changed (its `info`)."""
+        self._on_change(self)
+
     def apply(self, input_: Input, key: str = "", **metadata: Any) -> list[Effect]:
         """One input of the turn machine; starts and ends are recorded here, the rest is for the caller."""
         self._add_metadata(metadata)
         effects = self.machine.apply(input_, key)
         for effect in effects:
             if isinstance(effect, Started):
-                self._turn_id = self._ids.new("turn")
+                self.turn_id = self._ids.new("turn")
                 self._turn_metadata = {}
-                data = TurnData(phase="started", turn_id=self._turn_id, metadata={"origin": effect.origin})
+                data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
                 self.record(EventType.TURN_STARTED, data)
                 self._on_change(self)
             elif isinstance(effect, Ended):
@@ -169,7 +243,9 @@ class Branch:
         return effects
 
     def _add_metadata(self, metadata: dict[str, Any]) -> None:
-        """Usage and cost of the prompts of one turn add up."""
+        """Usage and cost of the prompts of one turn add up; the last anchor counts (`AgentSpec.rewinds`)."""
+        if "anchor" in metadata:
+            self._turn_metadata["anchor"] = {"agent": self.projector.agent, "id": metadata["anchor"]}
         cost = metadata.get("cost")
         if isinstance(cost, (int, float)):
             self._turn_metadata["cost"] = self._turn_metadata.get("cost", 0) + cost
@@ -183,7 +259,7 @@ class Branch:
         """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
         self.withdraw_requests()
         metadata = {"reason": reason, **self._turn_metadata}
-        self.record(EventType.TURN_ENDED, TurnData(phase="ended", turn_id=self._turn_id, metadata=metadata))
+        self.record(EventType.TURN_ENDED, TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata))
         self._turn_metadata = {}
         self._on_change(self)
         waiters, self._waiters = self._waiters, []

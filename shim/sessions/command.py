@@ -33,6 +33,11 @@ class CommandLike(Protocol):
         ...
 
     @property
+    def description(self) -> str | None:
+        """What it is for."""
+        ...
+
+    @property
     def template(self) -> str:
         """With `$1`, `$ARGUMENTS`, `@file` and !`shell` in it."""
         ...
@@ -104,7 +109,13 @@ async def _expand(manager: SessionManager, directory: str, own: CommandLike, arg
     parts += await asyncio.to_thread(_files_in, text, directory)
     if own.subtask:
         parts = [
-            {"type": "subtask", "prompt": text, "description": own.name, "agent": own.agent or "general", "command": own.name}
+            {
+                "type": "subtask",
+                "prompt": text,
+                "description": own.description or own.name,
+                "agent": own.agent or "general",
+                "command": own.name,
+            }
         ]
     model = body.model
     if own.model and model is None:

@@ -7,10 +7,11 @@ aborted, and shell commands that the person ran. They are sent along once, oldes
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from shim.projection.opencode1.state import Conversation, Message
+from shim.projection.opencode1.state import HANDOVER, Conversation, Message
 
 CONTEXT_LIMIT_CHARS = 200_000
 """The newest part is kept; older text is left out, and the text says so."""
@@ -18,10 +19,21 @@ CONTEXT_LIMIT_CHARS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """`text` is empty when nothing was missed; `message_ids` are known to the agent once it was sent."""
+    """`text` is empty when nothing was missed; `message_ids` are known to the agent once it was sent.
+
+    `handover`: a sentence for the person when another agent's words go along; empty when none do.
+    """
 
     text: str
     message_ids: tuple[str, ...]
+    handover: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """What the session's journal keeps of it."""
+        return {"carried": list(self.message_ids), **({"handover": self.handover} if self.handover else {})}
+
+
+NOTHING = Missed("", ())
 
 
 def missed(conversation: Conversation, agent: str, leave_out: Collection[str]) -> Missed:
@@ -41,13 +53,30 @@ def missed(conversation: Conversation, agent: str, leave_out: Collection[str]) -
         return Missed("", tuple(ids))
     body = "\n\n".join(reversed(kept))
     text = f"<earlier-in-this-conversation>\n{body}\n</earlier-in-this-conversation>\n\n"
-    return Missed(text, tuple(ids))
+    return Missed(text, tuple(ids), _handover(conversation, agent, ids, cut=size > CONTEXT_LIMIT_CHARS))
+
+
+def forget(conversation: Conversation, agent: str) -> None:
+    """A new native conversation begins: the agent knows nothing of what was said before."""
+    for message in conversation.messages.values():
+        message.known.discard(agent)
+
+
+def _handover(conversation: Conversation, agent: str, ids: Sequence[str], *, cut: bool) -> str:
+    infos = [conversation.messages[id_].info for id_ in ids]
+    others = [info["providerID"] for info in infos if info["role"] == "assistant" and info["providerID"] != agent]
+    if not others:
+        return ""
+    older = "; what is older did not fit and was left out" if cut else ""
+    return f"{agent} takes over from {others[-1]}. It is told what was said so far ({len(infos)} messages, as text{older})."
 
 
 def _block(message: Message) -> str:
     role = "User" if message.info["role"] == "user" else "Assistant"
     lines: list[str] = []
     for part_id, part in message.parts.items():
+        if part.get("metadata") == HANDOVER:
+            continue
         if part["type"] == "text" and message.part(part_id)["text"].strip():
             lines.append(message.part(part_id)["text"])
         elif part["type"] == "tool" and part["state"]["status"] == "completed":

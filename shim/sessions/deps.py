@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
 from shim.ids import Ids
 from shim.sessions.branch import Publisher
+from shim.sessions.feed import Feed
 from shim.sessions.rules import Rule
+from shim.sessions.steps import Trees
 from shim.store.base import Store
 
 
@@ -40,3 +42,10 @@ class SessionDeps:
     config_rules: Callable[[str], list[Rule]]
     abort_timeout_s: float
     idle_reap_s: float
+    feed: Feed = field(default_factory=Feed)
+    max_sessions: int = 100_000
+    max_queued_prompts: int = 100
+    roots: tuple[str, ...] = ()
+    """Directories that attached files must lie in; empty: anywhere."""
+    snapshots: Callable[[str], Trees | None] = lambda _directory: None
+    """Where snapshots of a directory are kept; None if there are to be none (`snapshot: false` in its config)."""

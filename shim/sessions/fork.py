@@ -14,9 +14,10 @@ from shim.opencode.build import Wire
 from shim.projection.opencode1.projector import Projector
 from shim.sessions.branch import Branch
 from shim.sessions.manager import SessionManager
+from shim.sessions.transfer import Renamer
 from shim.sse.event import OpenCodeEvent
 from universal.events import EventType, ItemData, UniversalEvent
-from universal.items import Item
+from universal.items import Item, ItemKind, Json, StatusPart
 from universal.jsonvalue import arr, obj
 
 
@@ -50,17 +51,49 @@ def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None)
 
 def replay(target: Branch, events: Sequence[UniversalEvent]) -> None:
     """Write the events into the new session's journal, without the ids that clients gave to the old one's messages."""
+    renamer = Renamer(target.id)
+    source = Projector(target.id, "")
     for event in events:
         if event.type in (EventType.SESSION_STARTED, EventType.SESSION_ENDED):
+            source.feed(event, from_rfc3339(event.time))
             continue
         data = event.data
         if isinstance(data, ItemData):
-            if (data.item.metadata or {}).get("title"):
+            meta = data.item.metadata or {}
+            if data.item.kind is ItemKind.STATUS and (meta.get("title") or "share" in meta):  # tool calls have titles too
                 continue
-            data = ItemData(item=_without_ids(data.item))
+            item = _named_anew(data.item, source, target) if data.item.kind is ItemKind.STATUS else _without_ids(data.item)
+            data = ItemData(item=renamer.item(item, event.time))
         target.copy(event.model_copy(update={"data": data}))
+        source.feed(event, from_rfc3339(event.time))
+    if "revert" in target.conversation.info:  # what is undone but not gone is shown again, as by native
+        target.status("revert", revert=None)
+    if "archived" in target.conversation.info["time"]:
+        target.status("session", archived=None)
     if target.conversation.busy:
         target.end_turn("aborted")
+
+
+_NAMES_MESSAGES = ("message.removed", "part.removed", "part.updated", "revert")
+
+
+def _named_anew(item: Item, source: Projector, target: Branch) -> Item:
+    """A status that names messages or parts of the old session, with those of the new one, which come in the same order."""
+    if not any(isinstance(p, StatusPart) and p.label in _NAMES_MESSAGES for p in item.content):
+        return item
+    names: dict[str, str] = {source.conversation.id: target.id}
+    pairs = zip(source.conversation.messages.items(), target.conversation.messages.items(), strict=False)
+    for (old, message), (new, copied) in pairs:
+        names |= {old: new, **dict(zip(message.parts, copied.parts, strict=False))}
+
+    def renamed(value: Json) -> Json:
+        if isinstance(value, dict):
+            return {k: renamed(v) for k, v in obj(value).items()}
+        if isinstance(value, list):
+            return [renamed(v) for v in arr(value)]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    return item.model_copy(update={"metadata": renamed(item.metadata)})
 
 
 def _without_ids(item: Item) -> Item:

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import structlog
 
-from shim.errors import BadRequest, NotFound, RequestNotFound, SessionBusy
+from shim.errors import BadRequest, LimitReached, NotFound, RequestNotFound, SessionBusy, StoreError
+from shim.host.roots import require
 from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.projection.opencode1.asks import DECISIONS
 from shim.projection.opencode1.state import Conversation
-from shim.sessions.actor import NativeSession, SessionActor
+from shim.sessions.accepted import NativeSession
+from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
+from shim.sessions.ended import ended_by_us
 from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import SessionRow
@@ -48,6 +51,7 @@ class Known:
     branch: Branch | None = None
     actor: SessionActor | None = None
     subagent: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class SessionManager:
         self._always: dict[str, list[Rule]] = {}
         self._loading: dict[str, asyncio.Task[Known]] = {}
         self._reaper: asyncio.Task[None] | None = None
+        self._unsaved: set[str] = set()
 
     # --- life of the server --------------------------------------------------------------------------------
 
@@ -84,6 +89,15 @@ class SessionManager:
             await asyncio.wait([self._reaper])
         actors = {id(k.actor): k.actor for k in self._known.values() if k.actor is not None}
         await asyncio.gather(*(actor.close() for actor in actors.values()))
+        self._save_rest()
+
+    def _save_rest(self) -> None:
+        for known in self._known.values():
+            if known.branch is not None:
+                known.branch.save_rest()
+        unsaved, self._unsaved = self._unsaved, set()
+        for session_id in unsaved & self._known.keys():
+            self._save(self._known[session_id])
 
     async def _recover(self, session_id: str) -> None:
         known = await self._load(session_id)
@@ -99,6 +113,7 @@ class SessionManager:
     async def _reap_idle(self) -> None:
         while True:
             await asyncio.sleep(REAP_EVERY_S)
+            self._save_rest()
             self.reap(self.deps.clock.now_ms())
 
     def reap(self, now_ms: int) -> int:
@@ -120,6 +135,7 @@ class SessionManager:
             clock=self.deps.clock,
             ids=self.deps.ids,
             on_change=self._branch_changed,
+            feed=self.deps.feed.publish,
         )
 
     def create(
@@ -133,8 +149,11 @@ class SessionManager:
         agent_name: str | None = None,
         extra: Wire | None = None,
     ) -> Wire:
-        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`."""
-        session_id = self.deps.ids.new("session")
+        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`. Raises LimitReached."""
+        require(directory, self.deps.roots)
+        if len(self._known) >= self.deps.max_sessions:
+            raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
+        session_id = str((extra or {}).get("id") or self.deps.ids.new("session"))  # an imported one has its own
         now = self.deps.clock.now_ms()
         info: Wire = {
             "id": session_id,
@@ -242,6 +261,11 @@ class SessionManager:
             raise NotFound(f"Session not found: {session_id}")
         return known.branch.conversation.info if known.branch is not None else known.info
 
+    def find(self, session_id: str) -> Wire | None:
+        """A session's `info`, None if there is no such session."""
+        known = self._known.get(session_id)
+        return None if known is None else self.info(session_id)
+
     def infos(self) -> Iterable[Wire]:
         """All sessions' infos, in no order."""
         for known in self._known.values():
@@ -249,25 +273,24 @@ class SessionManager:
 
     async def conversation(self, session_id: str) -> Conversation:
         """What can be read of a session. Raises NotFound."""
-        return (await self._branch_of(session_id)).conversation
+        return (await self.branch(session_id)).conversation
 
-    async def _branch_of(self, session_id: str) -> Branch:
+    async def branch(self, session_id: str) -> Branch:
+        """The session's writer. Raises NotFound."""
         known = await self._load(session_id)
         assert known.branch is not None
         return known.branch
 
-    async def branch(self, session_id: str) -> Branch:
-        """The session's writer. Raises NotFound."""
-        return await self._branch_of(session_id)
-
     async def actor(self, session_id: str) -> SessionActor:
-        """The session at work. Raises NotFound; BadRequest for a subagent's session, which takes no prompts."""
+        """The session at work. Raises NotFound; Conflict for a terminated one; BadRequest for a subagent's (no prompts there)."""
         known = await self._load(session_id)
         assert known.actor is not None
+        require(known.info["directory"], self.deps.roots)
         if known.subagent:
             raise BadRequest(
                 "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
             )
+        known.actor.main.need_open()
         return known.actor
 
     def agent_of(self, session_id: str) -> str:
@@ -276,6 +299,13 @@ class SessionManager:
         if known is None:
             raise NotFound(f"Session not found: {session_id}")
         return known.branch.projector.agent if known.branch is not None else known.agent
+
+    def native_id(self, session_id: str) -> str | None:
+        """The agent's own id of the conversation, as far as it is known."""
+        self.info(session_id)
+        known = self._known[session_id]
+        native = known.native.get(self.agent_of(session_id))
+        return native.id if native is not None else None
 
     async def abort(self, session_id: str) -> None:
         """Abort a session's turn; a subagent's by aborting its parent's. Unknown sessions are nothing to abort."""
@@ -301,7 +331,7 @@ class SessionManager:
 
     async def patch(self, session_id: str, **changes: Any) -> Wire:
         """Set `title`, `permission`, `archived`, `metadata`, ...; the new `info`."""
-        branch = await self._branch_of(session_id)
+        branch = await self.branch(session_id)
         if changes:
             branch.status("session", **changes)
             self._branch_changed(branch)
@@ -319,9 +349,29 @@ class SessionManager:
             await known.actor.close(delete=True)
         self._known.pop(session_id, None)
         if known.branch is not None:
+            known.branch.record(EventType.SESSION_ENDED, ended_by_us("The session was deleted."))
             known.branch.deleted = True
         self.deps.store.delete_session(session_id)
+        self.deps.feed.end(session_id)
         self.deps.hub.publish(_event("session.deleted", {"sessionID": session_id, "info": info}, info))
+
+    async def terminate(self, session_id: str) -> None:
+        """End its agent and its turn for good; it can be read. Again is fine. Raises NotFound, BadRequest for a subagent's."""
+        known = await self._load(session_id)
+        assert known.actor is not None and known.branch is not None
+        if known.subagent:
+            raise BadRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
+        await known.actor.close(delete=True)
+        for branch in (known.branch, *known.actor.children.values()):
+            if branch.ended is None or branch.ended.terminated_by != "daemon":
+                branch.record(EventType.SESSION_ENDED, ended_by_us())
+                self._branch_changed(branch)
+
+    def is_ended(self, session_id: str) -> bool:
+        """Whether its last agent's process has ended by itself, or we terminated it. Raises NotFound."""
+        self.info(session_id)
+        known = self._known[session_id]
+        return known.ended if known.branch is None else known.branch.ended is not None
 
     async def dispose(self, directory: str | None) -> None:
         """`/instance/dispose`: turns of this directory (None: of all) end, agents stop; the sessions stay."""
@@ -390,6 +440,7 @@ class SessionManager:
             known.info = branch.conversation.info
             known.busy = branch.machine.busy
             known.agent = branch.projector.agent
+            known.ended = branch.ended is not None
             self._save(known)
 
     def _actor_changed(self, actor: SessionActor) -> None:
@@ -400,8 +451,9 @@ class SessionManager:
 
     def _save(self, known: Known) -> None:
         info = known.info
-        native = {name: {"id": n.id, "started": n.started} for name, n in known.native.items()}
+        native = {name: asdict(n) for name, n in known.native.items()}
         data = {"info": info, "agent": known.agent, "native": native, "busy": known.busy, "subagent": known.subagent}
+        data["ended"] = known.ended
         row = SessionRow(
             info["id"],
             info["directory"],
@@ -411,7 +463,11 @@ class SessionManager:
             info["time"]["updated"],
             data,
         )
-        self.deps.store.save_session(row)
+        try:
+            self.deps.store.save_session(row)
+        except StoreError as error:  # in the middle of a turn's end, perhaps: that goes on
+            log.error("store.save_failed", session_id=row.id, error=str(error))
+            self._unsaved.add(row.id)
 
 
 def _event(kind: str, properties: Wire, info: Wire) -> OpenCodeEvent:
@@ -429,8 +485,9 @@ def _of_directory(branches: Sequence[Branch], directory: str | None, field: str)
 def _from_row(row: SessionRow) -> Known:
     data = row.data
     native = {
-        name: NativeSession(text(obj(n).get("id")), bool(obj(n).get("started"))) for name, n in obj(data.get("native")).items()
+        name: NativeSession(text(n.get("id")), bool(n.get("started")), text(n.get("resume_at")) or None)
+        for name, n in ((name, obj(n)) for name, n in obj(data.get("native")).items())
     }
     known = Known(dict(obj(data.get("info"))), text(data.get("agent")), native, bool(data.get("busy")))
-    known.subagent = bool(data.get("subagent"))
+    known.subagent, known.ended = bool(data.get("subagent")), bool(data.get("ended"))
     return known

@@ -16,8 +16,8 @@ from shim.host.prompt_files import read_part
 from shim.ids import Ids
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
-from shim.sessions.actor import Accepted
-from universal.codec import Attachment, Prompt
+from shim.sessions.accepted import Accepted
+from universal.codec import Attachment, Model, Prompt, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text
 
@@ -50,9 +50,17 @@ class Body:
     format: Wire | None = None
 
 
+OWN_CHOICE = "default"
+"""Model id of prompts that came before the agent had told its models, and of the rest of such a session: what it is set to."""
+CAREFUL = frozenset({"plan", "read-only"})
+"""Modes in which nothing is changed: a prompt in one of them never runs in another instead."""
+
+
 async def choose(agents: AgentDirectory, conversation: Conversation, body: Body) -> Choice:
     """Resolve agent, model and mode: what the prompt says, else what the session used last, else the defaults."""
     session_model = obj(conversation.info.get("model"))
+    if agents.get(text(session_model.get("providerID"))) is None:  # imported: it was another server's
+        session_model = {}
     provider = text(obj(body.model).get("providerID")) or text(session_model.get("providerID"))
     model_id = text(obj(body.model).get("modelID")) or text(session_model.get("id"))
     found = await agents.available(only=provider or agents.default().spec.name)
@@ -66,22 +74,34 @@ async def choose(agents: AgentDirectory, conversation: Conversation, body: Body)
         why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
         raise BadRequest(f'Provider not found: "{provider}".{why} Available: {names}.')
     catalogue = agent.catalogue
-    model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else "default")
-    model = next((m for m in catalogue.models if m.id == model_id), None)
+    model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else OWN_CHOICE)
+    model = _model(agent, model_id)
     if model is None:
         raise BadRequest(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
     mode = body.mode or text(conversation.info.get("agent")) or "build"
-    modes = {m.id for a in found for m in a.spec.modes}
+    modes = {m.id for a in found for m in modes_of(a.spec, a.catalogue)}
     if mode not in modes:
         raise BadRequest(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
-    if mode not in {m.id for m in agent.spec.modes}:
+    own = [m.id for m in modes_of(agent.spec, agent.catalogue)]
+    if mode not in own:
+        if mode in CAREFUL:
+            raise BadRequest(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {", ".join(own)}.')
         mode = "build"
     same_model = not body.model or session_model.get("id") == model_id
     variant = body.variant or (text(session_model.get("variant")) if same_model else None)
     if variant in ("default", "") or variant not in model.variants:
         variant = None
     wire: Wire = {"providerID": provider, "modelID": model_id, **({"variant": variant} if variant else {})}
-    return Choice(agent, model_id, variant, mode, wire)
+    named = model_id != OWN_CHOICE or model in catalogue.models
+    return Choice(agent, model_id if named else None, variant, mode, wire)
+
+
+def _model(agent: Agent, id_: str) -> Model | None:
+    """The model of this id; None if there is none. Before an agent has told its models, it is the judge of their ids."""
+    models = agent.catalogue.models
+    found = next((m for m in models if m.id == id_), None)
+    untold = not models or agent.catalogue is agent.spec.default_catalogue
+    return found or (Model(id_, id_) if untold or id_ == OWN_CHOICE else None)
 
 
 def check_ids(conversation: Conversation, body: Body) -> None:
@@ -97,7 +117,7 @@ def check_ids(conversation: Conversation, body: Body) -> None:
             raise BadRequest(f'Expected a string starting with "prt", got "{id_}"\n  at ["parts"][{index}]["id"]')
 
 
-async def accept(body: Body, choice: Choice, ids: Ids) -> tuple[Accepted, list[str]]:
+async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()) -> tuple[Accepted, list[str]]:
     """Read files, make the user message. Returns the prompt, and errors about files to be told (the turn goes on)."""
     parts: list[Wire] = []
     texts: list[str] = []
@@ -112,7 +132,7 @@ async def accept(body: Body, choice: Choice, ids: Ids) -> tuple[Accepted, list[s
                 texts.append(text(part.get("text")))
                 content.append(TextPart(text=text(part.get("text"))))
         elif kind == "file":
-            file = await read_part(text(part.get("url")), text(part.get("mime"), "text/plain"), part.get("filename"))
+            file = await read_part(text(part.get("url")), text(part.get("mime"), "text/plain"), part.get("filename"), roots)
             parts += [{"type": "text", "text": t, "synthetic": True} for t in file.texts]
             if file.keep:
                 parts.append({**{k: part.get(k) for k in ("id", "type", "mime", "filename", "url", "source")}, **file.extra})
@@ -127,7 +147,8 @@ async def accept(body: Body, choice: Choice, ids: Ids) -> tuple[Accepted, list[s
             parts.append({"type": "text", "text": hint, "synthetic": True})
             texts.append(hint)
         elif kind == "subtask":
-            parts.append({k: part.get(k) for k in ("id", "type", "prompt", "description", "agent", "model", "command")})
+            subtask = {k: part.get(k) for k in ("id", "type", "prompt", "description", "agent", "model", "command")}
+            parts.append({**subtask, "model": part.get("model") or {k: choice.wire[k] for k in ("providerID", "modelID")}})
             texts.append(f"Use a subagent ({part.get('agent')}) for this task: {part.get('prompt')}")
     item_id = ids.new("item")
     given: dict[str, Any] = {

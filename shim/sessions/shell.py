@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import time
 from typing import Any
 
 from shim.errors import BadRequest
+from shim.runtime.environment import child_environment
 from shim.runtime.shell import ShellCommand
 from shim.sessions.actor import SessionActor
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, check_ids, choose
+from shim.sessions.undo import settle
 from universal.events import EventType, ItemData, ItemDeltaData
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
 
@@ -23,6 +27,7 @@ async def shell(manager: SessionManager, session_id: str, command: str, mode: st
     body = Body(parts=(), message_id=message_id, mode=mode)
     check_ids(actor.main.conversation, body)
     choice = await choose(manager.deps.agents, actor.main.conversation, body)
+    await settle(manager, actor)
     run = _Run(manager, actor, command)
     part = {"type": "text", "text": USER_TEXT, "synthetic": True}
     given = {"message_id": message_id, "parts": [part], "agent": choice.mode, "model": choice.wire}
@@ -41,7 +46,9 @@ class _Run:
         ids = manager.deps.ids
         self._message, self._call, self._result, self._call_id = (ids.new("item") for _ in range(4))
         self._output: list[str] = []
-        self._process = ShellCommand(command, actor.directory, manager.deps.agents.environment(), self._on_output)
+        self._process = ShellCommand(
+            command, actor.directory, child_environment(manager.deps.agents.environment(), {}), self._on_output
+        )
 
     def _item(self, item_id: str, kind: ItemKind, role: ItemRole, *content: ContentPart, done: bool, **metadata: Any) -> ItemData:
         status = ItemStatus.COMPLETED if done else ItemStatus.IN_PROGRESS
@@ -61,8 +68,7 @@ class _Run:
         branch.record(
             EventType.ITEM_COMPLETED, self._item(user, ItemKind.MESSAGE, ItemRole.USER, text, done=True, opencode=given)
         )
-        self._actor.on_interrupt = self._process.stop
-        self._actor.wake()
+        self._actor.wake(self._process.stop)
         branch.status("prompt", state="own", item_id=user)
         message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, done=False, origin="shell")
         branch.record(EventType.ITEM_STARTED, message)
@@ -79,15 +85,23 @@ class _Run:
         self._branch.record(EventType.ITEM_DELTA, ItemDeltaData(item_id=self._result, delta=text, part_type="tool_output"))
 
     async def finish(self) -> None:
-        """Wait for the command; then the result, the message, the end of the turn."""
+        """Run the command, after the snapshot of what is before it; then its result, whatever happens."""
         started = time.monotonic()
+        code = -signal.SIGKILL
         try:
+            await self._actor.steps.begun()
             code = await self._process.run()
         except OSError as error:
             self._on_output(f"{self._command}: {error.strerror or error}\n")
             code = 127
+        except asyncio.CancelledError:  # the server stops
+            self._process.kill()
+            raise
         finally:
-            self._actor.on_interrupt = None
+            self._over(code, started)
+
+    def _over(self, code: int, started: float) -> None:
+        """The result, the message, the end of the turn."""
         if self._process.stopped:
             self._output.append("\n(stopped by the user)")
         metadata = {"exit_code": code, "duration_ms": int((time.monotonic() - started) * 1000)}

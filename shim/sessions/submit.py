@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from shim.errors import LimitReached
 from shim.opencode.build import is_default_title
 from shim.sessions import prompting
 from shim.sessions.context import title_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body
+from shim.sessions.undo import settle
 from shim.sse.event import OpenCodeEvent
 from universal.events import EventType, ItemData
 from universal.jsonvalue import arr, text
@@ -15,13 +17,18 @@ from universal.jsonvalue import arr, text
 async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True) -> str:
     """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
 
-    Raises NotFound, BadRequest (unknown agent or model, bad id), Conflict (an id that is used). Nothing is stored then.
+    Raises NotFound, BadRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a disk
+    that takes nothing); nothing is stored or handed over then.
     """
+    await manager.deps.store.flush()
     actor = await manager.actor(session_id)
     branch = actor.main
+    if reply and actor.queued >= (limit := manager.deps.max_queued_prompts):
+        raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
     prompting.check_ids(branch.conversation, body)
     choice = await prompting.choose(manager.deps.agents, branch.conversation, body)
-    accepted, errors = await prompting.accept(body, choice, manager.deps.ids)
+    accepted, errors = await prompting.accept(body, choice, manager.deps.ids, manager.deps.roots)
+    await settle(manager, actor)
     prompting.check_ids(branch.conversation, body)  # files were read meanwhile: the id may have been taken
     info = branch.conversation.info
     for message in errors:

@@ -1,0 +1,44 @@
+"""What a session keeps of a prompt that it has accepted, and of its agent's own conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from universal.codec import LaunchOptions, Prompt
+from universal.items import Item
+
+
+@dataclass(slots=True)
+class NativeSession:
+    """The agent's own conversation: `id` is its, `started` once it has answered in it.
+
+    `resume_at`: what came after that message of it was undone; the next start goes on there.
+    """
+
+    id: str
+    started: bool = False
+    resume_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A prompt that was accepted: the user message's item and what the agent is to get."""
+
+    item: Item
+    prompt: Prompt
+    agent: str
+    message_id: str = ""
+
+    def launch_options(self, binary: str, directory: str, native: NativeSession | None) -> LaunchOptions:
+        """How its agent is started for it, in the conversation that it has answered in before if there is one."""
+        resume = native is not None and native.started
+        return LaunchOptions(
+            binary=binary,
+            directory=directory,
+            native_session_id=native.id if native is not None and resume else None,
+            resume_at=native.resume_at if native is not None else None,
+            resume=resume,
+            model=self.prompt.model,
+            variant=self.prompt.variant,
+            mode=self.prompt.mode,
+        )

@@ -1,0 +1,56 @@
+"""A conversation compacted by its agent, because the person asked for it. Source: recording `summarize` of 1.18.33.
+
+Shown as native shows it: a user message with a `compaction` part, and below it an assistant message whose text is the
+summary, as far as the agent tells it. The agent does it by its own command or request (`Prompt.compact`).
+"""
+
+from __future__ import annotations
+
+from shim.agents.directory import Agent
+from shim.errors import BadRequest
+from shim.opencode.build import Wire
+from shim.sessions.accepted import Accepted
+from shim.sessions.manager import SessionManager
+from shim.sessions.prompting import Body, choose
+from shim.sessions.undo import settle
+from universal.codec import COMPACT, Prompt
+from universal.items import Item, ItemKind, ItemRole, ItemStatus
+
+
+def can_compact(agent: Agent) -> bool:
+    """Whether it has a request for it, or offers the command."""
+    name = COMPACT.removeprefix("/")
+    return agent.spec.capabilities.compact or any(c.name == name for c in agent.catalogue.commands)
+
+
+async def compact(manager: SessionManager, session_id: str, model: Wire, *, auto: bool = False) -> bool:
+    """Returns when the turn that does it has ended: whether there is a summary. While another turn runs, it waits for that.
+
+    Raises NotFound; BadRequest for an unknown model, an agent that cannot, an empty session. Nothing is stored then.
+    """
+    actor = await manager.actor(session_id)
+    branch = actor.main
+    choice = await choose(manager.deps.agents, branch.conversation, Body(parts=(), model=model))
+    if not can_compact(choice.agent):
+        raise BadRequest(
+            f"{choice.agent.spec.title} cannot compact a conversation on demand: its protocol has no request for it, and it "
+            f'offers no command "{COMPACT}". Start a new session, or choose a model of another agent.'
+        )
+    if not branch.conversation.messages:
+        raise BadRequest("There is nothing to compact in this session yet: send a prompt first.")
+    given = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
+    item = Item(
+        item_id=manager.deps.ids.new("item"),
+        kind=ItemKind.MESSAGE,
+        role=ItemRole.USER,
+        status=ItemStatus.COMPLETED,
+        metadata={"opencode": given},
+    )
+    prompt = Prompt(item.item_id, COMPACT, model=choice.model, variant=choice.variant, mode=choice.mode, compact=True)
+    await settle(manager, actor)
+    actor.prompt(Accepted(item, prompt, choice.agent.spec.name))
+    message_id = branch.projector.transcript.message_of_item(item.item_id)
+    await manager.deps.store.flush()
+    await branch.idle()
+    answers = [m.info for m in branch.conversation.messages.values() if m.info.get("parentID") == message_id]
+    return any(info.get("summary") is True and "error" not in info for info in answers)

@@ -1,0 +1,23 @@
+"""The MCP servers of a directory: what its agents have told of theirs, in its newest sessions. They belong to the agents."""
+
+from __future__ import annotations
+
+from shim.opencode.build import Wire
+from shim.sessions.manager import SessionManager
+
+LOOKED_AT = 3
+"""So many sessions are looked at: the answer is for those at work, and an old session is not worth its loading."""
+
+
+async def servers_of(manager: SessionManager, directory: str) -> Wire:
+    """{name: {status, error?}}. Of each agent what it told last; where two have a server of one name, the one that spoke last.
+
+    A server is what it was when its agent last began a turn. {} until an agent has told.
+    """
+    infos = [info for info in manager.infos() if info["directory"] == directory and not info.get("parentID")]
+    newest = sorted(infos, key=lambda info: info["time"]["updated"], reverse=True)[:LOOKED_AT]
+    told: dict[str, Wire] = {}
+    for info in newest:
+        for agent, servers in (await manager.conversation(info["id"])).mcp.items():
+            told.setdefault(agent, servers)
+    return {name: server for servers in reversed(told.values()) for name, server in servers.items()}

@@ -1,0 +1,172 @@
+"""Sessions as files: the document of `opencode export` 1.x, written and read.
+
+    {"info": Session, "messages": [{"info": Message, "parts": [Part]}]}
+
+An imported message is one item of the journal: universal readers see its content, the OpenCode face gives back the message
+itself, field by field, from `metadata.imported`. As with native, the session keeps its id and belongs to the directory that
+it is imported in. Source: `opencode export` and `opencode import` of 1.18.33, run and compared.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shim.clock import from_rfc3339
+from shim.errors import BadRequest, SessionBusy
+from shim.ids import IdSequence, hashed_tail, render
+from shim.opencode import build
+from shim.opencode.build import Wire
+from shim.opencode.check import problem
+from shim.projection.opencode1.state import Conversation
+from shim.sessions.deps import ProjectLike
+from shim.sessions.manager import SessionManager
+from universal.events import EventType, ItemData
+from universal.items import (
+    ContentPart,
+    FileRefPart,
+    ImagePart,
+    Item,
+    ItemKind,
+    ItemRole,
+    ItemStatus,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from universal.jsonvalue import arr, obj, text
+
+NOT_OURS = ("share", "revert")
+"""Fields of a session that mean something only where it was exported: an address, a snapshot."""
+
+
+def export(conversation: Conversation) -> Wire:
+    """The document of a session, messages in order of their times."""
+    messages = sorted(conversation.messages.values(), key=lambda m: m.info["time"]["created"])
+    return {"info": conversation.info, "messages": [m.wire() for m in messages]}
+
+
+def read(document: Any) -> tuple[Wire, list[Wire]]:
+    """Session and messages of a document, complete. Raises BadRequest that says what is wrong, and where."""
+    given = obj(document)
+    if not isinstance(given.get("info"), dict) or not isinstance(given.get("messages"), list):
+        raise BadRequest(
+            'This is no exported session: it needs "info" and "messages", as `opencode export` of 1.x or `opencode-shim export`'
+            " write them. Exports of OpenCode 2 have another form, which is not read here."
+        )
+    info = _session(obj(given["info"]))
+    messages = [_message(obj(m), text(info.get("id"))) for m in arr(given["messages"])]
+    wrong = problem("Session", info, "info")
+    for number, message in enumerate(messages):
+        wrong = wrong or problem("Message", message["info"], f"messages[{number}].info")
+        for index, part in enumerate(message["parts"]):
+            wrong = wrong or problem("Part", part, f"messages[{number}].parts[{index}]")
+    if wrong:
+        raise BadRequest(f"This session cannot be imported: {wrong}.")
+    return info, messages
+
+
+def _session(info: Wire) -> Wire:
+    """With the fields that older versions do not write."""
+    defaults = {"slug": build.slug(text(info.get("id"))), "version": build.OPENCODE_VERSION, "title": "Imported session"}
+    more = {"cost": 0, "tokens": build.tokens(None), "projectID": "global", "directory": "/"}
+    return {**defaults, **more, **{k: v for k, v in info.items() if k not in NOT_OURS}}
+
+
+def _message(message: Wire, session_id: str) -> Wire:
+    info = dict(obj(message.get("info")))
+    if info.get("role") == "assistant":
+        info = {"agent": info.get("mode", "build"), "mode": "build", **info}
+    elif info.get("role") == "user":
+        info = {"agent": "build", "model": {"providerID": "unknown", "modelID": "unknown"}, **info}
+    ids = {"sessionID": session_id}
+    parts = [{**obj(p), **ids, "messageID": info.get("id")} for p in arr(message.get("parts"))]
+    return {"info": {**info, **ids}, "parts": parts}
+
+
+async def import_(manager: SessionManager, document: Any, directory: str, project: ProjectLike, path: str) -> Wire:
+    """The session's `info`. One that is here already gets the messages that it has not.
+
+    Raises BadRequest (what is no export), SessionBusy (it is here, and at work).
+    """
+    info, messages = read(document)
+    session_id = info["id"]
+    if manager.find(session_id) is None:
+        place = {"directory": directory, "projectID": project.id, "path": path}
+        manager.create(directory, project, agent_name=_agent(manager, info, messages), extra={**info, **place})
+    branch = await manager.branch(session_id)
+    if branch.machine.busy:
+        raise SessionBusy(session_id)
+    for message in messages:
+        if message["info"]["id"] not in branch.conversation.messages:
+            branch.record(EventType.ITEM_COMPLETED, ItemData(item=item_of(manager.deps.ids.new("item"), message)))
+    return branch.conversation.info
+
+
+def _agent(manager: SessionManager, info: Wire, messages: list[Wire]) -> str | None:
+    """The agent whose tools these are, if we have it; None for the default one."""
+    names = [text(obj(info.get("model")).get("providerID"))]
+    names += [text(m["info"].get("providerID")) for m in reversed(messages)]
+    return next((name for name in names if name and manager.deps.agents.get(name) is not None), None)
+
+
+def item_of(item_id: str, message: Wire) -> Item:
+    """An imported message as a universal item."""
+    info = message["info"]
+    failed = "error" in info
+    return Item(
+        item_id=item_id,
+        native_item_id=info["id"],
+        kind=ItemKind.MESSAGE,
+        role=ItemRole.USER if info["role"] == "user" else ItemRole.ASSISTANT,
+        status=ItemStatus.FAILED if failed else ItemStatus.COMPLETED,
+        content=tuple(piece for part in message["parts"] for piece in _content(part)),
+        metadata={"imported": message},
+    )
+
+
+def _content(part: Wire) -> list[ContentPart]:
+    match part["type"]:
+        case "text":
+            return [TextPart(text=part["text"])]
+        case "reasoning":
+            return [ReasoningPart(text=part["text"])]
+        case "tool":
+            state = part["state"]
+            call = ToolCallPart(name=part["tool"], arguments=json.dumps(state["input"]), call_id=part["callID"])
+            output = state.get("output", state.get("error"))
+            return [call] if output is None else [call, ToolResultPart(call_id=part["callID"], output=str(output))]
+        case "file":
+            if part["mime"].startswith("image/"):
+                return [ImagePart(path=part["url"], mime=part["mime"])]
+            return [FileRefPart(path=part["url"], action="read")]
+        case _:
+            return []
+
+
+class Renamer:
+    """New ids for imported messages, their parts and their parents: a fork must not have those of its source."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._ids = IdSequence()
+        self._new: dict[str, str] = {}
+
+    def item(self, item: Item, at: str) -> Item:
+        """The item for the other session; `at` as in the event's envelope."""
+        message = obj(obj(item.metadata).get("imported"))
+        if not message:
+            return item
+        info, ms = dict(obj(message["info"])), from_rfc3339(at)
+        info |= {"id": self._renamed("msg", text(info["id"]), ms), "sessionID": self._session_id}
+        if "parentID" in info:
+            info["parentID"] = self._new.get(info["parentID"], info["parentID"])
+        ids = {"sessionID": self._session_id, "messageID": info["id"]}
+        parts = [{**obj(p), **ids, "id": self._renamed("prt", text(obj(p)["id"]), ms)} for p in arr(message["parts"])]
+        return item.model_copy(update={"metadata": {**obj(item.metadata), "imported": {"info": info, "parts": parts}}})
+
+    def _renamed(self, prefix: str, old: str, ms: int) -> str:
+        value = self._ids.next(ms)
+        self._new[old] = render(prefix, value, hashed_tail(f"{self._session_id}:{prefix}:{value}"))
+        return self._new[old]

@@ -1,0 +1,99 @@
+"""What an undo is to do, as data: which messages it hides, and which file is to become what. Pure.
+
+An undo names a message, or a part of one. What comes after that point is hidden until the next prompt, which removes it;
+until then it can be shown again. Source: a live OpenCode 1.18.33 (docs/undo.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shim.opencode.build import Wire
+from shim.projection.diffs import relative
+from shim.projection.opencode1.state import Conversation, Message
+
+SAID = ("text", "tool")
+"""Parts that make it worth while to keep the rest of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Everything from this message on is undone; with `part_id`, from this part of it on."""
+
+    message_id: str
+    part_id: str | None = None
+
+
+def point_of(conversation: Conversation, message_id: str, part_id: str | None = None) -> Point | None:
+    """Where an undo begins, or None if the message, or the part in it, does not exist.
+
+    An assistant's message alone means the prompt that it answers; so does a part with nothing said before it.
+    """
+    user: str | None = None
+    for id_, message in conversation.messages.items():
+        if message.info["role"] == "user":
+            user = id_
+        if id_ != message_id:
+            continue
+        if part_id is None:
+            return Point(user or id_)
+        if part_id not in message.parts:
+            return None
+        before = list(message.parts)[: list(message.parts).index(part_id)]
+        keep = any(message.parts[p]["type"] in SAID for p in before)
+        return Point(id_, part_id) if keep else Point(user or id_)
+    return None
+
+
+def pending(conversation: Conversation) -> Point | None:
+    """The undo that can still be taken back."""
+    revert = conversation.info.get("revert")
+    return Point(revert["messageID"], revert.get("partID")) if revert else None
+
+
+def from_point(conversation: Conversation, point: Point) -> Iterator[tuple[Message, list[str]]]:
+    """The messages that are undone, each with the ids of its parts that are."""
+    found = False
+    for id_, message in conversation.messages.items():
+        parts = list(message.parts)
+        if id_ == point.message_id:
+            found = True
+            if point.part_id in message.parts:
+                parts = parts[parts.index(point.part_id) :]
+        if found:
+            yield message, parts
+
+
+def gone(conversation: Conversation, point: Point) -> tuple[list[str], list[tuple[str, str]]]:
+    """What the next prompt removes: whole messages, and parts of the one that stays."""
+    messages: list[str] = []
+    parts: list[tuple[str, str]] = []
+    for message, part_ids in from_point(conversation, point):
+        if point.part_id is not None and message.info["id"] == point.message_id:
+            parts += [(point.message_id, part_id) for part_id in part_ids]
+        else:
+            messages.append(message.info["id"])
+    return messages, parts
+
+
+def files_at(conversation: Conversation, point: Point) -> dict[str, str]:
+    """Each file that changed from the point on, and the tree that has it as it was then. Names as in snapshots."""
+    wanted: dict[str, str] = {}
+    for message, part_ids in from_point(conversation, point):
+        for part in (message.parts[id_] for id_ in part_ids):
+            for name in _names(conversation, part):
+                wanted.setdefault(name, part["hash"])
+    return wanted
+
+
+def names_in(conversation: Conversation, leave_out: frozenset[str] = frozenset()) -> set[str]:
+    """All files that the session's agents changed, but for those of these messages."""
+    messages = (m for id_, m in conversation.messages.items() if id_ not in leave_out)
+    return {name for m in messages for part in m.parts.values() for name in _names(conversation, part)}
+
+
+def _names(conversation: Conversation, part: Wire) -> list[str]:
+    if part["type"] != "patch":
+        return []
+    return [relative(path, conversation.info["directory"]) for path in part["files"]]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Sync(NamedTuple):
+    """A lasting event's place in its session's history: `seq` counts from 0, without gaps; `id` is the same at each telling."""
+
+    session_id: str
+    seq: int
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +22,7 @@ class OpenCodeEvent:
     directory  whose `/event` stream gets it; None: every stream (`server.*`)
     project    project id, beside `directory` on `/global/event`
     urgent     flush at once (permission, question, idle, error): do not gather
+    sync       its place in the session's history of lasting events, if it is one of them
     legacy     for clients of 1.1 and older: makes the event they get instead (None: they get nothing). It is called
                while publishing, and only when such a client is connected. Absent: they get the same event.
     """
@@ -24,3 +33,4 @@ class OpenCodeEvent:
     project: str | None = None
     urgent: bool = False
     legacy: Callable[[], OpenCodeEvent | None] | None = None
+    sync: Sync | None = None

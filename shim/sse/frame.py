@@ -1,10 +1,11 @@
 """One OpenCode event as bytes, for both streams. Pure.
 
-    /event         id: evt_...\\n data: {"id", "type", "properties"}\\n\\n
-    /global/event  id: evt_...\\n data: {"directory", "project", "payload": <the same JSON>}\\n\\n
+    /event         id:PLACE\\n data: {"id", "type", "properties"}\\n\\n
+    /global/event  id:PLACE\\n data: {"directory", "project", "payload": <the same JSON>}\\n\\n
 
-The `id:` line is where a reader is in the stream (what it sends as Last-Event-ID); native OpenCode has no such line, and
-its clients' parser takes it (seen with 1.1.53 and @opencode-ai/sdk 1.19.3). For clients of 1.1 and older the JSON has
+PLACE is where a reader is in the stream (what it sends as Last-Event-ID): the event's id in eight characters, so that with
+it a piece of text is no longer than native's, which has no such line. Its clients' parser takes it (seen with 1.1.53 and
+@opencode-ai/sdk 1.19.3). For clients of 1.1 and older the JSON has
 no `id` and no `project`.
 Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`.
 """
@@ -13,13 +14,17 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 import orjson
 
 from shim.sse.event import OpenCodeEvent
+
+ID_LENGTH, PLACE_LENGTH = 16, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +40,13 @@ class Delta:
 class Frame:
     """One event, encoded.
 
-    id       what its `id:` line says
+    id       the event whose place its `id:` line tells
     plain    for `/event`
     wrapped  for `/global/event`
     urgent   to be sent at once
     delta    set for a piece of text
+    twin     a lasting event told again as `sync`, to stand behind `wrapped`; it has no `id:` line
+    oldest   for `/event` of clients of 1.0, if it is not `plain`
     """
 
     id: str
@@ -47,26 +54,64 @@ class Frame:
     wrapped: bytes
     urgent: bool
     delta: Delta | None = None
+    twin: bytes = b""
+    oldest: bytes = b""
 
 
-def encode(event: OpenCodeEvent, id_: str, *, position: str | None = None, legacy: bool = False) -> Frame:
+def encode(
+    event: OpenCodeEvent,
+    id_: str,
+    *,
+    position: str | None = None,
+    legacy: bool = False,
+    twin: bool = False,
+    oldest: OpenCodeEvent | None = None,
+) -> Frame:
     """The frame of one event.
 
-    In: `id_`, the event's own id; `position`, what the `id:` line says if it is another one: frames that only one reader
-    gets (`server.connected`, a heartbeat) name the last frame before them that can be replayed.
+    In: `id_`, the event's own id; `position`, the event whose place the `id:` line tells if it is another one: frames that
+    only one reader gets (`server.connected`, a heartbeat) tell that of the last frame before them that can be replayed.
+    `oldest`, the event for clients of 1.0, if it is another one.
     Raises: nothing; text without UTF-8 has U+FFFD for it, what is not JSON is its `str`.
     """
     payload: dict[str, Any] = {"type": event.type, "properties": event.properties}
     body = _json(payload if legacy else {"id": id_, **payload})
     position = position or id_
-    head = b"id: " + position.encode() + b"\ndata: "
+    head = b"id:" + place(position).encode() + b"\ndata: "
     return Frame(
         id=position,
         plain=head + body + b"\n\n",
-        wrapped=head + b"{" + _envelope(event, legacy=legacy) + b'"payload":' + body + b"}\n\n",
+        wrapped=head + b"{" + _envelope(event.directory, None if legacy else event.project) + b'"payload":' + body + b"}\n\n",
         urgent=event.urgent,
         delta=_delta(event, legacy=legacy),
+        twin=_twin(event, id_) if twin else b"",
+        oldest=b"" if oldest is None else head + _json({"type": oldest.type, "properties": oldest.properties}) + b"\n\n",
     )
+
+
+def _twin(event: OpenCodeEvent, id_: str) -> bytes:
+    """The `sync` twin of a lasting event, empty for others. Source: `/global/event` of 1.18.33; 1.14 is the first with it."""
+    if event.sync is None:
+        return b""
+    told = {"type": f"{event.type}.1", "id": event.sync.id, "seq": event.sync.seq, "aggregateID": event.sync.session_id}
+    payload = _json({"type": "sync", "id": id_, "syncEvent": {**told, "data": event.properties}})
+    return b"data: {" + _envelope(event.directory, event.project) + b'"payload":' + payload + b"}\n\n"
+
+
+def place(id_: str) -> str:
+    """What an `id:` line says for an event: the six bytes of its id in URL-safe base 64; an id of another form as it is."""
+    try:
+        return urlsafe_b64encode(bytes.fromhex(id_[4:])).decode() if len(id_) == ID_LENGTH else id_
+    except ValueError:
+        return id_
+
+
+def event_at(said: str) -> str:
+    """The inverse of `place`, for what a client says as its Last-Event-ID; an event's id is taken as well."""
+    try:
+        return "evt_" + b64decode(said, b"-_", validate=True).hex() if len(said) == PLACE_LENGTH else said
+    except ValueError:
+        return said
 
 
 def normal(directory: str) -> str:
@@ -119,12 +164,13 @@ def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:
     return None
 
 
-def _envelope(event: OpenCodeEvent, *, legacy: bool) -> bytes:
+@lru_cache(maxsize=256)
+def _envelope(directory: str | None, project: str | None) -> bytes:
     """What stands before the payload on `/global/event`; nothing for events of the whole server."""
-    if event.directory is None:
+    if directory is None:
         return b""
-    directory = b'"directory":' + _json(normal(event.directory)) + b","
-    return directory if legacy or event.project is None else directory + b'"project":' + _json(event.project) + b","
+    head = b'"directory":' + _json(normal(directory)) + b","
+    return head if project is None else head + b'"project":' + _json(project) + b","
 
 
 def _json(value: Any) -> bytes:

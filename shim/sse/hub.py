@@ -21,14 +21,16 @@ import structlog
 from shim.clock import Clock
 from shim.ids import Ids
 from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import Frame, encode, normal
+from shim.sse.frame import Frame, encode, event_at, normal
+from shim.sse.oldest import oldest as oldest_form
 from shim.sse.ring import Entry, Ring
 from shim.sse.subscription import Bounds, Kind, State, Subscription
+from shim.sse.turnstile import Turnstile
 
 RING_FRAMES = 4096
 """How many events can be replayed."""
 RING_BYTES = 32 * 1024 * 1024
-"""The same in bytes, both forms counted: a few large tool outputs shorten the ring instead of filling the memory."""
+"""The same in bytes, all forms counted: a few large tool outputs shorten the ring instead of filling the memory."""
 
 SETTLE_S = 0.25
 """The longest that `settled` waits for readers that do not read."""
@@ -67,10 +69,11 @@ class Hub:
         self._clock = clock
         self._ids = ids
         self._bounds = bounds
-        self._ring = Ring(ids.new("event"), frames=bounds.ring_frames, size=bounds.ring_bytes)
+        self._ring = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
         self._readers: dict[Subscription, int] = {}
         self._legacy_until: dict[str | None, int] = {}
         self._counts: Counter[str] = Counter()
+        self.turnstile = Turnstile()
         self._is_closed = False
 
     def stats(self) -> HubStats:
@@ -82,11 +85,11 @@ class Hub:
         """Give an event an id and hand it to all who want it. Never waits. After `close` it does nothing."""
         if self._is_closed:
             return
-        id_ = self._ids.new("event")
+        id_ = self._ids.moment()
         directory = None if event.directory is None else normal(event.directory)
-        modern = encode(event, id_)
+        modern = encode(event, id_, twin=event.sync is not None and any(reader.kind.sync for reader in self._readers))
         made = self._legacy_wanted(directory)
-        legacy = _legacy_frame(event, id_) if made else None
+        legacy = self._legacy_frame(event, id_) if made else None
         self._ring.add(Entry(id_, directory, modern, legacy, made, _subject(event)))
         for reader in tuple(self._readers):
             frame = legacy if reader.kind.legacy else modern
@@ -99,21 +102,25 @@ class Hub:
         scope: str | None,
         wrapped: bool,
         legacy: bool = False,
+        sync: bool = False,
+        oldest: bool = False,
         last_event_id: str | None = None,
         greeting: Sequence[OpenCodeEvent] = (),
     ) -> Subscription:
         """A new reader. Its owner must hand it to `stream`, or `close` it.
 
-        In: `scope`, the directory whose events it gets, None for all; `last_event_id`, the last frame it saw; `greeting`,
+        In: `sync`, whether lasting events have twins (`/global/event` since 1.14); `oldest`, with `legacy`: a client of 1.0.
+        `scope`, the directory whose events it gets, None for all; `last_event_id`, the last frame it saw; `greeting`,
         what is open and must be told again (permissions, questions), read in the same step of the loop.
         Out: first `server.connected`; then what followed `last_event_id`, if that is still known (if not, the client
         reads all anew at `server.connected`, or has to); then the greeting, less what the replay has; then live.
         """
-        kind = Kind(None if scope is None else normal(scope), wrapped, legacy)
-        replay = self._replay(kind, last_event_id) if last_event_id else None
+        kind = Kind(None if scope is None else normal(scope), wrapped, legacy, sync, oldest and not wrapped)
+        last = event_at(last_event_id) if last_event_id else None
+        replay = self._replay(kind, last) if last else None
         # Who is cut off before the replay arrived must be able to ask for it again, so its place is still the old one.
-        position = last_event_id if replay is not None else self._ring.last
-        first = [encode(CONNECTED, self._ids.new("event"), position=position, legacy=legacy)]
+        position = last if replay is not None else self._ring.last
+        first = [encode(CONNECTED, self._ids.moment(), position=position, legacy=legacy)]
         first += [frame for entry in replay or () if (frame := entry.legacy if legacy else entry.modern) is not None]
         told = {entry.subject for entry in replay or ()} - {None}
         for event in greeting:
@@ -125,6 +132,10 @@ class Hub:
         if self._is_closed:
             reader.end()
         return reader
+
+    def listened(self, directory: str) -> bool:
+        """Whether a reader gets this directory's events."""
+        return any(reader.kind.wants(normal(directory)) for reader in self._readers)
 
     async def settled(self, directory: str | None = None, timeout_s: float = SETTLE_S) -> None:
         """Wait until readers of a directory (None: all) have been sent what was published so far, at most `timeout_s`.
@@ -167,11 +178,18 @@ class Hub:
 
     def _private(self, event: OpenCodeEvent, *, legacy: bool) -> Frame | None:
         """A frame that one reader gets: it is not in the ring, so its place is that of the last one that is."""
-        id_ = self._ids.new("event")
-        return _legacy_frame(event, id_, self._ring.last) if legacy else encode(event, id_, position=self._ring.last)
+        id_ = self._ids.moment()
+        return self._legacy_frame(event, id_, self._ring.last) if legacy else encode(event, id_, position=self._ring.last)
+
+    def _legacy_frame(self, event: OpenCodeEvent, id_: str, position: str | None = None) -> Frame | None:
+        """The frame for clients of 1.1 and 1.0: of another event if the face has one, None if they get nothing."""
+        made = event if event.legacy is None else event.legacy()
+        if made is None:
+            return None
+        return encode(made, id_, position=position, legacy=True, oldest=oldest_form(made, self._clock.now_ms()))
 
     def _beat(self, kind: Kind) -> Frame:
-        return encode(HEARTBEAT, self._ids.new("event"), position=self._ring.last, legacy=kind.legacy)
+        return encode(HEARTBEAT, self._ids.moment(), position=self._ring.last, legacy=kind.legacy)
 
     def _left(self, reader: Subscription) -> None:
         """Called by a subscription that is over, at least once."""
@@ -194,12 +212,6 @@ class Hub:
         now = self._ring.published
         self._legacy_until = {scope: until for scope, until in self._legacy_until.items() if until > now}
         return any(directory is None or scope is None or scope == directory for scope in self._legacy_until)
-
-
-def _legacy_frame(event: OpenCodeEvent, id_: str, position: str | None = None) -> Frame | None:
-    """The frame for clients of 1.1: of another event if the face has one, None if they get nothing."""
-    made = event if event.legacy is None else event.legacy()
-    return None if made is None else encode(made, id_, position=position, legacy=True)
 
 
 def _subject(event: OpenCodeEvent) -> tuple[str, str] | None:

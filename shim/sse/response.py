@@ -1,6 +1,6 @@
 """One event stream as an HTTP response. The only importer of aiohttp_sse.
 
-    take -> gather <= 10 ms (none when urgent) -> join -> one write, with a time limit
+    take -> gather <= 4 ms since the last (none when urgent) -> join -> one write, with a time limit
 
 What aiohttp_sse gives: the response class, TCP_USER_TIMEOUT on the socket. Its ping comment is not needed, since
 OpenCode's heartbeat is a data event, and is put off for a day. How a stream ends tells the client what to do: OpenCode's
@@ -17,14 +17,16 @@ import structlog
 from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
+from shim.sse.compression import Gzip
 from shim.sse.subscription import State, Subscription
+from shim.sse.turnstile import Turnstile
 
 HEARTBEAT_S = 10.0
 """As OpenCode 1.18.33."""
 LEGACY_HEARTBEAT_S = 30.0
 """As OpenCode 1.1.53."""
-GATHER_S = 0.010
-"""How long the first frame waits for company: one write for many frames costs a tenth."""
+GATHER_S = 0.004
+"""Writes of a stream are so far apart, but for what is urgent: one write for many frames costs a tenth."""
 SEND_TIMEOUT_S = 30.0
 """A client that takes nothing for so long is gone."""
 END_GRACE_S = 0.2
@@ -50,15 +52,20 @@ async def stream(
     heartbeat_s: float | None = None,
     gather_s: float = GATHER_S,
     send_timeout_s: float = SEND_TIMEOUT_S,
+    gzip: bool = False,
+    turnstile: Turnstile | None = None,
 ) -> web.StreamResponse:
     """Send a subscription to a client until one of them ends, then close it.
 
-    In: `heartbeat_s` None is the native interval of the subscription's wire.
+    In: `heartbeat_s` None is the native interval of the subscription's wire; `gzip`, whether its body is compressed;
+    `turnstile`, the one of all streams.
     Raises: HTTPMethodNotAllowed if it is not a GET; nothing for a client that went away.
     """
     response = EventSourceResponse(sep="\n", send_timeout=send_timeout_s, ping_interval=PING_INTERVAL_S)
     response.headers.update(HEADERS)
     response.headers.popall("Connection", None)
+    if gzip:
+        response.headers["Content-Encoding"] = "gzip"
     if heartbeat_s is None:
         heartbeat_s = LEGACY_HEARTBEAT_S if subscription.kind.legacy else HEARTBEAT_S
     sender = _Sender(subscription, send_timeout_s)
@@ -67,7 +74,7 @@ async def stream(
             return web.Response()
         await response.prepare(request)
         async with response:
-            await _pump(response, subscription, sender, heartbeat_s, gather_s)
+            await _pump(response, subscription, sender, heartbeat_s, gather_s, Gzip() if gzip else None, turnstile or Turnstile())
         if subscription.state is State.DROPPED:
             _break_off(request)
     except ConnectionError:
@@ -82,23 +89,33 @@ async def stream(
 
 
 async def _pump(
-    response: EventSourceResponse, subscription: Subscription, sender: _Sender, heartbeat_s: float, gather_s: float
+    response: EventSourceResponse,
+    subscription: Subscription,
+    sender: _Sender,
+    heartbeat_s: float,
+    gather_s: float,
+    gzip: Gzip | None,
+    turnstile: Turnstile,
 ) -> None:
     """Frames and heartbeats, until the subscription is over; then the end of the body.
 
     Raises: TimeoutError, ConnectionError.
     """
     loop = asyncio.get_running_loop()
-    wrapped = subscription.kind.wrapped
+    form = subscription.kind.form
     beat_at = loop.time() + heartbeat_s
     while not subscription.over:
         frames = await subscription.take(gather_s, beat_at)
         if frames:
-            await sender.send(response.write(b"".join(frame.wrapped if wrapped else frame.plain for frame in frames)))
+            await turnstile.enter()
+            data = b"".join(map(form, frames))
+            await sender.send(response.write(data if gzip is None else gzip.write(data)))
         if loop.time() >= beat_at:
             subscription.beat()
             beat_at = loop.time() + heartbeat_s
     if subscription.state is State.ENDING:
+        if gzip is not None:
+            await sender.send(response.write(gzip.end()))
         await sender.send(response.write_eof())
 
 

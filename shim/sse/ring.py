@@ -15,7 +15,7 @@ class Entry:
     id           its id
     directory    normalised; None: for everyone
     modern       its frame
-    legacy       its frame for clients of 1.1, None if they get nothing
+    legacy       its frame for clients of 1.1 and 1.0, None if they get nothing
     legacy_made  False if nobody of 1.1 was there and `legacy` was never asked for
     subject      (type, properties.id): by it an open request is known to be among replayed events
     """
@@ -29,9 +29,9 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes, in all forms."""
         frames = (self.modern,) if self.legacy is None else (self.modern, self.legacy)
-        return sum(len(frame.plain) + len(frame.wrapped) for frame in frames)
+        return sum(len(frame.plain) + len(frame.wrapped) + len(frame.twin) + len(frame.oldest) for frame in frames)
 
 
 class Ring:

@@ -8,6 +8,7 @@ is not held against it: pieces of text are joined first, and only if that does n
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -47,6 +48,18 @@ class Kind:
     scope: str | None
     wrapped: bool
     legacy: bool
+    sync: bool = False
+    """Lasting events are followed by their `sync` twins."""
+    oldest: bool = False
+    """A client of 1.0, on `/event`."""
+
+    def form(self, frame: Frame) -> bytes:
+        """A frame as this reader gets it."""
+        if self.sync:
+            return frame.wrapped + frame.twin
+        if self.oldest and frame.oldest:
+            return frame.oldest
+        return frame.wrapped if self.wrapped else frame.plain
 
     def wants(self, directory: str | None) -> bool:
         """Whether an event of this (normalised) directory is for it."""
@@ -82,6 +95,7 @@ class Subscription:
         self._more = asyncio.Event()
         self._now = asyncio.Event()
         self._quiet = asyncio.Event()
+        self._taken_at = -math.inf
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -94,26 +108,30 @@ class Subscription:
         return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._waiting())
 
     async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Frame]:
-        """The next frames, oldest first: waits for one, then `gather_s` for more unless one is urgent.
+        """The next frames, oldest first: waits for one, and for more until `gather_s` after the last take, unless one is urgent.
 
+        So the first piece of a burst goes out at once, and of a quiet stream each.
         Out: about CHUNK_BYTES at most; [] at `until` (loop time), and when it is `over`.
         """
+        now = asyncio.get_running_loop().time
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 while not self._waiting() and self.state is State.OPEN:
                     self._quiet.set()  # whoever takes again has sent what it took before
                     self._more.clear()
                     await self._more.wait()
-                if not self._hurry and self.state is State.OPEN and gather_s > 0:
+                gather_until = self._taken_at + gather_s
+                if not self._hurry and self.state is State.OPEN and gather_until > now():
                     self._now.clear()
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(gather_s):
+                        async with asyncio.timeout_at(gather_until):
                             await self._now.wait()
+        self._taken_at = now()
         return self._pop()
 
     def size(self, frame: Frame) -> int:
         """Bytes of a frame in this reader's form."""
-        return len(frame.wrapped if self.kind.wrapped else frame.plain)
+        return len(frame.wrapped) + len(frame.twin) if self.kind.sync else len(self.kind.form(frame))
 
     def close(self) -> None:
         """The reader is gone or has had enough. Again is fine."""

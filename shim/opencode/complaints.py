@@ -82,6 +82,8 @@ def _what(error: ErrorDetails) -> str:
             expected = _pattern(str(context.get("pattern")))
         case "greater_than_equal":
             return f"Expected a value greater than or equal to {context.get('ge')}, got {error['input']}"
+        case "greater_than":
+            return f"Expected a value greater than {context.get('gt')}, got {error['input']}"
         case "less_than_equal":
             return f"Expected a value less than or equal to {context.get('le')}, got {error['input']}"
         case "union_tag_not_found":

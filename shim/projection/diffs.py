@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
+
+PATCH_LIMIT_CHARS = 2**18
+"""Of one file. Longer ones are counted but not shown: they are kept in the journal, and sent to all clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,17 @@ def relative(path: str, base: str) -> str:
         return str(PurePosixPath(path).relative_to(base))
     except ValueError:
         return path
+
+
+_HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@.*$", re.MULTILINE)
+
+
+def file_diff(name: str, patch: str, additions: int, deletions: int, status: str) -> dict[str, Any]:
+    """`SnapshotFileDiff` of one file, in native's form, from git's patch of it (a binary file has none; found by trying)."""
+    binary = bool(re.search(r"^(Binary files .* differ|GIT binary patch)$", patch, re.MULTILINE))
+    body = _HUNK.sub(lambda m: f"@@ -{m[1]}{m[2] or ',1'} +{m[3]}{m[4] or ',1'} @@", hunks(patch))
+    shown = "" if binary or len(patch) > PATCH_LIMIT_CHARS else f"Index: {name}\n{'=' * 67}\n--- {name}\t\n+++ {name}\t\n{body}"
+    return {"file": name, "patch": shown, "additions": additions, "deletions": deletions, "status": status}
 
 
 def turn_diff(changes: list[FileChange], base: str) -> list[dict[str, Any]]:

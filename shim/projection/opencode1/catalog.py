@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from universal.codec import AgentSpec, Capabilities, Catalogue, Mode, Model
+from universal.codec import COMPACT, AgentSpec, Capabilities, Catalogue, Mode, Model, modes_of
 
 Wire: TypeAlias = dict[str, Any]
 FIRST_MODES = ("build", "plan")
@@ -141,7 +141,7 @@ def modes(offers: Sequence[Offer], first: str | None = None) -> list[Wire]:
     """`Agent` objects: the union of all agents' modes, described by the first that has it; `first` leads if it exists."""
     found: dict[str, Mode] = {}
     for offer in offers:
-        for mode in offer.spec.modes:
+        for mode in modes_of(offer.spec, offer.catalogue):
             found.setdefault(mode.id, mode)
     if not found:
         found[BUILD.id] = BUILD
@@ -166,11 +166,14 @@ def _mode(mode: Mode) -> Wire:
 def commands(offers: Sequence[Offer], own: Iterable[Template]) -> list[Wire]:
     """`Command` objects: the person's own first; of the agents' commands those whose name is still free.
 
-    A command that not every agent has says whose it is: with another one's model it is refused.
+    A command that not every agent has says whose it is: with another one's model it is refused. An agent's `compact` is left out:
+    clients have a command of that name, which asks for the same (`session.summarize`), and would show two.
     """
     found: dict[str, Wire] = {command.name: _own(command) for command in own}
     for offer in offers:
         for command in offer.catalogue.commands:
+            if command.name == COMPACT.removeprefix("/"):
+                continue
             everywhere = all(any(c.name == command.name for c in other.catalogue.commands) for other in offers)
             whose = "" if everywhere else f" ({offer.spec.title})"
             row: Wire = {"name": command.name, "source": "command", "template": f"/{command.name} $ARGUMENTS"}

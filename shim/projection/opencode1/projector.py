@@ -16,9 +16,12 @@ from typing import Any, ClassVar
 from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.projection.diffs import turn_diff
-from shim.projection.opencode1 import asks
+from shim.projection.opencode1 import asks, undo
+from shim.projection.opencode1.history import History
+from shim.projection.opencode1.imported import put as put_imported
+from shim.projection.opencode1.parts import retry_status
 from shim.projection.opencode1.state import Conversation
-from shim.projection.opencode1.transcript import Transcript, retry_status
+from shim.projection.opencode1.transcript import Transcript
 from shim.sse.event import OpenCodeEvent
 from universal.events import (
     ErrorData,
@@ -34,6 +37,8 @@ from universal.events import (
 from universal.items import Item, ItemKind, ItemRole, StatusPart
 from universal.jsonvalue import arr, obj, text
 
+TOAST_MS = 15_000
+"""How long a notice is shown."""
 _TURN_ERRORS = {
     "aborted": asks.ABORTED,
     "agent_exited": "The agent exited while this tool was running",
@@ -49,6 +54,7 @@ class Projector:
         self.conversation = Conversation({"id": session_id, "directory": "/", "projectID": "global"})
         self.transcript = Transcript(self.conversation, agent, self._emit)
         self.late = 0
+        self.history = History(session_id)
         self._command_run: Wire | None = None
 
     @property
@@ -66,7 +72,7 @@ class Projector:
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
-        return self._out
+        return self.history.numbered(self._out, at_ms)
 
     def open_texts(self, at_ms: int) -> list[OpenCodeEvent]:
         """Each text that still grows, as it is now. Changes nothing: a part in the middle of its deltas, told anew."""
@@ -114,6 +120,8 @@ class Projector:
         for key in ("title", "permission", "metadata", "share"):
             if key in meta:
                 info[key] = meta[key]
+        if info.get("share", "") is None:
+            del info["share"]
         if "archived" in meta:
             time = {k: v for k, v in info["time"].items() if k != "archived"}
             info["time"] = time if meta["archived"] is None else {**time, "archived": meta["archived"]}
@@ -137,15 +145,12 @@ class Projector:
             self._emit("session.error", {"sessionID": self.conversation.id, "error": error}, urgent=True)
         cost = meta.get("cost")
         self.transcript.end_turn(float(cost) if isinstance(cost, (int, float)) else 0.0, at_ms)
-        directory = self.conversation.info["directory"]
-        diffs = turn_diff(self.conversation.all_changes, directory)
-        self.conversation.diffs = diffs
-        summary = {
-            "additions": sum(d["additions"] for d in diffs),
-            "deletions": sum(d["deletions"] for d in diffs),
-            "files": len(diffs),
-        }
-        self._set_info(at_ms, summary=summary)
+        trees = self.conversation.trees
+        if not trees.on:
+            self.conversation.diffs = turn_diff(self.conversation.all_changes, self.conversation.info["directory"])
+        trees.on = trees.used_tools = False
+        diffs = self.conversation.diffs
+        self._set_info(at_ms, summary=undo.totals(diffs))
         self._session_updated()
         self._emit("session.diff", {"sessionID": self.conversation.id, "diff": diffs})
         self._command_executed()
@@ -165,7 +170,10 @@ class Projector:
 
     def _item_started(self, data: ItemData, at_ms: int) -> None:
         item = data.item
-        if item.kind is ItemKind.STATUS or item.role is ItemRole.USER:
+        if item.kind is ItemKind.STATUS:
+            self._status_item(item, at_ms, only="compaction")
+            return
+        if item.role is ItemRole.USER:
             return
         if not self._at_work():
             return
@@ -182,6 +190,8 @@ class Projector:
 
     def _item_completed(self, data: ItemData, at_ms: int) -> None:
         item = data.item
+        if put_imported(self.conversation, self.transcript, item):
+            return
         if item.kind is ItemKind.STATUS:
             self._status_item(item, at_ms)
         elif item.kind is ItemKind.MESSAGE and item.role is ItemRole.USER:
@@ -210,10 +220,10 @@ class Projector:
         self._set_info(at_ms, agent=info["agent"], model=session_model)
         self._session_updated()
 
-    def _status_item(self, item: Item, at_ms: int) -> None:
+    def _status_item(self, item: Item, at_ms: int, only: str | None = None) -> None:
         part = next((p for p in item.content if isinstance(p, StatusPart)), None)
         handler = self._STATUS_HANDLERS.get(part.label) if part is not None else None
-        if handler is not None:
+        if handler is not None and part is not None and only in (None, part.label):
             handler(self, item, at_ms)
 
     def _retry(self, item: Item, at_ms: int) -> None:
@@ -232,8 +242,24 @@ class Projector:
         self.conversation.todos = todos
         self._emit("todo.updated", {"sessionID": self.conversation.id, "todos": todos})
 
+    def _mcp(self, item: Item, at_ms: int) -> None:
+        self.conversation.mcp[self.agent] = obj(obj(item.metadata).get("servers"))
+
     def _compaction(self, item: Item, at_ms: int) -> None:
-        if text(obj(item.metadata).get("phase")) == "completed":
+        """The agent compacts its conversation, because it was asked to or by itself. Source: recording `summarize`."""
+        if not self._at_work():
+            return
+        meta = obj(item.metadata)
+        phase = text(meta.get("phase"))
+        auto = meta["auto"] is True if "auto" in meta else not self.conversation.is_wish_to_compact(self.transcript.parent_id)
+        if self.transcript.compaction_id is None and (phase == "started" or auto):
+            self.transcript.begin_compaction(at_ms, auto=auto)
+        if phase == "failed":
+            why = next((p.detail for p in item.content if isinstance(p, StatusPart)), None) or "The compaction failed."
+            error = {"name": "UnknownError", "data": {"message": why}}
+            self.transcript.end_compaction("", at_ms, error=error)
+        elif phase == "completed":
+            self.transcript.end_compaction(text(meta.get("summary")), at_ms)
             self._emit("session.compacted", {"sessionID": self.conversation.id})
 
     def _session_item(self, item: Item, at_ms: int) -> None:
@@ -250,7 +276,10 @@ class Projector:
         meta = obj(item.metadata)
         if meta.get("state") == "handed":
             self.agent = text(meta.get("agent"), self.agent)
-            self.transcript.handed(text(meta.get("item_id")), [text(m) for m in arr(meta.get("carried"))], self.agent)
+            words, carried = text(meta.get("handover")), [text(m) for m in arr(meta.get("carried"))]
+            self.transcript.handed(text(meta.get("item_id")), carried, self.agent, words)
+            if words:
+                self._emit("tui.toast.show", {"message": words, "variant": "info", "duration": TOAST_MS})
         elif meta.get("state") == "own":
             self.transcript.handed(text(meta.get("item_id")), [], "")
 
@@ -284,6 +313,20 @@ class Projector:
         if message is not None:
             message.parts[part["id"]] = part
             self._emit("message.part.updated", {"sessionID": self.conversation.id, "part": part, "time": at_ms})
+
+    def _snapshot(self, item: Item, at_ms: int) -> None:
+        undo.snapshot(self.conversation, self.transcript, obj(item.metadata), at_ms)
+
+    def _notice(self, item: Item, at_ms: int) -> None:
+        """Something that the person should know and no message says."""
+        words = next((p.detail for p in item.content if isinstance(p, StatusPart) and p.detail), None)
+        if words:
+            self._emit("tui.toast.show", {"message": words, "variant": "warning", "duration": TOAST_MS})
+
+    def _revert(self, item: Item, at_ms: int) -> None:
+        undo.revert(self.conversation, self._emit, obj(item.metadata))
+        self._set_info(at_ms)
+        self._session_updated()
 
     def _child(self, item: Item, at_ms: int) -> None:
         meta = obj(item.metadata)
@@ -360,6 +403,7 @@ class Projector:
     _STATUS_HANDLERS: ClassVar[dict[str, Callable[[Any, Item, int], None]]] = {
         "retry": _retry,
         "todo": _todo,
+        "mcp": _mcp,
         "compaction": _compaction,
         "session": _session_item,
         "mode": _mode,
@@ -369,5 +413,8 @@ class Projector:
         "part.removed": _part_removed,
         "part.updated": _part_updated,
         "child": _child,
+        "snapshot": _snapshot,
+        "revert": _revert,
+        "notice": _notice,
     }
     """Status items without a row ("title", "model", "commands") say nothing that a client shows."""

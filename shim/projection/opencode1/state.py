@@ -12,6 +12,10 @@ from typing import Literal
 from shim.opencode.build import Wire, status_idle
 from shim.projection.diffs import FileChange
 from shim.projection.opencode1.tools import ToolView
+from universal.codec import COMPACT
+
+HANDOVER: dict[str, object] = {"handover": True}
+"""Metadata of the text part by which a person is told that another agent took over. No agent is sent it."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,25 @@ class ToolState:
 
 
 @dataclass(slots=True)
+class Trees:
+    """What is known of snapshots. All are names of trees (see `shim.host.snapshot`), None as long as there is none.
+
+    first   before the session's first turn           base   before the prompt that is being answered
+    last    the newest one                            after  right after the files were put back by an undo
+    on      snapshots are taken in this turn          used_tools  a tool was called since `base`
+    diffs   the session's diffs from before an undo, for the redo
+    """
+
+    first: str | None = None
+    base: str | None = None
+    last: str | None = None
+    after: str | None = None
+    on: bool = False
+    used_tools: bool = False
+    diffs: list[Wire] | None = None
+
+
+@dataclass(slots=True)
 class Conversation:
     """Everything that a client can read of one session."""
 
@@ -81,11 +104,24 @@ class Conversation:
     status: Wire = field(default_factory=status_idle)
     tools: dict[str, ToolState] = field(default_factory=dict[str, ToolState])
     all_changes: list[FileChange] = field(default_factory=list[FileChange])
+    trees: Trees = field(default_factory=Trees)
+    mcp: dict[str, Wire] = field(default_factory=dict[str, Wire])
+    """Agent -> its MCP servers as it told them last: {name: {status, error?}}."""
 
     @property
     def id(self) -> str:
         """The session's id."""
         return str(self.info["id"])
+
+    def last_user(self) -> str | None:
+        """The id of the newest message of the person's."""
+        return next((id_ for id_, m in reversed(self.messages.items()) if m.info["role"] == "user"), None)
+
+    def is_wish_to_compact(self, message_id: str | None) -> bool:
+        """Whether this user message is the person's wish for a compaction, by `summarize` or as the agent's command."""
+        message = self.messages.get(message_id or "")
+        parts = message.parts.values() if message is not None else ()
+        return any(p["type"] == "compaction" or str(p.get("text", "")).startswith(COMPACT) for p in parts)
 
     @property
     def busy(self) -> bool:

@@ -15,10 +15,11 @@ from shim.opencode.build import Wire
 from shim.projection.diffs import FileChange, turn_diff
 from shim.projection.opencode1 import tools
 from shim.projection.opencode1.asks import ABORTED
-from shim.projection.opencode1.state import Conversation, Message, ToolState
+from shim.projection.opencode1.parts import assistant_info, compaction_item, failed_state, model_of, nothing, parts_of, url_of
+from shim.projection.opencode1.state import HANDOVER, Conversation, Message, ToolState
 from shim.sse.event import OpenCodeEvent
 from universal.events import ItemDeltaData
-from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from universal.items import FileRefPart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from universal.jsonvalue import arr, obj, text, whole
 
 COST_ROUNDING = 1e-9
@@ -40,9 +41,14 @@ class Transcript:
         self._call_of_item: dict[str, str] = {}
         self._user_of_item: dict[str, str] = {}
         self._changes: list[FileChange] = []
+        self._note = ""
         self.parent_id: str | None = None
         self.open_id: str | None = None
+        self.compaction_id: str | None = None
+        """The message of a compaction that goes on."""
         self.turn_messages: list[str] = []
+        self.awaiting: list[str] = []
+        """Messages whose step is over but for the snapshot of what their tools changed."""
 
     # --- ids and emission --------------------------------------------------------------------------------
 
@@ -61,6 +67,10 @@ class Transcript:
     def _part(self, message: Message, prefix: str, at_ms: int, **fields: Any) -> Wire:
         return {"id": self._id(prefix, at_ms), "sessionID": self.conversation.id, "messageID": message.info["id"], **fields}
 
+    def _say(self, message: Message, words: str, at_ms: int, **more: object) -> None:
+        part = self._part(message, "prt", at_ms, type="text", text=words, time={"start": at_ms, "end": at_ms}, **more)
+        self._put(message, part, at_ms)
+
     # --- user messages -----------------------------------------------------------------------------------
 
     def user(self, item: Item, at_ms: int) -> Message:
@@ -72,7 +82,7 @@ class Transcript:
             self._ids.saw(message_id, at_ms)
         else:
             message_id = self._id("msg", at_ms)
-        model = obj(given.get("model")) or self._session_model()
+        model = obj(given.get("model")) or model_of(self.conversation.info, self.agent)
         info: Wire = {
             "id": message_id,
             "sessionID": session["id"],
@@ -86,7 +96,7 @@ class Transcript:
         self.conversation.messages[message_id] = message
         self._user_of_item[item.item_id] = message_id
         self._message_updated(message)
-        for part in arr(given.get("parts")) or _parts_of(item):
+        for part in arr(given.get("parts")) or parts_of(item):
             wire = {k: v for k, v in part.items() if v is not None}
             if wire.get("id"):
                 self._ids.saw(wire["id"], at_ms)
@@ -95,34 +105,36 @@ class Transcript:
             self._put(message, {**wire, "sessionID": session["id"], "messageID": message_id}, at_ms)
         return message
 
-    def _session_model(self) -> Wire:
-        model = obj(self.conversation.info.get("model"))
-        wire = {"providerID": model.get("providerID", self.agent), "modelID": model.get("id", "default")}
-        if model.get("variant") and model["variant"] != "default":
-            wire["variant"] = model["variant"]
-        return wire
+    def show(self, message: Message) -> None:
+        """A message that was made elsewhere, whole: told as it is, and what comes later sorts after it."""
+        created = whole(message.info["time"]["created"])
+        for id_ in (message.info["id"], *message.parts):
+            self._ids.saw(id_, created)
+        self._message_updated(message)
+        for part in message.parts.values():
+            self._put(message, part, created)
 
     def message_of_item(self, item_id: str) -> str:
         """The id of the user message that this item became; empty if it is not one."""
         return self._user_of_item.get(item_id, "")
 
-    def handed(self, item_id: str, carried: list[str], agent: str) -> None:
-        """The prompt of this item is being answered from now on; `carried` messages went along as context."""
-        previous = self.parent_id
-        if previous is not None:
-            self._summarise(previous)
+    def handed(self, item_id: str, carried: list[str], agent: str, note: str = "") -> None:
+        """The prompt of this item is being answered now; `carried` messages went along, `note` tells of it above the answer."""
+        self.summarise()
+        self._note = note
         self.parent_id = self._user_of_item.get(item_id, self.parent_id)
         for message_id in (*carried, self.parent_id):
             if message_id in self.conversation.messages:
                 self.conversation.messages[message_id].known.add(agent)
 
-    def _summarise(self, user_id: str) -> None:
-        message = self.conversation.messages.get(user_id)
+    def summarise(self, diffs: list[Wire] | None = None) -> None:
+        """The user message that is being answered gets the changes of its answer; without `diffs`, what tools have told."""
+        message = self.conversation.messages.get(self.parent_id or "")
         changes, self._changes = self._changes, []
         if message is None or "summary" in message.info:
             return
         self.conversation.all_changes.extend(changes)
-        diffs = turn_diff(changes, self.conversation.info["directory"])
+        diffs = turn_diff(changes, self.conversation.info["directory"]) if diffs is None else diffs
         message.info = {**message.info, "summary": {"diffs": diffs}}
         self._message_updated(message)
 
@@ -130,35 +142,47 @@ class Transcript:
 
     def assistant(self, item: Item, at_ms: int) -> Message:
         """The message of this item, made (with its step-start) if it is new."""
-        known = self._by_item.get(item.item_id)
+        known = self.conversation.messages.get(self._by_item.get(item.item_id, ""))
         if known is not None:
-            return self.conversation.messages[known]
+            return known
+        compaction = self.conversation.messages.get(self.compaction_id or "")
+        if compaction is not None and not compaction.finished:  # what is said in it is the summary
+            self._by_item[item.item_id] = compaction.info["id"]
+            return compaction
         return self._new_assistant(at_ms, item)
 
-    def _new_assistant(self, at_ms: int, item: Item | None) -> Message:
+    def begin_compaction(self, at_ms: int, *, auto: bool) -> None:
+        """The agent compacts: a message for the summary, below a user message that says so (there already if a person asked)."""
+        parent = self.parent_id
+        if auto:
+            part = {"type": "compaction", "auto": True}
+            made = self.user(compaction_item(self.conversation.id, self._ids.next(at_ms), part), at_ms)
+            made.known.add(self.agent)
+            self.parent_id = made.info["id"]
+        self.compaction_id = self._new_assistant(at_ms, None, compaction=True).info["id"]
+        self.parent_id = parent
+
+    def end_compaction(self, summary: str, at_ms: int, *, error: Wire | None = None) -> None:
+        """The summary is there, as text of its own or said in the message; or it failed."""
+        message = self.conversation.messages.get(self.compaction_id or "")
+        self.compaction_id = None
+        if message is None or message.finished:
+            return
+        if summary and not any(p["type"] == "text" for p in message.parts.values()):
+            self._say(message, summary, at_ms)
+        self._finish(message, at_ms, step=error is None, error=error)
+
+    def _new_assistant(self, at_ms: int, item: Item | None, *, compaction: bool = False) -> Message:
         self.close_step(at_ms)
         session = self.conversation.info
-        parent = self.parent_id or self._last_user()
+        parent = self.parent_id or self.conversation.last_user()
         user = self.conversation.messages.get(parent or "")
-        model = obj(user.info["model"]) if user else self._session_model()
+        model = obj(user.info["model"]) if user else model_of(self.conversation.info, self.agent)
         meta = obj(item.metadata) if item else {}
-        agent = user.info["agent"] if user else session.get("agent") or "build"
-        info: Wire = {
-            "id": self._id("msg", at_ms),
-            "sessionID": session["id"],
-            "role": "assistant",
-            "parentID": parent or self._id("msg", at_ms),
-            "mode": agent,
-            "agent": agent,
-            "path": {"cwd": session["directory"], "root": session["directory"]},
-            "cost": 0,
-            "tokens": build.tokens(None),
-            "modelID": model["modelID"],
-            "providerID": model["providerID"],
-            "time": {"created": at_ms},
-        }
-        if model.get("variant"):
-            info["variant"] = model["variant"]
+        agent = "compaction" if compaction else user.info["agent"] if user else session.get("agent") or "build"
+        extra = {"summary": True} if compaction else {}
+        made = self._id("msg", at_ms)
+        info = assistant_info(session, made, parent or self._id("msg", at_ms), model, agent, at_ms, **extra)
         message = Message(info)
         if meta.get("origin") != "shell":
             message.known.add(self.agent)
@@ -168,12 +192,12 @@ class Transcript:
         if item is not None:
             self._by_item[item.item_id] = info["id"]
         self._message_updated(message)
-        if item is not None and meta.get("origin") != "shell":
-            self._put(message, self._part(message, "prt", at_ms, type="step-start"), at_ms)
+        if (item is not None and meta.get("origin") != "shell") or compaction:
+            self._put(message, self._part(message, "prt", at_ms, type="step-start", **self._tree()), at_ms)
+        if self._note and not compaction:
+            self._say(message, f"*{self._note}*", at_ms, synthetic=True, metadata=HANDOVER)
+            self._note = ""
         return message
-
-    def _last_user(self) -> str | None:
-        return next((id_ for id_, m in reversed(self.conversation.messages.items()) if m.info["role"] == "user"), None)
 
     def delta(self, data: ItemDeltaData, at_ms: int) -> None:
         """A piece of text, reasoning or tool output."""
@@ -188,7 +212,7 @@ class Transcript:
             part = self._part(message, "prt", at_ms, type=data.part_type, text="", time={"start": at_ms})
             part_id = message.text_parts[data.part_index] = part["id"]
             message.streaming[part_id] = []
-            self._put(message, part, at_ms, legacy=_nothing)
+            self._put(message, part, at_ms, legacy=nothing)
         if part_id not in message.streaming:
             return
         message.streaming[part_id].append(data.delta)
@@ -247,10 +271,45 @@ class Transcript:
             self._put(message, {**part, "time": {**part["time"], "end": at_ms}}, at_ms)
 
     def _finish_if_over(self, message: Message, at_ms: int) -> None:
-        if message.done and not message.open_tools and not message.finished:
+        if not message.done or message.open_tools or message.finished:
+            return
+        if not (message.had_tools and self.conversation.trees.on):
             self._finish(message, at_ms, step=True)
+        elif message.info["id"] not in self.awaiting:
+            self.awaiting.append(message.info["id"])
+            self.open_id = None if self.open_id == message.info["id"] else self.open_id
 
-    def _finish(self, message: Message, at_ms: int, *, step: bool, error: Wire | None = None) -> None:
+    def _tree(self) -> Wire:
+        """The newest snapshot, as a field of step parts."""
+        trees = self.conversation.trees
+        return {"snapshot": trees.last} if trees.on and trees.last else {}
+
+    def snapshot_taken(self, patch: Wire | None, at_ms: int) -> None:
+        """`trees.last` is new: steps that waited for it end. `patch`: what was changed since the one before."""
+        waiting = [m for id_ in self.awaiting if (m := self.conversation.messages.get(id_)) and not m.open_tools]
+        self.awaiting = [id_ for id_ in self.awaiting if self.conversation.messages[id_].open_tools]
+        for message in waiting:
+            last = message is waiting[-1]
+            if not message.finished:
+                self._finish(message, at_ms, step=True, patch=patch if last else None)
+                patch = None if last else patch
+        turn = [m for id_ in self.turn_messages if (m := self.conversation.messages.get(id_))]
+        if patch is not None and turn:
+            at = next((m for m in reversed(turn) if m.had_tools), turn[-1])
+            self._put(at, self._part(at, "prt", at_ms, **patch), at_ms)
+        if (current := self.conversation.messages.get(self.open_id or "")) is not None:
+            first = next(iter(current.parts.values()), {"type": ""})
+            if first["type"] == "step-start" and first.get("snapshot") != self._tree().get("snapshot"):
+                self._put(current, {**first, **self._tree()}, at_ms)
+
+    def _settle(self, at_ms: int) -> None:
+        """Steps that still wait for a snapshot end without it."""
+        waiting, self.awaiting = self.awaiting, []
+        for message in [m for id_ in waiting if (m := self.conversation.messages.get(id_)) and not m.finished]:
+            self._finish(message, at_ms, step=True, tree=None)
+
+    def _finish(self, message: Message, at_ms: int, *, step: bool, error: Wire | None = None, **snapshot: Wire | None) -> None:
+        """`snapshot`: `tree` (default the newest one) as a field of step-finish, `patch` a part."""
         self._end_texts(message, at_ms)
         reason = message.finish or ("tool-calls" if message.had_tools else "stop")
         info = {**message.info, "time": {**message.info["time"], "completed": at_ms}}
@@ -258,8 +317,11 @@ class Transcript:
             info["error"] = error
         elif step:
             counts = {"cost": info["cost"], "tokens": info["tokens"]}
+            counts |= snapshot.get("tree", self._tree()) or {}
             self._put(message, self._part(message, "prt", at_ms, type="step-finish", reason=reason, **counts), at_ms)
             info["finish"] = reason
+        if (patch := snapshot.get("patch")) is not None:
+            self._put(message, self._part(message, "prt", at_ms, **patch), at_ms)
         message.info = info
         message.done = message.finished = True
         if self.open_id == info["id"]:
@@ -267,14 +329,18 @@ class Transcript:
         self._message_updated(message)
 
     def close_step(self, at_ms: int) -> None:
-        """The model goes on with another message: what is left of the last one ends now."""
+        """The model goes on with another message: the step of the last one ends now, but not its calls (a subagent's)."""
+        self._settle(at_ms)
         message = self.conversation.messages.get(self.open_id or "")
-        if message is None or message.finished:
-            return
-        for call_id in sorted(message.open_tools):
-            self._fail_tool(self.conversation.tools[call_id], "The agent went on without a result for this tool call.", at_ms)
-        message.open_tools.clear()
-        self._finish(message, at_ms, step=True)
+        if message is not None and not message.finished:
+            self._finish(message, at_ms, step=True)
+
+    def _fail_open_tools(self, error: str, at_ms: int, *, interrupted: bool = False) -> None:
+        """Calls of this turn that have no result will have none."""
+        for message in [m for id_ in self.turn_messages if (m := self.conversation.messages.get(id_))]:
+            for call_id in sorted(message.open_tools):
+                self._fail_tool(self.conversation.tools[call_id], error, at_ms, interrupted=interrupted)
+            message.open_tools.clear()
 
     # --- tools ---------------------------------------------------------------------------------------------
 
@@ -292,7 +358,7 @@ class Transcript:
             state = ToolState(message.info["id"], part["id"], call.call_id, call.name, view)
             self.conversation.tools[call.call_id] = state
             message.open_tools.add(call.call_id)
-            message.had_tools = True
+            message.had_tools = self.conversation.trees.used_tools = True
             self._put(message, part, at_ms)
         if complete and state.status == "pending":
             state.view = tools.view_call(self.agent, call.name, tools.arguments_of(call.arguments), self.conversation.todos)
@@ -300,10 +366,7 @@ class Transcript:
             self._running(state, at_ms)
             if state.view.tool == "plan_exit" and state.view.input.get("plan"):
                 message = self.conversation.messages[state.message_id]
-                plan = self._part(
-                    message, "prt", at_ms, type="text", text=str(state.view.input["plan"]), time={"start": at_ms, "end": at_ms}
-                )
-                self._put(message, plan, at_ms)
+                self._say(message, str(state.view.input["plan"]), at_ms)
 
     def _message_of(self, item: Item, at_ms: int) -> Message:
         parent = self.conversation.messages.get(self._by_item.get(item.parent_id or "", ""))
@@ -320,8 +383,7 @@ class Transcript:
 
     def _state_part(self, state: ToolState, wire_state: Wire, at_ms: int) -> None:
         message = self.conversation.messages[state.message_id]
-        part = {**message.parts[state.part_id], "tool": state.view.tool, "state": wire_state}
-        self._put(message, part, at_ms)
+        self._put(message, {**message.parts[state.part_id], "tool": state.view.tool, "state": wire_state}, at_ms)
 
     def _running(self, state: ToolState, at_ms: int, metadata: Wire | None = None) -> None:
         title, native = tools.running_metadata(state.view, self._context(state))
@@ -334,8 +396,7 @@ class Transcript:
 
     def child_opened(self, call_id: str, child_session_id: str, at_ms: int) -> None:
         """A subagent's session exists now: its tool card can be opened."""
-        state = self.conversation.tools.get(call_id)
-        if state is not None:
+        if (state := self.conversation.tools.get(call_id)) is not None:
             state.child_session_id = child_session_id
             if state.status == "running":
                 self._running(state, at_ms)
@@ -390,23 +451,14 @@ class Transcript:
         if view.attachments:
             message = self.conversation.messages[state.message_id]
             wire["attachments"] = [
-                self._part(message, "prt", at_ms, type="file", mime=a.mime or "image/png", url=_url(a)) for a in view.attachments
+                self._part(message, "prt", at_ms, type="file", mime=a.mime or "image/png", url=url_of(a))
+                for a in view.attachments
             ]
         state.status = "ended"
         self._state_part(state, wire, at_ms)
 
     def _fail_tool(self, state: ToolState, error: str, at_ms: int, *, interrupted: bool = False) -> None:
-        wire: Wire = {
-            "status": "error",
-            "input": state.view.input,
-            "error": error,
-            "time": {"start": state.started_ms or at_ms, "end": at_ms},
-        }
-        metadata: Wire = {"output": "".join(state.output)} if state.output else {}
-        if interrupted:
-            metadata["interrupted"] = True
-        if metadata:
-            wire["metadata"] = metadata
+        wire = failed_state(state, error, at_ms, interrupted=interrupted)
         state.status = "ended"
         self._state_part(state, wire, at_ms)
 
@@ -414,28 +466,30 @@ class Transcript:
 
     def fail(self, error: Wire, at_ms: int, *, tool_error: str) -> None:
         """The prompt being answered has failed: its message says so, whatever it was doing."""
+        if self.open_id is None:
+            self._settle(at_ms)
         message = self.conversation.messages.get(self.open_id or "")
         if message is None and self.turn_messages:
             message = self.conversation.messages.get(self.turn_messages[-1])
+            if message is not None and {"summary", "error"} <= message.info.keys():
+                return  # a compaction that said so itself
             if message is not None and (message.info["parentID"] != self.parent_id or "error" in message.info):
                 message = None
         if message is None:
             message = self._new_assistant(at_ms, None)
-        for call_id in sorted(message.open_tools):
-            self._fail_tool(self.conversation.tools[call_id], tool_error, at_ms, interrupted=True)
-        message.open_tools.clear()
+        self._fail_open_tools(tool_error, at_ms, interrupted=True)
         self._finish(message, at_ms, step=False, error=error)
 
     def end_turn(self, turn_cost: float, at_ms: int) -> None:
         """Everything of the turn that is still open ends now; what no step has paid of `turn_cost` goes to the last message."""
+        self._fail_open_tools("The agent went on without a result for this tool call.", at_ms)
         self.close_step(at_ms)
         messages = [self.conversation.messages[m] for m in self.turn_messages if m in self.conversation.messages]
         unpaid = turn_cost - sum(m.info["cost"] for m in messages)
         if messages and unpaid > COST_ROUNDING:
             messages[-1].info = {**messages[-1].info, "cost": messages[-1].info["cost"] + unpaid}
             self._message_updated(messages[-1])
-        if self.parent_id is not None:
-            self._summarise(self.parent_id)
+        self.summarise()
         session = self.conversation.info
         totals = session["tokens"]
         for message in messages:
@@ -443,35 +497,4 @@ class Transcript:
         cost = session["cost"] + sum(m.info["cost"] for m in messages)
         self.conversation.info = {**session, "tokens": totals, "cost": cost}
         self.turn_messages = []
-        self.parent_id = None
-
-
-def _nothing() -> OpenCodeEvent | None:
-    return None
-
-
-def _url(image: ImagePart) -> str:
-    return image.path if image.path.startswith(("data:", "http:", "https:", "file:")) else f"file://{image.path}"
-
-
-def _parts_of(item: Item) -> list[Wire]:
-    """Parts of a user message that no OpenCode client sent (a subagent's prompt, another face)."""
-    parts: list[Wire] = []
-    for part in item.content:
-        if isinstance(part, TextPart):
-            parts.append({"type": "text", "text": part.text})
-        elif isinstance(part, ImagePart):
-            parts.append({"type": "file", "mime": part.mime or "image/png", "url": _url(part)})
-        elif isinstance(part, FileRefPart):
-            parts.append(
-                {"type": "file", "mime": "text/plain", "filename": part.path.rsplit("/", 1)[-1], "url": f"file://{part.path}"}
-            )
-    return parts
-
-
-def retry_status(item: Item, at_ms: int) -> Wire:
-    """Session status of a `retry` item."""
-    meta = obj(item.metadata)
-    return build.status_retry(
-        whole(meta.get("attempt"), 1), text(meta.get("message"), "The model did not answer"), at_ms + whole(meta.get("delay_ms"))
-    )
+        self.parent_id = self.compaction_id = None

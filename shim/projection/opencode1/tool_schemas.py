@@ -1,0 +1,54 @@
+"""The tools that an agent's calls are shown as, with their arguments as JSON Schema. Pure.
+
+Agents do not tell the schemas of their tools to whoever drives them. What is known, and told here, is how their calls look on
+this face: OpenCode's names (`agents/*.TOOLS`) and OpenCode's arguments; an agent may send more, so more is allowed.
+Source: the answer of a live OpenCode 1.18.33 to `/experimental/tool`, for names, types and what is required.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shim.projection.opencode1.agents import tools_of
+
+SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "question": {"questions!": "array"},
+    "bash": {"command!": "string", "timeout": "integer", "workdir": "string"},
+    "read": {"filePath!": "string", "offset": "integer", "limit": "integer"},
+    "glob": {"pattern!": "string", "path": "string"},
+    "grep": {"pattern!": "string", "path": "string", "include": "string"},
+    "edit": {"filePath!": "string", "oldString": "string", "newString": "string", "replaceAll": "boolean"},
+    "write": {"filePath!": "string", "content!": "string"},
+    "task": {"description": "string", "prompt!": "string", "subagent_type": "string"},
+    "webfetch": {"url!": "string", "format": "string", "timeout": "number"},
+    "websearch": {"query!": "string"},
+    "todowrite": {"todos!": "array"},
+    "skill": {"name!": "string"},
+}
+"""OpenCode's tool -> its arguments; `!` marks those that are always there. Other tools: an object, and no more is known."""
+
+
+def ids(agents: Iterable[str]) -> list[str]:
+    """The tools of these agents, by OpenCode's names."""
+    return list(dict.fromkeys(row.tool for agent in agents for row in tools_of(agent).values()))
+
+
+def listing(agent: str, title: str) -> list[dict[str, Any]]:
+    """`ToolListItem` objects of one agent."""
+    found: dict[str, list[str]] = {}
+    for native, row in tools_of(agent).items():
+        found.setdefault(row.tool, []).append(native)
+    return [
+        {"id": tool, "description": f"{title}'s {', '.join(names)}, as its calls are shown here.", "parameters": _schema(tool)}
+        for tool, names in found.items()
+    ]
+
+
+def _schema(tool: str) -> dict[str, Any]:
+    arguments = ARGUMENTS.get(tool, {})
+    properties = {name.rstrip("!"): {"type": kind} for name, kind in arguments.items()}
+    required = [name.rstrip("!") for name in arguments if name.endswith("!")]
+    return {"$schema": SCHEMA, "type": "object", "properties": properties} | ({"required": required} if required else {})

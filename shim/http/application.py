@@ -8,8 +8,10 @@ from types import ModuleType
 from aiohttp import web
 
 from shim.errors import ApiError
-from shim.http import middleware
-from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, add_route, collect, register
+from shim.http import middleware, problem
+from shim.http.access import ACCESS, Access, gate
+from shim.http.observe import observe
+from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, BoundOperation, add_route, collect, register
 from shim.opencode.decided import rows
 from shim.opencode.operations import OPERATIONS
 from shim.opencode.unsupported import Row
@@ -29,17 +31,27 @@ def application(
     caller's, with `cleanup_ctx`.
     """
     app = web.Application(
-        client_max_size=body_limit_bytes, middlewares=[middleware.request_log, middleware.preflight, middleware.errors]
+        client_max_size=body_limit_bytes,
+        middlewares=[observe, problem.problems, middleware.request_log, middleware.errors, gate, middleware.preflight],
     )
-    app[SERVICES] = services
+    app[ACCESS] = Access.of(services.settings)
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)
     bound = collect(modules)
+    _routes(app, services, bound)
+    if services.settings.base_path:
+        below = web.Application(client_max_size=body_limit_bytes)
+        _routes(below, services, bound)
+        app.add_subapp(services.settings.base_path, below)
+    return app
+
+
+def _routes(app: web.Application, services: Services, bound: list[BoundOperation]) -> None:
+    app[SERVICES] = services
     register(app, bound)
     for name, row in rows({one.id for one in bound}).items():
         add_route(app, OPERATIONS[name], _refusal(name, row))
-    return app
 
 
 def _refusal(name: str, row: Row) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

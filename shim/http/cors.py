@@ -1,9 +1,10 @@
 """Which web pages may call us, as native OpenCode decides it. Pure.
 
-    http://localhost:PORT, http://127.0.0.1:PORT, tauri://localhost, http(s)://tauri.localhost,
-    https://opencode.ai and its subdomains, and what the setting `cors` names
+    http://localhost:PORT, http://127.0.0.1:PORT, tauri://localhost, http(s)://tauri.localhost, oc://renderer (the desktop
+    apps), https://opencode.ai and its subdomains, and what the setting `cors` names
 
-A foreign origin is still served, without the header; its browser then hides the answer from the page.
+A foreign origin is still served what it reads, without the header; its browser then hides the answer from the page. What
+changes something is refused to it (`shim.http.access`).
 Source: recording `endpoints` of 1.18.33, and a live 1.18.33 for `https://tauri.localhost` and deeper subdomains.
 """
 
@@ -13,7 +14,7 @@ import re
 from collections.abc import Collection
 
 ALLOWED = re.compile(
-    r"http://(localhost|127\.0\.0\.1):\d{1,5}|tauri://localhost|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
+    r"http://(localhost|127\.0\.0\.1):\d{1,5}|tauri://localhost|oc://renderer|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
 )
 METHODS = "GET, HEAD, PUT, PATCH, POST, DELETE"
 EXPOSED = "Link, X-Next-Cursor"

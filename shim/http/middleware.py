@@ -30,6 +30,9 @@ Unknown: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse | None
 UNKNOWN: web.AppKey[Unknown] = web.AppKey("unknown")
 _STARTED = web.RequestKey("started", bool)
 
+SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEORIGIN", "Referrer-Policy": "same-origin"}
+"""No page may show ours in a frame and have its buttons clicked; no address of ours, with an `auth_token` perhaps, is told to
+others."""
 UNEXPECTED = "Unexpected server error. Check server logs for details."
 SHOWN_PATH_LENGTH = 300
 
@@ -66,6 +69,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     """`on_response_prepare`: a signal and not a middleware, since streams send their headers while they are handled."""
     request[_STARTED] = True
     response.headers.update(cors.headers(request.headers.get("Origin"), request.app[SERVICES].settings.cors))
+    response.headers.update(SAFETY_HEADERS)
 
 
 @web.middleware
@@ -74,7 +78,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except ApiError as error:
-        return to_response(error.body, error.status)
+        return to_response(error.body, error.status, error.headers)
     except web.HTTPException as error:
         if error.status < 400:
             raise

@@ -4,8 +4,8 @@
     async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object: ...
 
 Parameters are known by name. `path`, `query` and `body` are annotated with pydantic models; `body: Model | None` may be
-missing, and a required one that is missing is read as `{}`. Method and path come from the generated table of operations.
-The answer is a model, dict, list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
+missing (not `null`), and a required one that is missing is read as `{}`. Method and path come from the generated table of
+operations. The answer is a model, dict, list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
 
 The decorators only write a mark onto the function: `collect` reads the marks of modules, `register` adds routes to an app.
 Bodies may also be unions and plain types. Annotations are evaluated, so a handler's module imports what it annotates at run time.
@@ -18,12 +18,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType, NoneType
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_type_hints
 
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
-from shim.errors import BadRequest
+from shim.errors import BadRequest, NotFound
+from shim.host.roots import require
 from shim.http import wire_json
 from shim.http.directory import resolve
 from shim.opencode.complaints import complaint
@@ -81,9 +82,9 @@ def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     return _marked(operation_id, OPERATIONS[operation_id])
 
 
-def extra(operation_id: str, method: str, path: str) -> Callable[[HandlerT], HandlerT]:
+def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
     """The function serves a route that OpenCode has, or clients ask for, outside of its document."""
-    return _marked(operation_id, Operation(method, path, "extra"))
+    return _marked(operation_id, Operation(method, path, "extra", streams))
 
 
 def _marked(operation_id: str, row: Operation) -> Callable[[HandlerT], HandlerT]:
@@ -114,8 +115,11 @@ def _bind(name: str, row: Operation, handler: Handler) -> BoundOperation:
     unknown = set(inspect.signature(handler).parameters) - {"ctx", "path", "query", "body"}
     if unknown:
         raise ValueError(f"{name}: a handler takes ctx, path, query and body, not {', '.join(sorted(unknown))}")
+    optional = NoneType in get_args(hints.get("body"))
+    if optional:  # it may be left out; a body that says `null` is refused, as by native 1.18.33
+        hints["body"] = Union[tuple(one for one in get_args(hints["body"]) if one is not NoneType)]  # noqa: UP007 - of a tuple
     path, query, body = (TypeAdapter[Any](hints[key]) if key in hints else None for key in ("path", "query", "body"))
-    return BoundOperation(name, row, handler, path, query, body, NoneType in get_args(hints.get("body")))
+    return BoundOperation(name, row, handler, path, query, body, optional)
 
 
 # --- the way in and out ----------------------------------------------------------------------------------
@@ -150,6 +154,8 @@ def _route(one: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamR
 async def _arguments(one: BoundOperation, request: web.Request) -> dict[str, object]:
     services = request.app[SERVICES]
     directory = resolve(request.query, request.headers, str(services.settings.directory))
+    if services.settings.roots:
+        _check_roots(services, directory, request.match_info.get("sessionID"))
     arguments: dict[str, object] = {"ctx": Ctx(request, services, directory)}
     if one.path is not None:
         arguments["path"] = _validated(one.path, dict(request.match_info), "Params")
@@ -158,6 +164,17 @@ async def _arguments(one: BoundOperation, request: web.Request) -> dict[str, obj
     if one.body is not None:
         arguments["body"] = _body(one.body, await request.read(), optional=one.body_optional)
     return arguments
+
+
+def _check_roots(services: Services, directory: str, session_id: str | None) -> None:
+    """The directory of the request, and of the session that it names. Raises ApiError 403."""
+    require(directory, services.settings.roots)
+    if session_id is not None:
+        try:
+            info = services.sessions.info(session_id)
+        except NotFound:
+            return
+        require(info["directory"], services.settings.roots)
 
 
 def _first_values(request: web.Request) -> dict[str, str]:

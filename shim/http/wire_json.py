@@ -6,26 +6,62 @@ Broken halves of UTF-16 pairs (`"\\ud83d"`) become U+FFFD: JavaScript sends them
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable
 from typing import Any, cast
 
 import orjson
 from pydantic import BaseModel
+
+DEPTH_LIMIT = 128
+"""Lists and objects inside of each other in a body. Every parser and writer on our way takes this much; some not twice that."""
 
 
 class Malformed(ValueError):
     """Not JSON; the text says what is wrong and where."""
 
 
+TOO_DEEP = f"it is nested too deeply, at most {DEPTH_LIMIT} levels are taken"
+
+
 def loads(raw: bytes) -> Any:
     """The value of a body. Raises Malformed."""
     try:
-        return orjson.loads(raw)
+        value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        pass
+        value = _slowly(raw)
+    # Most bodies have so few that they cannot be too deep.
+    if raw.count(b"[") + raw.count(b"{") > DEPTH_LIMIT and _is_deep(value):
+        raise Malformed(TOO_DEEP)
+    return value
+
+
+def _slowly(raw: bytes) -> Any:
     try:
-        return scrub(json.loads(raw.decode("utf-8-sig", "replace"), parse_constant=_refuse))
-    except (ValueError, RecursionError) as error:
-        raise Malformed(str(error) if isinstance(error, ValueError) else "nested too deeply") from error
+        value = json.loads(raw.decode("utf-8-sig", "replace"), parse_constant=_refuse)
+        if _is_deep(value):
+            raise Malformed(TOO_DEEP)
+        return scrub(value)
+    except RecursionError as error:
+        raise Malformed(TOO_DEEP) from error
+    except ValueError as error:
+        raise Malformed(str(error)) from error
+
+
+def _is_deep(value: Any) -> bool:
+    """Level by level, so that no depth is too much for us."""
+    level: list[Any] = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [inner for outer in level for inner in _inner(outer) if isinstance(inner, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def dumps(value: object) -> bytes:
@@ -35,6 +71,24 @@ def dumps(value: object) -> bytes:
     except TypeError:
         # Lone surrogates, or integers above 64 bits.
         return json.dumps(scrub(json.loads(json.dumps(value, default=_plain))), ensure_ascii=False).encode()
+
+
+def exact(value: object) -> bytes:
+    """A JSON text of the same value, whatever agents send: lone surrogates as escapes, integers of any size. NaN is null."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def scrub(value: Any) -> Any:

@@ -1,0 +1,272 @@
+"""Who may use the server: credentials, names that it is called by, pages that may call it. Pure, but for the middleware.
+
+    Host         loopback names, IP addresses, the setting `hostname`, this machine's name, `allowed_hosts`; else 403. A page
+                 whose name was made to point at us (DNS rebinding) is stopped by this, also where no password is set
+    Origin       checked on all that changes something and on WebSockets: our own, and those of `shim.http.cors`; else 403.
+                 Requests without one do not come from a page
+    password     Basic (user and password), Bearer (the password), or `?auth_token=` with base64 of `user:password`; else 401
+                 with the challenge that makes browsers ask. Preflights, `PUBLIC` and WebSockets with a ticket pass
+
+Source: native OpenCode 1.18.33, asked with and without each: `auth_token` goes before the header, Bearer is unknown to it, it
+checks neither Host nor Origin, and a terminal's WebSocket with `?ticket=` passes, for the terminal's own route to check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from urllib.parse import urlsplit
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from shim.errors import ApiError
+from shim.http import cors
+from shim.http.throttle import Throttle
+from shim.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+TOKEN_QUERY = "auth_token"  # noqa: S105 - a name
+TICKET_QUERY = "ticket"
+CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
+HEALTH = frozenset({"/health", "/global/health", "/api/health"})
+"""That we live, and no more: what watches servers has no password."""
+PUBLIC = HEALTH | {"/site.webmanifest", "/web-app-manifest-192x192.png", "/web-app-manifest-512x512.png"}
+"""Reading these needs no password. The others are asked for by browsers without credentials, as native knows too."""
+TICKETED = re.compile(r"(/api)?/pty/[^/]+/connect")
+"""A terminal's WebSocket, which browsers cannot open with a header. A ticket in its query was made by `connect-token`, which
+needs the password; the route must take nothing but a ticket that is good (`authorized` tells it whether one is needed)."""
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+LOOPBACK_NAMES = re.compile(r"(.*\.)?localhost\.?|ip6-localhost|ip6-loopback")
+DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+AUTHORIZED: web.RequestKey[bool] = web.RequestKey("authorized", bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The password's digests; the password itself is not kept. Comparing takes the same time whatever is wrong."""
+
+    pair: bytes
+    bearer: bytes
+
+    @classmethod
+    def of(cls, username: str, password: str) -> Secrets:
+        """In: the settings' values."""
+        return cls(_digest(f"{username}:{password}".encode()), _digest(password.encode()))
+
+    def admits(self, given: Credentials) -> bool:
+        """Whether these are the right ones."""
+        return hmac.compare_digest(_digest(given.value), self.bearer if given.is_bearer else self.pair)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a request shows: `user:password`, or with Bearer the password."""
+
+    value: bytes = field(repr=False)
+    is_bearer: bool = False
+
+    def digest(self) -> bytes:
+        """To know them again without keeping them."""
+        return _digest(self.value)
+
+
+def _digest(value: bytes) -> bytes:
+    return blake2b(value, digest_size=32).digest()
+
+
+def credentials(query: Mapping[str, str], headers: Mapping[str, str]) -> Credentials | None:
+    """What a request shows; None if it shows nothing. Unreadable ones are credentials too: wrong ones."""
+    token = query.get(TOKEN_QUERY)
+    if token:
+        return Credentials(_decoded(token))
+    scheme, _, value = headers.get("Authorization", "").strip().partition(" ")
+    if scheme.lower() == "basic":
+        return Credentials(_decoded(value.strip()))
+    if scheme.lower() == "bearer":
+        return Credentials(value.strip().encode("utf-8", "surrogateescape"), is_bearer=True)
+    return None
+
+
+def _decoded(text: str) -> bytes:
+    """base64 as clients write it: padded or not, in either alphabet, `+` turned to a blank by a query."""
+    plain = text.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+# --- names ---------------------------------------------------------------------------------------------
+
+
+def host_allowed(host: str, names: Iterable[str]) -> bool:
+    """Whether a Host header (with or without a port) is one of ours. IP addresses all are: no name points at them."""
+    name = _split(host)[0]
+    if name is None:
+        return False
+    if LOOPBACK_NAMES.fullmatch(name) or "*" in names or name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def same_origin(origin: str, host: str) -> bool:
+    """Whether a page of this origin was served under this Host header. Ports that the scheme implies may be left out."""
+    try:
+        split = urlsplit(origin)
+        port = split.port
+    except ValueError:
+        return False
+    if not split.hostname:
+        return False
+    name, host_port = _split(host)
+    implied = DEFAULT_PORTS.get(split.scheme)
+    return name == split.hostname and (port or implied) == (host_port or implied)
+
+
+def _split(host: str) -> tuple[str | None, int | None]:
+    """`NAME[:PORT]`, lower-cased, brackets off; (None, None) for what is no host."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d{1,5}))?", host)
+    if found is None:
+        return None, None
+    return (found[1] or found[2]).lower(), int(found[3]) if found[3] else None
+
+
+# --- the door --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rules of one server, from its settings. `secrets` is None where no password is set."""
+
+    secrets: Secrets | None
+    names: frozenset[str]
+    origins: tuple[str, ...]
+    trust_proxy: bool
+    base_path: str
+    throttle: Throttle
+
+    @classmethod
+    def of(cls, settings: Settings) -> Access:
+        """In: the settings. This machine's name counts as ours: others cannot make it point elsewhere in its own network."""
+        machine = socket.gethostname().lower()
+        names = {settings.hostname.lower(), machine, f"{machine}.local", *(name.lower() for name in settings.allowed_hosts)}
+        password = settings.password.get_secret_value() if settings.password is not None else ""
+        return cls(
+            Secrets.of(settings.username, password) if password else None,
+            frozenset(names),
+            settings.cors,
+            settings.trust_proxy,
+            settings.base_path,
+            Throttle(),
+        )
+
+    def path(self, request: web.Request) -> str:
+        """The path without the base path and without a `/` at its end."""
+        path = request.path
+        if self.base_path and (path + "/").startswith(self.base_path + "/"):
+            path = path[len(self.base_path) :]
+        return path.rstrip("/") or "/"
+
+    def host(self, request: web.Request) -> str:
+        """The name that the client used: with `trust_proxy` what the proxy says it was."""
+        forwarded = request.headers.get("X-Forwarded-Host", "") if self.trust_proxy else ""
+        return forwarded.split(",")[-1].strip() or request.headers.get("Host", "")
+
+    def address(self, request: web.Request) -> str:
+        """Where the client is: with `trust_proxy` the last entry of X-Forwarded-For, which the proxy itself wrote."""
+        forwarded = request.headers.get("X-Forwarded-For", "") if self.trust_proxy else ""
+        return forwarded.split(",")[-1].strip() or request.remote or ""
+
+    def check_host(self, request: web.Request) -> None:
+        """Raises ApiError 403. A request without the header does not come from a browser."""
+        host = self.host(request)
+        if host and not host_allowed(host, self.names):
+            name = _split(host)[0] or "NAME"
+            raise _forbidden(
+                f"This server is not called {host[:100]}. A web page could reach it under a name of its own, so names must be"
+                f" known: if this one is meant to be, start the server with --allowed-hosts {name[:100]} (SHIM_ALLOWED_HOSTS)."
+            )
+
+    def check_origin(self, request: web.Request) -> None:
+        """Raises ApiError 403 for a page that is neither ours nor allowed."""
+        origin = request.headers.get("Origin")
+        reading = request.method in READING and "upgrade" not in request.headers.get("Connection", "").lower()
+        if origin is None or reading or cors.allowed(origin, self.origins) or same_origin(origin, self.host(request)):
+            return
+        shown = origin[:100]
+        raise _forbidden(f"Pages of {shown} may not use this server. If you trust them, start it with --cors {shown}.")
+
+    def check_credentials(self, request: web.Request, now_s: float) -> bool:
+        """Whether the request is the owner's; False if it may pass all the same. Raises ApiError 401, 429."""
+        if self.secrets is None:
+            return True
+        given = credentials(request.query, request.headers)
+        path = self.path(request)
+        # Only a WebSocket by ticket, or what is public, may pass without; wrong credentials are wrong there too.
+        if given is None:
+            if request.method == "OPTIONS" or (request.method in READING and path in PUBLIC):
+                return False
+            if request.method == "GET" and TICKETED.fullmatch(path) and request.query.get(TICKET_QUERY):
+                return False
+            raise _unauthorized(path, "This server wants a password")
+        address = self.address(request)
+        wait_s = self.throttle.wait_s(address, now_s)
+        if wait_s > 0:
+            raise _too_many(wait_s)
+        if self.secrets.admits(given):
+            return True
+        self.throttle.failed(address, given.digest(), now_s)
+        log.warning("login.failed", address=address[:100])
+        raise _unauthorized(path, "The user or password is wrong")
+
+
+ACCESS: web.AppKey[Access] = web.AppKey("access", Access)
+
+
+def _forbidden(message: str) -> ApiError:
+    return ApiError(403, "ForbiddenError", message)
+
+
+def _unauthorized(path: str, what: str) -> ApiError:
+    if path.startswith("/api/"):
+        body = {"_tag": "UnauthorizedError", "message": "Authentication required"}
+        return ApiError(401, "UnauthorizedError", "", body=body, headers={"WWW-Authenticate": CHALLENGE})
+    message = f"{what}: the one that it was started with (OPENCODE_SERVER_PASSWORD). Clients take it from the same variable."
+    return ApiError(401, "UnauthorizedError", message, headers={"WWW-Authenticate": CHALLENGE})
+
+
+def _too_many(wait_s: float) -> ApiError:
+    seconds = max(1, int(wait_s + 0.999))
+    message = f"Too many wrong passwords from your address. Try again in {seconds} s."
+    return ApiError(429, "TooManyRequestsError", message, headers={"Retry-After": str(seconds)})
+
+
+def authorized(request: web.Request) -> bool:
+    """Whether the request showed the password, or none is set. False only where it could pass without (`PUBLIC`, a ticket)."""
+    return request.get(AUTHORIZED, False)
+
+
+@web.middleware
+async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Nothing is done, looked up or said before a request has come through here."""
+    access = request.app[ACCESS]
+    access.check_host(request)
+    access.check_origin(request)
+    request[AUTHORIZED] = access.check_credentials(request, asyncio.get_running_loop().time())
+    return await handler(request)

@@ -1,0 +1,38 @@
+"""What every request leaves behind: a count and a duration, ids in the log lines that it causes, a span if traces are on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from shim.http.operation import SERVICES
+
+
+@web.middleware
+async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost. The route's pattern is counted, never the path: paths have ids in them."""
+    services = request.app[SERVICES]
+    face = services.universal
+    if face is None:
+        return await handler(request)
+    resource = request.match_info.route.resource
+    route = resource.canonical if resource is not None else "unknown"
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    session_id = request.match_info.get("sessionID") or request.match_info.get("session_id")
+    context = {"session_id": session_id} if session_id else {}
+    status = 500
+    with structlog.contextvars.bound_contextvars(**context), face.spans.request(request.method, route, request.headers) as span:
+        try:
+            response = await handler(request)
+            status = response.status
+            return response
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        finally:
+            face.meters.request(request.method, route, status, loop.time() - began)
+            span.answered(status)

@@ -1,0 +1,14 @@
+"""How many event streams may be open at once, those of all faces together."""
+
+from __future__ import annotations
+
+from shim.errors import LimitReached
+from shim.services import Services
+
+
+def need_room(services: Services) -> None:
+    """Raises LimitReached when one more would be too many."""
+    limit = services.settings.max_streams
+    followers = services.universal.sessions.manager.deps.feed.listeners if services.universal is not None else 0
+    if services.hub.stats().readers + followers >= limit:
+        raise LimitReached("max_streams", limit, "Too many event streams are open: close some.")

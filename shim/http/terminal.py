@@ -1,0 +1,68 @@
+"""A terminal over a WebSocket, as OpenCode's clients read it.
+
+    server -> client   text: output, first what is kept from the client's cursor on
+                       binary: 0x00 and `{"cursor": N}`, once, after that: the position where live output begins
+    client -> server   text or binary: input
+    the end            close 1000; 1013 for a client that read too slowly (it comes back with its cursor)
+
+Source: a live OpenCode 1.18.33.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from shim.host.terminals import Terminal
+from shim.http import wire_json
+from shim.runtime.scrollback import Watcher
+
+PING_S = 30.0
+"""A client that does not answer for so long is gone."""
+INPUT_LIMIT_BYTES = 2**20
+"""Of one message; a larger paste is cut off by closing with 1009."""
+SEND_S = 20.0
+"""For one message into the socket of a client that does not read."""
+
+
+async def serve(request: web.Request, terminal: Terminal, cursor: int) -> web.StreamResponse:
+    """Until the client goes, or the terminal ends. Raises HTTPBadRequest for a request that is no WebSocket's."""
+    socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=INPUT_LIMIT_BYTES, compress=False, timeout=1.0)
+    await socket.prepare(request)
+    kept, position, watcher = terminal.watch(cursor)
+    sending = asyncio.create_task(_send(socket, kept, position, watcher), name=f"terminal {terminal.id}")
+    try:
+        async for message in socket:
+            if message.type is WSMsgType.TEXT:
+                await terminal.process.write(message.data.encode("utf-8", "replace"))
+            elif message.type is WSMsgType.BINARY:
+                await terminal.process.write(message.data)
+    finally:
+        terminal.unwatch(watcher)
+        sending.cancel()
+        await asyncio.wait([sending])
+    return socket
+
+
+async def _send(socket: web.WebSocketResponse, kept: list[str], position: int, watcher: Watcher) -> None:
+    code = WSCloseCode.OK
+    try:
+        # Not `wait_for`: in Python 3.11 it may swallow the cancellation of a client that leaves at once.
+        for piece in kept:
+            async with asyncio.timeout(SEND_S):
+                await socket.send_str(piece)
+        async with asyncio.timeout(SEND_S):
+            await socket.send_bytes(b"\0" + wire_json.dumps({"cursor": position}))
+        async for text in watcher:
+            async with asyncio.timeout(SEND_S):
+                await socket.send_str(text)
+        if watcher.lagged:
+            code = WSCloseCode.TRY_AGAIN_LATER
+    except TimeoutError:
+        code = WSCloseCode.TRY_AGAIN_LATER
+    except (ConnectionError, RuntimeError):  # the client has gone
+        return
+    with suppress(ConnectionError, RuntimeError):
+        await socket.close(code=code)

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
+from shim.host.roots import visible
 from shim.http.operation import Ctx, operation, to_response
+from shim.routes.opencode1.session import DEFAULT_LIMIT, Number
 
-DEFAULT_LIMIT = 100
-
-
-def _number(text: Any) -> float | None:
-    """A number that is none counts as not sent, as for native."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-Number = Annotated[float | None, BeforeValidator(_number)]
 Switch = Literal["true", "false"]
 
 
@@ -41,7 +29,11 @@ class Query(BaseModel):
 async def listing(ctx: Ctx, query: Query) -> object:
     """Last updated first, each with its project; a header says where to go on if there are more."""
     found = sorted(
-        (info for info in ctx.services.sessions.infos() if _wanted(info, query, ctx.directory)),
+        (
+            info
+            for info in visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
+            if _wanted(info, query, ctx.directory)
+        ),
         key=lambda info: info["time"]["updated"],
         reverse=True,
     )

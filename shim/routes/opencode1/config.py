@@ -26,7 +26,7 @@ async def get(ctx: Ctx) -> object:
     """What holds in the directory. Faults in files are logged, and shown in an attached TUI; the rest of them holds."""
     config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
     _tell(ctx, config)
-    if wire_of(ctx.request) == "v1.1":  # not in the document of 1.18, whose clients have their keys elsewhere
+    if wire_of(ctx.request) != "v1.18":  # not in the document of 1.18, whose clients have their keys elsewhere
         return {**config.values, "keybinds": KEYBINDS}
     return config.values
 

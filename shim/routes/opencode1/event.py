@@ -5,9 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from shim.http.operation import Ctx, operation
+from shim.http.streams import need_room
+from shim.sse.compression import wanted
 from shim.sse.event import OpenCodeEvent
 from shim.sse.response import stream
-from shim.sse.wire import wire_of
+from shim.sse.wire import takes_twins, wire_of
 
 
 @operation("event.subscribe")
@@ -24,15 +26,23 @@ async def subscribe_all(ctx: Ctx) -> web.StreamResponse:
 
 async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamResponse:
     request = ctx.request
+    need_room(ctx.services)
+    project = (await ctx.services.projects.identity(scope)).id if scope is not None else ""
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
+    wire = wire_of(request)
     subscription = ctx.services.hub.subscribe(
         scope=scope,
         wrapped=wrapped,
-        legacy=wire_of(request) == "v1.1",
+        legacy=wire != "v1.18",
+        oldest=wire == "v1.0",
+        sync=wrapped and takes_twins(request),
         last_event_id=last,
         greeting=[*running(ctx), *open_requests(ctx)],
     )
-    return await stream(request, subscription)
+    if scope is not None:
+        ctx.services.watchers.visit(scope, project)
+    gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
+    return await stream(request, subscription, gzip=gzip, turnstile=ctx.services.hub.turnstile)
 
 
 def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:

@@ -26,25 +26,7 @@ async def organisations(ctx: Ctx) -> object:
     return {"orgs": []}
 
 
-@operation("experimental.workspace.list")
-async def workspaces(ctx: Ctx) -> object:
-    """None: they need OpenCode's control plane."""
-    return []
-
-
-@operation("experimental.workspace.status")
-async def workspace_statuses(ctx: Ctx) -> object:
-    """None."""
-    return []
-
-
-@operation("experimental.workspace.adapter.list")
-async def workspace_adapters(ctx: Ctx) -> object:
-    """None, since no workspace can be made."""
-    return []
-
-
-@operation("worktree.list")
-async def worktrees(ctx: Ctx) -> object:
-    """The project's other working trees."""
-    return (await ctx.services.projects.current(ctx.directory))["sandboxes"]
+@operation("experimental.session.background")
+async def background(ctx: Ctx) -> object:
+    """Whether a subagent was sent to the background: none is, an agent decides by itself what it runs there."""
+    return False

@@ -19,6 +19,8 @@ class FileQuery(BaseModel):
 @operation("file.list")
 async def listing(ctx: Ctx, query: FileQuery) -> object:
     """A folder's entries."""
+    project = await ctx.services.projects.identity(ctx.directory)
+    ctx.services.watchers.visit(ctx.directory, project.id)
     return [asdict(entry) for entry in await files.listing(ctx.directory, query.path)]
 
 

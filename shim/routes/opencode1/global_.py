@@ -21,12 +21,15 @@ async def plain_health(ctx: Ctx) -> object:
 
 @operation("global.dispose")
 async def dispose(ctx: Ctx) -> object:
-    """End all turns and agents; sessions stay, and agents start again when they are needed."""
+    """End all turns, agents, terminals and `/event` streams; sessions stay, and agents start again when they are needed."""
     services = ctx.services
-    directories = sorted({info["directory"] for info in services.sessions.infos()} | {ctx.directory})
+    known = {info["directory"] for info in services.sessions.infos()} | {*services.watchers.watched(), ctx.directory}
     await services.sessions.dispose(None)
-    for directory in directories:
+    await services.terminals.dispose(None)
+    for directory in sorted(known):
+        await services.watchers.forget(directory)
         services.projects.forget(directory)
         services.hub.publish(OpenCodeEvent("server.instance.disposed", {"directory": directory}, directory))
+        services.hub.end(directory)
     services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
     return True

@@ -8,12 +8,18 @@ from shim.sse.event import OpenCodeEvent
 
 @operation("instance.dispose")
 async def dispose(ctx: Ctx) -> object:
-    """End the directory's turns and agents, tell clients to read everything again, end its `/event` streams."""
-    services = ctx.services
-    await services.sessions.dispose(ctx.directory)
-    project = await services.projects.identity(ctx.directory)
-    services.projects.forget(ctx.directory)
-    event = OpenCodeEvent("server.instance.disposed", {"directory": ctx.directory}, ctx.directory, project.id)
-    services.hub.publish(event)
-    services.hub.end(ctx.directory)
+    """End the directory's turns, agents and terminals, tell clients to read everything again, end its `/event` streams."""
+    await end_instance(ctx, ctx.directory)
     return True
+
+
+async def end_instance(ctx: Ctx, directory: str) -> None:
+    """The same for any directory."""
+    services = ctx.services
+    await services.sessions.dispose(directory)
+    await services.terminals.dispose(directory)
+    await services.watchers.forget(directory)
+    project = await services.projects.identity(directory)
+    services.projects.forget(directory)
+    services.hub.publish(OpenCodeEvent("server.instance.disposed", {"directory": directory}, directory, project.id))
+    services.hub.end(directory)

@@ -1,14 +1,18 @@
-"""MCP servers, language servers and formatters: agents bring their own, the server has none. Source: recording `endpoints`."""
+"""MCP servers, language servers and formatters: agents bring their own, the server has none. Source: recording `endpoints`.
+
+Of their MCP servers Claude Code and Codex tell; of the others nothing is known here.
+"""
 
 from __future__ import annotations
 
 from shim.http.operation import Ctx, operation
+from shim.sessions.mcp import servers_of
 
 
 @operation("mcp.status")
 async def servers(ctx: Ctx) -> object:
-    """By name."""
-    return {}
+    """By name, as the agents of this directory told them last."""
+    return await servers_of(ctx.services.sessions, ctx.directory)
 
 
 @operation("experimental.resource.list")

@@ -8,7 +8,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import ApiError, BadRequest, NotFound
 from shim.http.operation import Ctx, operation, to_response
@@ -32,7 +32,7 @@ class PartPath(MessagePath):
 class MessagesQuery(BaseModel):
     """`limit` newest messages (0: all), before a cursor of an earlier answer."""
 
-    limit: str | None = None
+    limit: int | None = Field(default=None, ge=0)
     before: str | None = None
 
 
@@ -47,7 +47,7 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     branch = await ctx.services.sessions.branch(path.sessionID)
     branch.was_read()
     found = in_order(branch.conversation)
-    limit = int(query.limit) if query.limit is not None and query.limit.isdigit() else 0
+    limit = query.limit or 0
     if query.before is not None:
         found = _before(found, query.before)
     if not limit or len(found) <= limit:

@@ -9,10 +9,12 @@ from shim.http.operation import Ctx, operation
 async def get(ctx: Ctx) -> object:
     """`worktree` is the top of the directory's own repository, `/` outside of git. Clients go on with `directory`."""
     services = ctx.services
+    project = await services.projects.identity(ctx.directory)
+    services.watchers.visit(ctx.directory, project.id)
     return {
         "home": str(services.config.home),
         "state": str(services.settings.data_dir),
         "config": str(services.config.folder),
-        "worktree": (await services.projects.identity(ctx.directory)).worktree,
+        "worktree": project.worktree,
         "directory": ctx.directory,
     }

@@ -3,6 +3,7 @@
     /api/health      the web UI asks it every ten seconds, and the other one too until this one answers
     /api/fs/find     the TUI's completion of `@file`
     /api/fs/list, /api/location, /api/reference   asked beside it
+    /api/session     the web UI's home page; in `preview_sessions`
 
 All others are refused, which no client of 1.x minds. Source: `docs/clients.md`, recording `endpoints`.
 """

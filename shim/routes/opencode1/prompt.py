@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -12,6 +13,8 @@ from shim.opencode.build import Wire
 from shim.routes.opencode1.message import in_order
 from shim.routes.opencode1.session import SessionPath, need_idle
 from shim.sessions.command import command as run_command
+from shim.sessions.compact import compact as run_compact
+from shim.sessions.init import init as run_init
 from shim.sessions.prompting import Body
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import submit
@@ -136,9 +139,10 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     if body.model:
         provider, _, model_id = body.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}
+    config = await asyncio.to_thread(ctx.services.config.load, ctx.services.sessions.info(path.sessionID)["directory"])
     message_id = await run_command(
         ctx.services.sessions,
-        ctx.services.config.load(ctx.services.sessions.info(path.sessionID)["directory"]).commands,
+        config.commands,
         path.sessionID,
         body.command,
         body.arguments,
@@ -152,6 +156,41 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     )
     await ctx.services.store.flush()
     return await _answer(ctx, path.sessionID, message_id)
+
+
+class InitBody(BaseModel):
+    """`POST /session/{id}/init`."""
+
+    providerID: str
+    modelID: str
+    messageID: str
+
+
+@operation("session.init")
+async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
+    """The agent writes AGENTS.md; answers when the turn has ended."""
+    model = {"providerID": body.providerID, "modelID": body.modelID}
+    message_id = await run_init(ctx.services.sessions, path.sessionID, Body((), body.messageID, model))
+    await ctx.services.store.flush()
+    await _answer(ctx, path.sessionID, message_id)
+    return True
+
+
+class SummarizeBody(BaseModel):
+    """`POST /session/{id}/summarize`: whose model; `auto` is only shown."""
+
+    providerID: str
+    modelID: str
+    auto: bool = False
+
+
+@operation("session.summarize")
+async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
+    """The agent compacts its conversation; answers when it has: true, or false if it could not (the session says why)."""
+    model = {"providerID": body.providerID, "modelID": body.modelID}
+    done = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
+    await ctx.services.hub.settled(ctx.services.sessions.info(path.sessionID)["directory"])
+    return done
 
 
 class ShellBody(BaseModel):

@@ -22,9 +22,3 @@ async def configured(ctx: Ctx) -> object:
     """The same in the form that the TUI starts with."""
     offers = await ctx.services.agents.available()
     return {"providers": catalog.providers(offers), "default": catalog.default_models(offers)}
-
-
-@operation("provider.auth")
-async def methods(ctx: Ctx) -> object:
-    """No way to log in from here: agents keep their own credentials."""
-    return {}

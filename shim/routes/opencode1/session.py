@@ -5,11 +5,13 @@ Source: `docs/wire.md` section 6; recordings `session_ops`, `list_queries`.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from shim.errors import BadRequest, NotFound, SessionBusy
+from shim.host.roots import visible
 from shim.http.operation import Ctx, operation
 from shim.opencode.build import Wire
 from shim.projection.diffs import relative
@@ -17,6 +19,19 @@ from shim.sessions.fork import fork as fork_session
 
 DEFAULT_LIMIT = 100
 """Sessions in one answer when the client names no limit, as native."""
+
+
+def _number(text: Any) -> float | None:
+    """A number that is none (`abc`, `NaN`) counts as not sent, as for native."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+Number = Annotated[float | None, BeforeValidator(_number)]
+"""Of a query."""
 
 
 class SessionPath(BaseModel):
@@ -92,9 +107,9 @@ class ListQuery(BaseModel):
     scope: str | None = None
     path: str | None = None
     roots: str | None = None
-    start: str | None = None
+    start: Number = None
     search: str | None = None
-    limit: str | None = None
+    limit: Number = None
 
 
 @operation("session.list")
@@ -103,7 +118,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     if query.roots not in (None, "true", "false"):
         raise BadRequest(f'Expected "true" or "false", got "{query.roots}"\n  at ["roots"]', "Query")
     project = await ctx.services.projects.identity(ctx.directory)
-    found = [i for i in ctx.services.sessions.infos() if i["projectID"] == project.id]
+    found = [i for i in visible(ctx.services.sessions.infos(), ctx.services.settings.roots) if i["projectID"] == project.id]
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
         found = [i for i in found if i["directory"] == ctx.directory]
     if query.path is not None and query.scope != "project":
@@ -111,21 +126,14 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
         found = [i for i in found if not prefix or i.get("path") == prefix or str(i.get("path", "")).startswith(prefix + "/")]
     if query.roots == "true":
         found = [i for i in found if "parentID" not in i]
-    start = _number(query.start)
-    if start is not None:
+    if query.start is not None:
+        start = query.start
         found = [i for i in found if i["time"]["updated"] >= start]
     if query.search:
         found = [i for i in found if query.search.lower() in i["title"].lower()]
-    limit = _number(query.limit)
     found.sort(key=lambda i: (i["time"]["updated"], i["time"]["created"]), reverse=True)
-    return found[: int(limit) if limit is not None else DEFAULT_LIMIT]
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return None
+    limit = DEFAULT_LIMIT if query.limit is None else int(query.limit)
+    return found[:limit] if limit >= 0 else found  # a negative one is none, as for native
 
 
 @operation("session.get")

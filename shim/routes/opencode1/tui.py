@@ -5,10 +5,12 @@ Native's `/tui/open-themes` publishes `session.list`, a slip; ours opens the the
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from shim.errors import ApiError
 from shim.http.operation import Ctx, operation
 from shim.sse.event import OpenCodeEvent
 
@@ -28,6 +30,8 @@ SHORT_NAMES = {
     "agent_cycle": "agent.cycle",
 }
 """What `/tui/execute-command` has always taken -> the command's name in the TUI."""
+GONE_S = 2.0
+"""How often `/tui/control/next` looks whether its client is still there."""
 
 
 class Append(BaseModel):
@@ -88,8 +92,9 @@ class PublishSelect(BaseModel):
 Published = Annotated[PublishAppend | PublishCommand | PublishToast | PublishSelect, Field(discriminator="type")]
 
 
-def _publish(ctx: Ctx, kind: str, properties: dict[str, Any]) -> bool:
+def _publish(ctx: Ctx, kind: str, properties: dict[str, Any], body: object = None) -> bool:
     ctx.services.hub.publish(OpenCodeEvent(kind, properties, ctx.directory))
+    ctx.services.tui_control.offer(ctx.directory, ctx.request.path, properties if body is None else body)
     return True
 
 
@@ -158,3 +163,27 @@ async def select(ctx: Ctx, body: Select) -> object:
     """Open a session. Raises 404 if there is none."""
     ctx.services.sessions.info(body.sessionID)
     return _publish(ctx, "tui.session.select", {"sessionID": body.sessionID})
+
+
+@operation("tui.control.next")
+async def control_next(ctx: Ctx) -> object:
+    """The next of these requests, waited for as long as the client does."""
+    control = ctx.services.tui_control
+    reader = control.wait(ctx.directory)
+    try:
+        while not reader.done():
+            # A client that has gone must not be given a request; only the transport tells.
+            if ctx.request.transport is None or ctx.request.transport.is_closing():
+                raise ConnectionResetError
+            await asyncio.wait([reader], timeout=GONE_S)
+        if reader.cancelled():
+            raise ApiError(503, "ServiceUnavailableError", "The server is stopping.")
+        return reader.result()
+    finally:
+        control.leave(ctx.directory, reader)
+
+
+@operation("tui.control.response")
+async def control_response(ctx: Ctx, body: Any = None) -> object:
+    """What a reader made of a request; nobody waits for it, as in native's server."""
+    return True

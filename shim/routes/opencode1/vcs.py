@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.host import vcs
+from shim.host import patches, vcs
 from shim.host.vcs import Change
 from shim.http.operation import Ctx, operation
 
@@ -19,9 +19,17 @@ class DiffQuery(BaseModel):
     context: Annotated[int, Field(ge=0)] | None = None
 
 
+class Patch(BaseModel):
+    """A unified diff, as `git diff` writes it."""
+
+    patch: str
+
+
 @operation("vcs.get")
 async def get(ctx: Ctx) -> object:
     """The branches; keys are left out where there are none (native sends null, against its own document)."""
+    project = await ctx.services.projects.identity(ctx.directory)
+    ctx.services.watchers.visit(ctx.directory, project.id)
     found = await vcs.branches(ctx.directory)
     names = {"branch": found.current, "default_branch": found.default}
     return {key: name for key, name in names.items() if name is not None}
@@ -43,6 +51,13 @@ async def diff(ctx: Ctx, query: DiffQuery) -> object:
 async def raw(ctx: Ctx) -> web.Response:
     """All patches as one text."""
     return web.Response(text=await vcs.raw_diff(ctx.directory), content_type="text/x-diff", charset="utf-8")
+
+
+@operation("vcs.apply")
+async def apply(ctx: Ctx, body: Patch) -> object:
+    """Apply a patch to the working tree, whole or not at all."""
+    await patches.apply(ctx.directory, body.patch)
+    return {"applied": True}
 
 
 def _wire(change: Change) -> dict[str, Any]:

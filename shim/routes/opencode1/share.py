@@ -1,0 +1,88 @@
+"""Shared sessions: a page of this server, for whoever can reach it. Nothing leaves the machine; OpenCode's service is not used.
+
+The page is made at each view, so it goes on as the session does. Its address has an unguessable name; with a password it is
+behind that too. Source for the operations: recording `session_ops`; the document's Session.share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from shim.errors import BadRequest, NotFound
+from shim.http.operation import Ctx, extra, operation
+from shim.opencode.build import Wire
+from shim.projection.share_page import DEEPEST, POLICY, page
+from shim.routes.opencode1.message import in_order
+from shim.routes.opencode1.session import SessionPath
+
+NAME_BYTES = 12
+"""Of randomness in an address."""
+HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+@operation("session.share")
+async def share(ctx: Ctx, path: SessionPath) -> object:
+    """The session with `share.url`; one that is shared keeps its address."""
+    info = ctx.services.sessions.info(path.sessionID)
+    if "share" in info:
+        return info
+    if "parentID" in info:
+        raise BadRequest("This is a subagent's session: share its parent, whose page has it in it.")
+    config = await asyncio.to_thread(ctx.services.config.load, info["directory"])
+    if config.values.get("share") == "disabled":
+        raise BadRequest('Sharing is switched off: "share": "disabled" in opencode.json.')
+    request = ctx.request
+    base = f"{request.scheme}://{request.host}{ctx.services.settings.base_path}"
+    url = f"{base}/share/{secrets.token_urlsafe(NAME_BYTES)}"
+    info = await ctx.services.sessions.patch(path.sessionID, share={"url": url})
+    await ctx.services.store.flush()
+    return info
+
+
+@operation("session.unshare")
+async def unshare(ctx: Ctx, path: SessionPath) -> object:
+    """The session without; its page is gone. One that is not shared is fine too."""
+    info = ctx.services.sessions.info(path.sessionID)
+    if "share" not in info:
+        return info
+    info = await ctx.services.sessions.patch(path.sessionID, share=None)
+    await ctx.services.store.flush()
+    return info
+
+
+class SharePath(BaseModel):
+    """`{name}`: the last part of a share's address."""
+
+    name: str
+
+
+@extra("share.page", "GET", "/share/{name}")
+async def show(ctx: Ctx, path: SharePath) -> web.Response:
+    """The page. Raises NotFound for what is not shared, or not any more."""
+    sessions = ctx.services.sessions
+    info = next((i for i in sessions.infos() if _is_at(i, path.name)), None)
+    if info is None:
+        raise NotFound("There is no shared session at this address, or it is not shared any more.")
+    conversation = await sessions.conversation(info["id"])
+    messages = [m.wire() for m in in_order(conversation)]
+    children: dict[str, list[Wire]] = {}
+    await _below(ctx, info["id"], children, DEEPEST)
+    html = await asyncio.to_thread(page, conversation.info, messages, children, busy=conversation.busy)
+    return web.Response(text=html, content_type="text/html", headers=HEADERS)
+
+
+def _is_at(info: Wire, name: str) -> bool:
+    url = str(info.get("share", {}).get("url", ""))
+    return secrets.compare_digest(url.rpartition("/")[2].encode(), name.encode("utf-8", "replace")) if url else False
+
+
+async def _below(ctx: Ctx, session_id: str, found: dict[str, list[Wire]], depth: int) -> None:
+    for child in ctx.services.sessions.children(session_id):
+        conversation = await ctx.services.sessions.conversation(child["id"])
+        found[child["id"]] = [m.wire() for m in in_order(conversation)]
+        if depth:
+            await _below(ctx, child["id"], found, depth - 1)

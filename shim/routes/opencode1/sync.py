@@ -1,0 +1,70 @@
+"""The history of sessions, for servers that follow this one. Source: a live OpenCode 1.18.33."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, RootModel
+
+from shim.clock import from_rfc3339
+from shim.errors import BadRequest
+from shim.http.operation import Ctx, operation
+from shim.opencode.build import Wire
+from shim.projection.opencode1.history import Broken, fold, row
+from shim.projection.opencode1.projector import Projector
+from shim.routes.opencode1.transfer import path_of
+from shim.sessions.transfer import import_
+
+
+class Known(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
+    """The last `seq` that the client has, by session."""
+
+
+@operation("sync.history.list")
+async def history(ctx: Ctx, body: Known) -> object:
+    """The lasting events of all sessions, less what the client has; rebuilt from the journal."""
+    await ctx.services.store.flush()
+    found: list[Wire] = []
+    for info in sorted(ctx.services.sessions.infos(), key=lambda i: (i["time"]["created"], i["id"])):
+        projector = Projector(info["id"], ctx.services.sessions.agent_of(info["id"]))
+        after = body.root.get(info["id"], -1)
+        for event in await ctx.services.store.events(info["id"]):
+            told = projector.feed(event, from_rfc3339(event.time))
+            found += [row(e) for e in told if e.sync is not None and e.sync.seq > after]
+    return found
+
+
+@operation("sync.start")
+async def start(ctx: Ctx) -> object:
+    """Starts what follows other servers for the project's workspaces. Ours are folders of this machine: there is none."""
+    return True
+
+
+class Event(BaseModel):
+    """One event of a history."""
+
+    id: Annotated[str, Field(pattern="^evt_")]
+    aggregateID: str
+    seq: Annotated[int, Field(ge=0)]
+    type: str
+    data: dict[str, Any]
+
+
+class ReplayBody(BaseModel):
+    """`POST /sync/replay`: one session's whole history, and where it shall be."""
+
+    directory: str
+    events: Annotated[list[Event], Field(min_length=1)]
+
+
+@operation("sync.replay")
+async def replay(ctx: Ctx, body: ReplayBody) -> object:
+    """The session that the history comes to, in that directory. One that is here already gets the messages that it has not."""
+    try:
+        document = fold(e.model_dump() for e in body.events)
+    except Broken as error:
+        raise BadRequest(f"This history cannot be replayed: {error}.") from error
+    project = await ctx.services.projects.identity(body.directory)
+    info = await import_(ctx.services.sessions, document, body.directory, project, path_of(body.directory, project))
+    await ctx.services.store.flush()
+    return {"sessionID": info["id"]}

@@ -1,0 +1,29 @@
+"""`GET /metrics`, in Prometheus' text format. prometheus_client is loaded when it is first asked for: its import takes long."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from shim.http.operation import Ctx
+from shim.routes.v1.endpoint import universal, v1
+
+
+@v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
+async def get_metrics(ctx: Ctx) -> object:
+    """Counts, durations and gauges of the server, for Prometheus."""
+    from shim.telemetry.prometheus import CONTENT_TYPE, Gauges, render
+
+    face, services = universal(ctx), ctx.services
+    feed, hub = services.sessions.deps.feed, services.hub.stats()
+    infos = list(services.sessions.infos())
+    gauges = Gauges(
+        sessions=len(infos),
+        busy=len(services.sessions.busy()),
+        opencode_readers=hub.readers,
+        universal_readers=feed.listeners,
+        lag=feed.lag(),
+        dropped=hub.dropped,
+        cut_off=feed.cut_off,
+        published=hub.published,
+    )
+    return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

@@ -1,0 +1,101 @@
+"""The server: its agents and sessions."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import aiohttp
+
+from shim.client.session import Session
+from shim.client.transport import Problem, Transport, segment
+from shim.v1.models import (
+    AgentInfo,
+    AgentListResponse,
+    AgentModeInfo,
+    AgentModelsResponse,
+    AgentModesResponse,
+    CreateSessionRequest,
+    HealthResponse,
+    SessionInfo,
+    SessionListResponse,
+)
+
+__all__ = ["Client", "Problem"]
+
+
+class Client:
+    """A server of opencode-shim. Use it as an async context manager, or `close` it.
+
+    In: `password`, if the server has one; `http`, a session of aiohttp to be used instead of an own one.
+    Raises, in all methods: Problem when the server refuses, aiohttp.ClientError when it cannot be reached.
+    """
+
+    def __init__(
+        self, url: str = "http://127.0.0.1:4096", *, password: str | None = None, http: aiohttp.ClientSession | None = None
+    ) -> None:
+        self._transport = Transport(url, password=password, session=http)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give back what is open."""
+        await self._transport.close()
+
+    async def health(self) -> HealthResponse:
+        """That it answers."""
+        return HealthResponse.model_validate(await self._transport.request("GET", "/v1/health"))
+
+    async def agents(self) -> list[AgentInfo]:
+        """All agents that it knows, installed or not."""
+        return AgentListResponse.model_validate(await self._transport.request("GET", "/v1/agents")).agents
+
+    async def models(self, agent: str) -> AgentModelsResponse:
+        """What an agent offers."""
+        return AgentModelsResponse.model_validate(await self._transport.request("GET", f"/v1/agents/{segment(agent)}/models"))
+
+    async def modes(self, agent: str) -> list[AgentModeInfo]:
+        """An agent's ways of working."""
+        found = await self._transport.request("GET", f"/v1/agents/{segment(agent)}/modes")
+        return AgentModesResponse.model_validate(found).modes
+
+    async def install(self, agent: str, *, reinstall: bool = False) -> None:
+        """Install an agent with npm on the server's machine. Takes minutes."""
+        await self._transport.request("POST", f"/v1/agents/{segment(agent)}/install", body={"reinstall": reinstall})
+
+    async def sessions(self) -> list[SessionInfo]:
+        """All sessions, those of OpenCode's clients too; the last changed first."""
+        return SessionListResponse.model_validate(await self._transport.request("GET", "/v1/sessions")).sessions
+
+    def session(self, name: str) -> Session:
+        """A session that exists, by its name or its OpenCode id. Nothing is asked of the server."""
+        return Session(self._transport, name)
+
+    async def create_session(
+        self,
+        name: str,
+        *,
+        agent: str,
+        directory: str | None = None,
+        mode: str | None = None,
+        permission_mode: str | None = None,
+        model: str | None = None,
+        variant: str | None = None,
+        title: str | None = None,
+    ) -> Session:
+        """A new session under a name that you choose. Raises Problem (409: the name is taken)."""
+        body = CreateSessionRequest(
+            agent=agent,
+            directory=directory,
+            agentMode=mode,
+            permissionMode=permission_mode,
+            model=model,
+            variant=variant,
+            title=title,
+        )
+        session = self.session(name)
+        await self._transport.request("POST", f"/v1/sessions/{segment(name)}", body=body.model_dump(exclude_none=True))
+        return session

@@ -1,0 +1,148 @@
+// What the page knows and does. Views read it and call it; every change ends in `changed()`, which draws once a frame.
+
+import { call } from "./api.js"
+import { Session } from "./session.js"
+
+const POLL_MS = 2000
+const CROWD_MS = 120
+const COUNTERS_KEPT = 90
+const TABS = ["chat", "events"]
+
+export class App {
+  constructor(draw) {
+    this.draw = draw
+    this.drawing = false
+    this.route = { name: "home" }
+    this.sessions = []
+    this.wanted = "" // filter of the list
+    this.reached = null // null: not asked yet; true, or the text of what went wrong
+    this.agents = null
+    this.models = {} // agent -> {models, defaultModel} | {error}
+    this.counters = []
+    this.session = null
+    this.modules = {} // views that are loaded when they are first seen
+    this.polling = null
+    this.soon = null
+    this.notice = null
+  }
+
+  changed() {
+    if (this.drawing) return
+    this.drawing = true
+    requestAnimationFrame(() => {
+      this.drawing = false
+      this.draw()
+    })
+  }
+
+  /** The same for what comes in crowds: it is drawn a few times a second. */
+  changedSoon() {
+    this.soon ??= setTimeout(() => {
+      this.soon = null
+      this.changed()
+    }, CROWD_MS)
+  }
+
+  /** Reads the address: #/session/ID/chat|events, #/agents, #/counters, #/new. */
+  go() {
+    const [name = "", id = "", tab = "chat"] = location.hash.replace(/^#\/?/, "").split("/")
+    this.route = { name: name || "home", id: decodeURIComponent(id), tab: TABS.includes(tab) ? tab : "chat" }
+    const wanted = this.route.name === "session" ? this.route.id : null
+    if (this.session?.id !== wanted) {
+      this.session?.close()
+      this.session = wanted ? new Session(wanted, this) : null
+    }
+    if (name === "agents" || name === "new") this.loadAgents()
+    if (name === "counters") this.tick()
+    this.changed()
+  }
+
+  open(id, tab = "chat") {
+    location.hash = `#/session/${encodeURIComponent(id)}/${tab}`
+  }
+
+  /** A view that is not needed at first; null until it is there. */
+  view(name) {
+    if (this.modules[name] === undefined) {
+      this.modules[name] = null
+      import(`./views/${name}.js`).then((module) => {
+        this.modules[name] = module
+        this.changed()
+      })
+    }
+    return this.modules[name]
+  }
+
+  /** Asks again and again while the page is seen. */
+  async poll() {
+    clearTimeout(this.polling)
+    if (document.hidden) return
+    await this.tick()
+    clearTimeout(this.polling)
+    this.polling = setTimeout(() => this.poll(), POLL_MS)
+  }
+
+  async tick() {
+    try {
+      const asks = [call("GET", "v1/sessions")]
+      if (this.route.name === "counters") asks.push(call("GET", "inspector/api/counters"))
+      const [{ sessions }, counters] = await Promise.all(asks)
+      this.sessions = sessions
+      this.reached = true
+      if (counters) this.counters = [...this.counters.slice(1 - COUNTERS_KEPT), counters]
+      if (this.route.name === "agents" && this.agents?.some((agent) => agent.install?.state === "running")) await this.loadAgents()
+    } catch (error) {
+      this.reached = error.message
+    }
+    this.changed()
+  }
+
+  info(id) {
+    return this.sessions.find((one) => one.sessionId === id || one.openCodeSessionId === id)
+  }
+
+  /** Does something for a person; what goes wrong is shown to them. True if it went well. */
+  async act(doing) {
+    try {
+      await doing()
+      this.notice = null
+      return true
+    } catch (error) {
+      this.notice = error.message
+      return false
+    } finally {
+      this.changed()
+    }
+  }
+
+  async loadAgents() {
+    await this.act(async () => {
+      this.agents = (await call("GET", "v1/agents")).agents
+    })
+  }
+
+  async loadModels(agent) {
+    if (this.models[agent]) return
+    this.models[agent] = {}
+    try {
+      const [{ models, defaultModel }, { modes }] = await Promise.all([
+        call("GET", `v1/agents/${agent}/models`), call("GET", `v1/agents/${agent}/modes`),
+      ])
+      this.models[agent] = { models, defaultModel, modes }
+    } catch (error) {
+      this.models[agent] = { error: error.message }
+    }
+    this.changed()
+  }
+
+  install(agent) {
+    const doing = this.act(() => call("POST", `v1/agents/${agent}/install`, {})).then(() => this.loadAgents())
+    setTimeout(() => this.loadAgents(), POLL_MS / 4) // it says how it goes
+    return doing
+  }
+
+  async create(fields) {
+    const id = `i-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`
+    if (await this.act(() => call("POST", `v1/sessions/${id}`, fields))) this.open(id)
+  }
+}

@@ -1,0 +1,13 @@
+// Where it begins: the app, the page's views, and the one place that draws.
+
+import { App } from "./app.js"
+import { render } from "./vendor/lit-html/lit-html.js"
+import { page } from "./views/page.js"
+
+const root = document.getElementById("app")
+root.replaceChildren()
+const app = new App(() => render(page(app), root))
+addEventListener("hashchange", () => app.go())
+document.addEventListener("visibilitychange", () => app.poll())
+app.go()
+app.poll()

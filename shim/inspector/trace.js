@@ -1,0 +1,149 @@
+// The rows of one session: what is needed of all of them is kept small, their texts up to a budget, and the rest is asked for
+// again when somebody looks at it. So memory is bounded, whatever the session's length.
+
+import { call } from "./api.js"
+
+const TEXT_BUDGET = 48 * 2 ** 20
+const PARSED_KEPT = 400
+
+const ITEM_KINDS = { message: "message", tool_call: "tool", tool_result: "tool", status: "status", system: "status", unknown: "unparsed" }
+const HEADS = { session: "session", turn: "turn", permission: "ask", question: "ask", error: "error", agent: "unparsed" }
+export const KINDS = ["message", "delta", "tool", "ask", "turn", "status", "session", "error", "unparsed"]
+
+/** The kind of a universal event, one of KINDS. */
+export function kindOf(event) {
+  if (event.type === "item.delta") return "delta"
+  if (event.type.startsWith("item.")) return ITEM_KINDS[event.data.item.kind] ?? "status"
+  return HEADS[event.type.split(".")[0]] ?? "status"
+}
+
+/** The parts that OpenCode events speak of. */
+function partsOf(opencode) {
+  const found = []
+  for (const { properties } of opencode) {
+    const id = properties.part?.id ?? properties.partID
+    if (id && !found.includes(id)) found.push(id)
+  }
+  return found
+}
+
+const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
+
+/** A search for a text, whatever its case, in the JSON of rows. */
+export const searcher = (text) => new RegExp(escaped(JSON.stringify(text).slice(1, -1)), "i")
+
+export class Trace {
+  /** `budget`: characters of texts that are kept. `load(sequence)` gives a row again. */
+  constructor(session, { budget = TEXT_BUDGET, load } = {}) {
+    this.session = session
+    this.rows = [] // {sequence, at, gap, kind, state, text | null}
+    this.byPart = new Map() // part -> indexes of rows
+    this.segments = [] // {state, index, at}: where the turn's state changed
+    this.counts = Object.fromEntries(KINDS.map((kind) => [kind, 0]))
+    this.filter = { kinds: new Set(), text: "", part: null }
+    this.found = null // indexes that pass the filter; null: all
+    this.last = null // the last row, parsed
+    this.dropped = 0 // rows whose text is not kept, from the first on
+    this.kept = 0
+    this.budget = budget
+    this.load = load ?? ((sequence) => call("GET", `inspector/api/sessions/${encodeURIComponent(session)}/trace?after=${sequence - 1}&limit=1`)
+      .then((page) => page.rows[0]))
+    this.parsed = new Map()
+  }
+
+  get position() {
+    return this.rows.length ? this.rows[this.rows.length - 1].sequence : 0
+  }
+
+  /** A row's text; gives the row. What was there already (a stream taken up again) gives null. */
+  add(text) {
+    const whole = JSON.parse(text)
+    const { event, opencode, state } = whole
+    if (event.sequence <= this.position) return null
+    const index = this.rows.length
+    const at = Date.parse(event.time)
+    const gap = index ? at - this.rows[index - 1].at : 0
+    const row = { sequence: event.sequence, at, gap, kind: kindOf(event), state, text }
+    if (!index || this.rows[index - 1].state !== state) this.segments.push({ state, index, at })
+    this.rows.push(row)
+    this.counts[row.kind] += 1
+    for (const part of partsOf(opencode)) {
+      const known = this.byPart.get(part)
+      if (known) known.push(index)
+      else this.byPart.set(part, [index])
+    }
+    this.last = whole
+    if (this.found !== null && this.passes(index)) this.found.push(index)
+    this.kept += text.length
+    while (this.kept > this.budget && this.dropped < index) {
+      this.kept -= this.rows[this.dropped].text.length
+      this.rows[this.dropped].text = null
+      this.dropped += 1
+    }
+    return whole
+  }
+
+  /** What is shown: `at(position)` for 0 <= position < `length`. */
+  get length() {
+    return this.found === null ? this.rows.length : this.found.length
+  }
+
+  at(position) {
+    return this.found === null ? position : this.found[position]
+  }
+
+  /** Where a row stands in what is shown, or the place where it would stand. */
+  positionOf(index) {
+    if (this.found === null) return index
+    let low = 0
+    let high = this.found.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (this.found[middle] < index) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+
+  indexOf(sequence) {
+    const index = sequence - (this.rows[0]?.sequence ?? 1) // sequences have no gaps
+    return index >= 0 && index < this.rows.length ? index : -1
+  }
+
+  select(change) {
+    this.filter = { ...this.filter, ...change }
+    const { kinds, text, part } = this.filter
+    this.search = text ? searcher(text) : null
+    if (!kinds.size && !text && !part) {
+      this.found = null
+      return
+    }
+    const among = part ? (this.byPart.get(part) ?? []) : this.rows.keys()
+    this.found = []
+    for (const index of among) if (this.passes(index)) this.found.push(index)
+  }
+
+  passes(index) {
+    const { kinds, part } = this.filter
+    const row = this.rows[index]
+    if (kinds.size && !kinds.has(row.kind)) return false
+    if (part && !this.byPart.get(part)?.includes(index)) return false
+    return !this.search || (row.text !== null && this.search.test(row.text))
+  }
+
+  /** A row, parsed; null while it is fetched again: `then` is called when it is there. */
+  whole(index, then) {
+    const known = this.parsed.get(index)
+    if (known !== undefined) return known
+    const { text, sequence } = this.rows[index]
+    if (text === null) {
+      this.parsed.set(index, null)
+      this.load(sequence).then((row) => this.parsed.set(index, row), () => this.parsed.delete(index)).then(then)
+      return null
+    }
+    const row = JSON.parse(text)
+    if (this.parsed.size > PARSED_KEPT) this.parsed.clear()
+    this.parsed.set(index, row)
+    return row
+  }
+}

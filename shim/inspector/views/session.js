@@ -1,0 +1,50 @@
+// One session: its head, the strip of its turns' states, chat or events, what it asks, and the prompt.
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js"
+import { address } from "../api.js"
+import { asksView } from "./asks.js"
+import { composer } from "./composer.js"
+import { strip } from "./strip.js"
+
+const TABS = [["chat", "Chat"], ["events", "Events"]]
+
+function head(app, session, info) {
+  const ended = session.talk.ended || info?.ended
+  const state = ended ? "ended" : session.state
+  const facts = [info?.agent, info?.model, info?.agentMode, info?.permissionMode === "default" ? null : info?.permissionMode]
+  return html`<div class="head">
+    <a class="back" href="#/" aria-label="All sessions">←</a>
+    <h2>${session.talk.info?.title || info?.title || session.id}</h2>
+    <span class="badge ${state}" role="status">${state}${session.queued ? `, ${session.queued} queued` : ""}</span>
+    <span class="facts dim" title=${info?.directory ?? ""}>${facts.filter(Boolean).join(" · ")}</span>
+    <span class="actions">
+      <button class="small" ?disabled=${session.state === "idle"} @click=${() => session.abort()}>Abort turn</button>
+      <button class="small danger" ?disabled=${ended}
+        @click=${() => confirm("Stop this session's agent for good? The session can still be read.") && session.terminate()}>End</button>
+      <a class="button small" download href=${address(`inspector/api/sessions/${encodeURIComponent(session.id)}/export`)}
+        title="A zip archive of its native, universal and OpenCode events, without paths and secrets, for bug reports">Export</a>
+    </span>
+  </div>`
+}
+
+function tabs(app, session) {
+  return html`<nav class="tabs" aria-label="Views of the session">${TABS.map(([name, title]) => html`
+    <a href="#/session/${encodeURIComponent(session.id)}/${name}" aria-current=${app.route.tab === name ? "page" : "false"}>
+      ${title}${name === "events" ? html` <small>${session.trace.rows.length}</small>` : nothing}</a>`)}
+    <span class="link dim">${LINK_TEXTS[session.link] ?? ""}${session.link === "lost" ? ` (${session.why})` : ""}</span>
+  </nav>`
+}
+
+const LINK_TEXTS = { live: "● live", loading: "loading …", lost: "connection lost, trying again" }
+
+export function sessionView(app, session) {
+  if (session.link === "gone") return html`<div class="blank"><p>${session.why}</p><p><a class="button" href="#/">All sessions</a></p></div>`
+  const info = app.info(session.id)
+  const module = app.view(app.route.tab)
+  return html`<section class="session" aria-label="Session">
+    ${head(app, session, info)} ${strip(session)} ${tabs(app, session)}
+    ${module ? module.view(app, session) : html`<div class="blank">Loading …</div>`}
+    ${asksView(session)}
+    ${session.talk.ended || info?.ended ? nothing : composer(session)}
+  </section>`
+}

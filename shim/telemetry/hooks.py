@@ -1,0 +1,164 @@
+"""Hooks: a command or a webhook when a session becomes idle, asks something, or fails. They never hold up a turn.
+
+    [[hooks]]
+    on = ["idle", "permission", "question", "error"]
+    command = ["notify-send", "opencode-shim"]        or:  url = "https://example.org/hook"
+
+A command gets the JSON on its stdin, and SHIM_HOOK_EVENT, SHIM_HOOK_SESSION in its environment; a webhook gets it as POST. Both
+have a time limit. What waits is bounded: when a hook is slower than what happens, the oldest is dropped, with a line in the log.
+Only root sessions count: a subagent that is done is no end of the work. Secrets in texts are redacted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from shim.errors import ShimError
+from shim.host.command import run
+from shim.redaction import clean
+from shim.settings import Hook
+from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
+from universal.jsonvalue import obj, text
+
+QUEUE = 100
+"""Notices of one hook that wait."""
+SHOWN_CHARS = 2_000
+
+log = structlog.get_logger(__name__)
+
+Info = Callable[[str], Mapping[str, Any] | None]
+"""A session's `info` by id; None for one that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a hook is told. `event` is the setting's word."""
+
+    event: str
+    body: Mapping[str, Any]
+
+
+def notice_of(event: UniversalEvent, info: Mapping[str, Any] | None) -> Notice | None:
+    """The notice that an event is; None for most. Pure."""
+    if info is None or info.get("parentID"):
+        return None
+    data = event.data
+    match data:
+        case TurnData() if event.type is EventType.TURN_ENDED:
+            kind, more = "idle", {"reason": text(obj(data.metadata).get("reason")), "turn_id": data.turn_id}
+        case PermissionData() if event.type is EventType.PERMISSION_REQUESTED and not obj(data.metadata).get("auto"):
+            kind, more = "permission", {"permission_id": data.permission_id, "action": data.action}
+        case QuestionData() if event.type is EventType.QUESTION_REQUESTED and not obj(data.metadata).get("auto"):
+            kind, more = "question", {"question_id": data.question_id, "prompt": data.prompt, "options": list(data.options)}
+        case ErrorData():
+            kind, more = "error", {"message": data.message, "code": data.code}
+        case _:
+            return None
+    body = {
+        "event": kind,
+        "session_id": event.session_id,
+        "title": text(info.get("title")),
+        "directory": text(info.get("directory")),
+        "time": event.time,
+        "sequence": event.sequence,
+        **more,
+    }
+    return Notice(kind, {key: _clean(value) for key, value in body.items()})
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_clean(one) for one in value]  # pyright: ignore[reportUnknownVariableType] - JSON
+    if not isinstance(value, str):
+        return value
+    return clean(value)[:SHOWN_CHARS]
+
+
+class _Runner:
+    """One hook and what waits for it."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self._waiting: deque[Notice] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.dropped = 0
+
+    def put(self, notice: Notice) -> None:
+        if notice.event not in self._hook.on:
+            return
+        if len(self._waiting) >= QUEUE:
+            self._waiting.popleft()
+            self.dropped += 1
+            log.warning("hook.dropped", hook=self._hook.name, dropped=self.dropped)
+        self._waiting.append(notice)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._work(), name=f"hook {self._hook.name}")
+
+    async def _work(self) -> None:
+        while self._waiting:
+            notice = self._waiting.popleft()
+            try:
+                await (_post(self._hook, notice) if self._hook.url else _command(self._hook, notice))
+            except (ShimError, OSError, TimeoutError) as error:
+                log.warning("hook.failed", hook=self._hook.name, kind=notice.event, error=str(error) or type(error).__name__)
+            except Exception:
+                log.exception("hook.failed", hook=self._hook.name, kind=notice.event)
+
+    async def close(self) -> None:
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+
+class Hooks:
+    """All hooks of the settings. `observe` with every universal event."""
+
+    def __init__(self, hooks: Sequence[Hook], info: Info) -> None:
+        self._runners = [_Runner(hook) for hook in hooks]
+        self._info = info
+
+    def observe(self, event: UniversalEvent) -> None:
+        """Tell those that want to know. Never waits."""
+        if not self._runners:
+            return
+        notice = notice_of(event, self._info(event.session_id))
+        if notice is not None:
+            for runner in self._runners:
+                runner.put(notice)
+
+    async def close(self) -> None:
+        """Drop what waits, end what runs."""
+        await asyncio.gather(*(runner.close() for runner in self._runners))
+
+
+async def _command(hook: Hook, notice: Notice) -> None:
+    environment = {"SHIM_HOOK_EVENT": notice.event, "SHIM_HOOK_SESSION": str(notice.body["session_id"])}
+    body = json.dumps(notice.body).encode()
+    done = await run(hook.command, "/", environment=environment, timeout_s=hook.timeout_s, limit_bytes=64 * 1024, stdin=body)
+    if not done.ok:
+        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        why = f"exit code {done.code}" if done.code is not None else f"not done within {hook.timeout_s:g} s"
+        log.warning("hook.failed", hook=hook.name, kind=notice.event, error=f"{why} {said}".strip())
+
+
+async def _post(hook: Hook, notice: Notice) -> None:
+    # Here and not above: servers without webhooks need no client.
+    import aiohttp
+
+    assert hook.url is not None
+    headers = {name: value.get_secret_value() for name, value in hook.headers.items()}
+    async with (
+        asyncio.timeout(hook.timeout_s),
+        aiohttp.ClientSession() as session,
+        session.post(hook.url.get_secret_value(), json=dict(notice.body), headers=headers) as answer,
+    ):
+        if answer.status >= 400:
+            log.warning("hook.failed", hook=hook.name, kind=notice.event, error=f"HTTP {answer.status}")

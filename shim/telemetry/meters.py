@@ -1,0 +1,116 @@
+"""Counts of the server's work, kept as plain numbers; they become Prometheus' text or the inspector's counters when asked.
+
+`observe` is called with every universal event, `request` with every answer: both must be cheap.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from shim.clock import Clock, from_rfc3339
+from universal.events import ErrorData, EventType, TurnData, UniversalEvent, UnparsedData
+from universal.jsonvalue import obj, text
+
+WINDOW_S = 60
+"""Seconds that rates are told for."""
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Of durations of requests."""
+TURN_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
+MAX_KINDS = 200
+"""Different labels that are counted; what comes after is `other`."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Durations in seconds."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(default_factory=list[int])
+    total: float = 0.0
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * len(self.bounds)
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.count += 1
+        self.total += seconds
+        for index, bound in enumerate(self.bounds):
+            if seconds <= bound:
+                self.counts[index] += 1
+
+
+class Meters:
+    """All counts since the start of the server."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seconds: deque[tuple[int, int]] = deque(maxlen=WINDOW_S)
+        self._begun: dict[str, int] = {}
+        self.started_ms = clock.now_ms()
+        self.events: Counter[str] = Counter()
+        self.turns: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.unparsed: Counter[str] = Counter()
+        self.requests: Counter[tuple[str, str, str]] = Counter()
+        self.request_s: dict[str, Histogram] = {}
+        self.turn_s = Histogram(TURN_BUCKETS_S)
+
+    def observe(self, event: UniversalEvent) -> None:
+        """An event that was just stamped."""
+        now = self._clock.now_ms() // 1000
+        if self._seconds and self._seconds[-1][0] == now:
+            self._seconds[-1] = (now, self._seconds[-1][1] + 1)
+        else:
+            self._seconds.append((now, 1))
+        self.events[event.type.value] += 1
+        data = event.data
+        if isinstance(data, TurnData):
+            self._turn(event, data)
+        elif isinstance(data, ErrorData):
+            _count(self.errors, data.code or "unknown")
+        elif isinstance(data, UnparsedData):
+            _count(self.unparsed, f"{data.location}: {data.error[:80]}")
+
+    def _turn(self, event: UniversalEvent, data: TurnData) -> None:
+        if event.type is EventType.TURN_STARTED:
+            self._begun[event.session_id] = from_rfc3339(event.time)
+            return
+        self.turns[text(obj(data.metadata).get("reason"), "unknown")] += 1
+        begun = self._begun.pop(event.session_id, None)
+        if begun is not None:
+            self.turn_s.add((from_rfc3339(event.time) - begun) / 1000)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """An answer. `route` is the pattern, not the path."""
+        key = (method, route, str(status))
+        self.requests[key if key in self.requests or len(self.requests) < MAX_KINDS * 5 else (method, "other", str(status))] += 1
+        if route not in self.request_s:
+            route = route if len(self.request_s) < MAX_KINDS * 2 else "other"
+            self.request_s.setdefault(route, Histogram(BUCKETS_S))
+        self.request_s[route].add(seconds)
+
+    def rate(self, seconds: int = 10) -> float:
+        """Events a second, over the last seconds."""
+        since = self._clock.now_ms() // 1000 - seconds
+        return sum(count for second, count in self._seconds if second > since) / seconds
+
+    @property
+    def running(self) -> int:
+        """Turns of now."""
+        return len(self._begun)
+
+
+def _count(counter: Counter[str], key: str) -> None:
+    counter[key if key in counter or len(counter) < MAX_KINDS else "other"] += 1
+
+
+def memory_bytes() -> int | None:
+    """Of this process, in memory; None where the system does not tell. Reads a file of the kernel."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - a file of the kernel, read at once
+            return int(file.read().split()[1]) * 4096
+    except (OSError, ValueError, IndexError):
+        return None

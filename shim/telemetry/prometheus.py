@@ -1,0 +1,86 @@
+"""Meters as Prometheus' text. The only importer of prometheus_client; itself imported only when metrics are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from shim.telemetry.meters import Histogram, Meters
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+PREFIX = "opencode_shim_"
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is measured when it is asked for."""
+
+    sessions: int
+    busy: int
+    opencode_readers: int
+    universal_readers: int
+    lag: int
+    dropped: int
+    cut_off: int
+    published: int
+
+
+class _Collector:
+    def __init__(self, meters: Meters, gauges: Gauges) -> None:
+        self._meters = meters
+        self._gauges = gauges
+
+    def collect(self) -> Iterable[Any]:
+        """All metrics."""
+        meters, gauges = self._meters, self._gauges
+        yield _counter("events", "Universal events by type.", "type", meters.events)
+        yield _counter("turns", "Turns that have ended, by reason.", "reason", meters.turns)
+        yield _counter("errors", "Errors of agents, by code.", "code", meters.errors)
+        yield _counter("unparsed", "Native events that no rule knows, by kind.", "kind", meters.unparsed)
+        requests = CounterMetricFamily(f"{PREFIX}http_requests", "Answers.", labels=["method", "route", "status"])
+        for labels, value in meters.requests.items():
+            requests.add_metric(list(labels), value)
+        yield requests
+        durations = HistogramMetricFamily(f"{PREFIX}http_request_seconds", "Time to an answer's end.", labels=["route"])
+        for route, histogram in meters.request_s.items():
+            durations.add_metric([route], *_histogram(histogram))
+        yield durations
+        turns = HistogramMetricFamily(f"{PREFIX}turn_seconds", "Duration of turns.", labels=[])
+        turns.add_metric([], *_histogram(meters.turn_s))
+        yield turns
+        readers = GaugeMetricFamily(f"{PREFIX}subscribers", "Open event streams.", labels=["face"])
+        readers.add_metric(["opencode"], gauges.opencode_readers)
+        readers.add_metric(["universal"], gauges.universal_readers)
+        yield readers
+        yield GaugeMetricFamily(f"{PREFIX}sessions", "Sessions that are kept.", value=gauges.sessions)
+        yield GaugeMetricFamily(f"{PREFIX}sessions_busy", "Sessions whose turn runs.", value=gauges.busy)
+        yield GaugeMetricFamily(f"{PREFIX}subscriber_lag_events", "Events that the slowest reader is behind.", value=gauges.lag)
+        dropped = CounterMetricFamily(f"{PREFIX}subscribers_dropped", "Readers that were too slow.", labels=["face"])
+        dropped.add_metric(["opencode"], gauges.dropped)
+        dropped.add_metric(["universal"], gauges.cut_off)
+        yield dropped
+        yield CounterMetricFamily(f"{PREFIX}opencode_events", "OpenCode events that were published.", value=gauges.published)
+
+
+def _counter(name: str, what: str, label: str, values: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"{PREFIX}{name}", what, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def _histogram(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
+    buckets = [(str(bound), float(count)) for bound, count in zip(histogram.bounds, histogram.counts, strict=True)]
+    return [*buckets, ("+Inf", float(histogram.count))], histogram.total
+
+
+def render(meters: Meters, gauges: Gauges) -> bytes:
+    """The text of now."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(meters, gauges))  # pyright: ignore[reportArgumentType] - it asks for less than the base class
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)

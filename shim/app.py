@@ -1,7 +1,7 @@
 """The application: the only place that wires things together.
 
     store -> agents -> sessions     started in this order
-    hub (streams end at once), then sessions -> agents -> store    stopped in this one
+    hub (streams end at once), terminals, then sessions -> agents -> store    stopped in this one
 
 `app[SERVICES]` holds everything that routes use.
 """
@@ -11,27 +11,45 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import structlog
 from aiohttp import web
 
+from shim.agents import plugins
 from shim.agents.directory import AgentDirectory
-from shim.clock import SystemClock
+from shim.agents.install import Installer, found_in
+from shim.agents.keys import KeyStore
+from shim.clock import Clock, SystemClock
 from shim.host.opencode_config import ConfigFiles
+from shim.host.project_copies import ProjectCopies
 from shim.host.projects import Projects
+from shim.host.snapshot import Snapshots
+from shim.host.terminals import Terminals
+from shim.host.tui_control import TuiControl
+from shim.host.watcher import Watchers
+from shim.host.workspaces import Workspaces
+from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.http.operation import SERVICES
 from shim.ids import Ids
-from shim.routes import opencode1
+from shim.routes import inspector, opencode1, v1
 from shim.routes.web_ui import WebUI
-from shim.services import Services
+from shim.services import Services, Universal
 from shim.sessions.deps import SessionDeps
+from shim.sessions.feed import Feed
 from shim.sessions.manager import SessionManager
 from shim.sessions.rules import Rule, from_config
+from shim.sessions.traces import Traces
+from shim.sessions.universal import UniversalSessions
 from shim.settings import Settings
 from shim.sse.hub import Hub
 from shim.store.base import Store
 from shim.store.sqlite import SqliteStore
+from shim.telemetry.hooks import Hooks
+from shim.telemetry.meters import Meters
+from shim.telemetry.spans import spans
 from universal.agents.acp_specs import own_spec
 from universal.codec import AgentSpec
 from universal.registry import agents as known_agents
@@ -46,46 +64,89 @@ def owner_of(data_dir: Path) -> str:
     return "data-" + hashlib.blake2b(str(data_dir.resolve()).encode(), digest_size=8).hexdigest()
 
 
-def agents_of(settings: Settings) -> dict[str, AgentSpec]:
-    """The registry and the person's own agents, which stand before the last, the mock. A known name is replaced in its place."""
+LAST = ("opencode", "mock")
+"""Agents that nobody chose by installing them: those of packages and of the settings stand before them."""
+
+
+def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) -> dict[str, AgentSpec]:
+    """The registry, what packages have `added`, and the person's own agents. A name of the registry is replaced in its place."""
     own = {
         name: own_spec(name, agent.command, agent.title, {key: value.get_secret_value() for key, value in agent.env.items()})
         for name, agent in settings.agents.items()
     }
-    known = known_agents()
-    last = dict([known.popitem()]) if known else {}
-    return {**known, **own, **{name: spec for name, spec in last.items() if name not in own}}
+    everything = {**known_agents(), **(added or {}), **own}
+    last = {name: everything.pop(name) for name in LAST if name in everything}
+    return {**everything, **last}
 
 
-def build_app(settings: Settings, *, store: Store | None = None, environ: Mapping[str, str] | None = None) -> web.Application:
+def build_app(
+    settings: Settings,
+    *,
+    store: Store | None = None,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> web.Application:
     """An application that is ready to run; nothing is opened or started before aiohttp starts it up.
 
-    In: `store` replaces the SQLite one of the data directory, `environ` this process's environment (tests).
+    In: `store` replaces the SQLite one of the data directory, `environ` this process's environment, `clock` its clock (tests).
     """
     environment = os.environ if environ is None else environ
-    clock = SystemClock()
+    clock = clock or SystemClock()
     ids = Ids(clock)
     hub = Hub(clock, ids)
-    kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE)
+    kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE, move_aside=settings.move_aside_damaged)
     config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment)
+    added = plugins.load(agents_of(settings))
+    owner = owner_of(settings.data_dir) if store is None else ""
+    feed, meters, traced = Feed(), Meters(clock), spans(on=settings.otel)
     agents = AgentDirectory(
-        agents_of(settings),
+        agents_of(settings, added.specs),
         clock=clock,
         ids=ids,
         store=kept,
         default_agent=settings.default_agent,
-        environ=environment,
+        environ={**environment, **found_in(settings.data_dir / "agents")},
         delay_factor=settings.mock_delay_factor,
         record_dir=settings.record_dir,
-        owner=owner_of(settings.data_dir) if store is None else "",
+        keys=KeyStore(settings.data_dir / "auth.json"),
+        owner=owner,
+        broken=added.broken,
+        traceparent=lambda: traced.traceparent(structlog.contextvars.get_contextvars().get("session_id", "")),
     )
 
     def config_rules(directory: str) -> list[Rule]:
         return from_config(config.load(directory).permission)
 
+    trees = Snapshots(settings.data_dir / "snapshots", config.home, clock)
+
+    def snapshots(directory: str) -> Snapshots | None:
+        return None if config.load(directory).values.get("snapshot") is False else trees
+
     sessions = SessionManager(
-        SessionDeps(clock, ids, kept, hub, agents, config_rules, settings.abort_timeout_s, settings.idle_reap_s)
+        SessionDeps(
+            clock,
+            ids,
+            kept,
+            hub,
+            agents,
+            config_rules,
+            settings.abort_timeout_s,
+            settings.idle_reap_s,
+            max_sessions=settings.max_sessions,
+            max_queued_prompts=settings.max_queued_prompts,
+            roots=tuple(map(str, settings.roots)),
+            snapshots=snapshots,
+            feed=feed,
+        )
     )
+    names = UniversalSessions(sessions, agents, kept)
+    installs = Installer(agents, settings.data_dir / "agents", clock)
+    hooks = Hooks(settings.hooks, sessions.find)
+    for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, bool(settings.hooks))):
+        if on:
+            feed.observe(observer)
+    projects = Projects(kept, clock)
+    worktrees = Worktrees(settings.data_dir, projects, hub.publish)
     services = Services(
         settings=settings,
         clock=clock,
@@ -94,31 +155,48 @@ def build_app(settings: Settings, *, store: Store | None = None, environ: Mappin
         store=kept,
         sessions=sessions,
         agents=agents,
-        projects=Projects(kept, clock),
+        projects=projects,
         config=config,
+        universal=Universal(names, installs, Traces(kept), meters, traced),
+        terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=owner, publish=hub.publish),
+        worktrees=worktrees,
+        workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
+        copies=ProjectCopies(kept, projects, hub.publish),
+        tui_control=TuiControl(),
+        watchers=Watchers(hub.publish, hub.listened, config.home),
     )
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None
     )
-    app = application(services, opencode1.MODULES, unknown=web_ui.handle if web_ui is not None else None)
+    app = application(
+        services, (*opencode1.MODULES, *v1.MODULES, inspector), unknown=web_ui.handle if web_ui is not None else None
+    )
 
     async def life(_app: web.Application) -> AsyncIterator[None]:
-        await kept.open()
-        try:
+        # The last one is closed first, and each whatever became of the others.
+        async with AsyncExitStack() as ends:
+            ends.callback(traced.close)
+            await kept.open()
+            ends.push_async_callback(kept.close)
+            if web_ui is not None:
+                ends.push_async_callback(web_ui.close)
+            for part in (agents, trees, sessions, hooks, installs):
+                ends.push_async_callback(part.close)
             await agents.start()
             await sessions.start()
+            await names.start()
+            trees.start()
             if web_ui is not None:
                 await web_ui.start()
             yield
-        finally:
-            if web_ui is not None:
-                await web_ui.close()
-            await sessions.close()
-            await agents.close()
-            await kept.close()
 
     async def end_streams(_app: web.Application) -> None:
         hub.close()
+        feed.close()
+        services.tui_control.close()
+        await services.terminals.close()
+        await services.worktrees.close()
+        await services.watchers.close()
 
     app.cleanup_ctx.append(life)
     app.on_shutdown.append(end_streams)

@@ -2,7 +2,7 @@
 
     ShimError
       ApiError(status, name, message, data)   what a client gets: {"name", "data": {"message", ...}}
-        NotFound  BadRequest  Conflict  SessionBusy  RequestNotFound  Unsupported
+        NotFound  BadRequest  Conflict  SessionBusy  RequestNotFound  Unsupported  LimitReached
       AgentError                              something about an agent's process
         AgentNotFound  AgentStartFailed  AgentGone  AgentStuck
       StoreError                              the journal cannot be read or written
@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
+PROBLEM_TYPE = "urn:opencode-shim:error:"
+"""What the `type` of every problem of `/v1` begins with."""
+
 
 class ShimError(Exception):
     """Base of all errors that are ours."""
@@ -23,14 +26,22 @@ class ShimError(Exception):
 class ApiError(ShimError):
     """An answer that is an error, in OpenCode's `{name, data}` form.
 
-    `body` replaces the whole body where OpenCode uses another form (`{"_tag": ...}`).
+    `body` replaces the whole body where OpenCode uses another form (`{"_tag": ...}`); `headers` go with the answer.
     """
 
     def __init__(
-        self, status: int, name: str, message: str, *, data: dict[str, Any] | None = None, body: dict[str, Any] | None = None
+        self,
+        status: int,
+        name: str,
+        message: str,
+        *,
+        data: dict[str, Any] | None = None,
+        body: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.headers = headers
         self.body: dict[str, Any] = body if body is not None else {"name": name, "data": {"message": message, **(data or {})}}
 
 
@@ -78,12 +89,35 @@ class RequestNotFound(ApiError):
         )
 
 
+class Problem(ApiError):
+    """An error of `/v1` (RFC 9457). `kind` is the last part of its `type`; `more` are further members."""
+
+    def __init__(self, status: int, kind: str, detail: str, **more: Any) -> None:
+        body = {
+            "type": f"{PROBLEM_TYPE}{kind}",
+            "title": kind.replace("_", " ").capitalize(),
+            "status": status,
+            "detail": detail,
+            **more,
+        }
+        super().__init__(status, kind, detail, body=body)
+
+
 class Unsupported(ApiError):
     """501: a known operation that this server does not serve; the message gives the reason."""
 
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(
             501, "UnsupportedError", f"{operation} is not served by opencode-shim: {reason}", data={"operation": operation}
+        )
+
+
+class LimitReached(ApiError):
+    """429: a bound of this server; the message names it and says how to go on."""
+
+    def __init__(self, limit: str, value: int, what: str) -> None:
+        super().__init__(
+            429, "LimitReachedError", f"{what} The limit is {limit} = {value}.", data={"limit": limit, "value": value}
         )
 
 

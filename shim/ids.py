@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from shim.clock import Clock
@@ -23,17 +23,36 @@ COUNTER_SPAN = 0x1000
 SAME_CLOCK_MS = 24 * 3600 * 1000
 """A client's id is taken as a time only if it is within a day of ours; `msg_zzz...` must not push ours up."""
 
-_PREFIX = {"item": "itm", "permission": "per", "question": "que", "event": "evt", "session": "ses", "pty": "pty", "turn": "trn"}
+_PREFIX = {
+    "item": "itm",
+    "permission": "per",
+    "question": "que",
+    "event": "evt",
+    "session": "ses",
+    "pty": "pty",
+    "workspace": "wrk",
+    "turn": "trn",
+}
 
 
-def random_tail() -> str:
-    """14 random base-62 characters, a byte mod 62 each, as OpenCode makes them."""
-    return "".join(ALPHABET[b % 62] for b in secrets.token_bytes(14))
+TAIL = 14
+_MOD_62 = bytes(ord(ALPHABET[b % 62]) for b in range(256))
+_TAILS_AT_ONCE = 256
+
+
+def random_tails() -> Iterator[str]:
+    """Without end: 14 random base-62 characters, a byte mod 62 each, as OpenCode makes them.
+
+    Drawn by the block: a call of the system for each id is what most of an id costs.
+    """
+    while True:
+        block = secrets.token_bytes(TAIL * _TAILS_AT_ONCE).translate(_MOD_62).decode("ascii")
+        yield from (block[at : at + TAIL] for at in range(0, len(block), TAIL))
 
 
 def hashed_tail(seed: str) -> str:
     """14 base-62 characters that depend on `seed` alone: a rebuilt projection has the same ids."""
-    return "".join(ALPHABET[b % 62] for b in hashlib.blake2b(seed.encode(), digest_size=14).digest())
+    return hashlib.blake2b(seed.encode(), digest_size=TAIL).digest().translate(_MOD_62).decode("ascii")
 
 
 def render(prefix: str, value: int, tail: str, *, descending: bool = False) -> str:
@@ -85,14 +104,20 @@ class Ids:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last = 0
+        self._tails = random_tails()
 
     def _value(self) -> int:
         self._last = max(self._clock.now_ms() * COUNTER_SPAN + 1, self._last + 1)
         return self._last
 
-    def new(self, kind: Literal["item", "permission", "question", "event", "session", "pty", "turn"]) -> str:
-        """A new id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `trn_` ascend, `ses_` descends."""
-        return render(_PREFIX[kind], self._value(), random_tail(), descending=kind == "session")
+    def new(self, kind: Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn"]) -> str:
+        """A new id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_` ascend, `ses_` descends."""
+        return render(_PREFIX[kind], self._value(), next(self._tails), descending=kind == "session")
+
+    def moment(self) -> str:
+        """The id of an event on a stream: `evt_` and 12 hex digits of time and counter, ascending. One for each piece of text
+        goes over the wire, and its place in the stream beside it (`shim.sse.frame`), so it has no random tail."""
+        return f"evt_{self._value() & MASK:012x}"
 
     def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
         """The id factory that codecs are given."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from shim.redaction import SECRET_NAME, clean
 from shim.settings import LogFormat, LogLevel
 
 LEVELS: dict[LogLevel, int] = {
@@ -26,11 +28,6 @@ LEVELS: dict[LogLevel, int] = {
     "error": logging.ERROR,
 }
 
-SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authori[sz]ation|cookie|credential", re.I
-)
-"""Names whose values are secrets. Numbers pass: `input_tokens=12` is a count."""
-
 PRIVATE_NAME = re.compile(
     r"answers?|arguments|body|command|content|delta|input|lines?|output|parts|patch|payload|prompts?|raw|reasoning|result"
     r"|stdin|stdout|system|text|title",
@@ -38,28 +35,16 @@ PRIVATE_NAME = re.compile(
 )
 """Names of what people and agents say and do; logged as their length only."""
 
-SECRET_VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b(sk|pk|rk)-[A-Za-z0-9_-]{8,}"), r"\1-<redacted>"),
-    (re.compile(r"\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_|sgp_|AKIA|AIza)[A-Za-z0-9_-]{8,}"), r"\1<redacted>"),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+"), "<redacted token>"),
-    (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9+/=._~-]{6,}", re.I), r"\1 <redacted>"),
-    (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), r"\1:<redacted>@"),
-    (re.compile(r"((?:token|password|passwd|secret|api_?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+", re.I), r"\1<redacted>"),
-    # pydantic quotes the input that did not fit, which may be a whole prompt
-    (re.compile(r"input_value=.*?(?=, input_type=)", re.S), "input_value=<redacted>"),
-)
-"""Secrets inside of other texts: provider keys, tokens, credentials in headers and URLs, quoted inputs."""
-
-NOISY = {"aiohttp.access": logging.WARNING, "asyncio": logging.INFO}
+NOISY = {"aiohttp.access": logging.WARNING, "asyncio": logging.INFO, "watchfiles": logging.WARNING}
 """Loggers of libraries that say too much; requests are logged by our own middleware."""
 
 
-def redact(_logger: WrappedLogger | None, _method: str, event: EventDict) -> EventDict:
+def redact(_logger: WrappedLogger | None, _method: str, event: EventDict, known: Collection[str] = ()) -> EventDict:
     """structlog processor: the event without secrets and without what people and agents say."""
-    return {name: _clean(name, value) for name, value in event.items()}
+    return {name: _clean(name, value, known) for name, value in event.items()}
 
 
-def _clean(name: str, value: object) -> object:
+def _clean(name: str, value: object, known: Collection[str]) -> object:
     """One value under its name; nested values under theirs."""
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -68,14 +53,12 @@ def _clean(name: str, value: object) -> object:
     if PRIVATE_NAME.fullmatch(name):
         return f"<{len(cast('Sequence[object]', value))} long>" if isinstance(value, Sized) else "<redacted>"
     if isinstance(value, str):
-        for pattern, replacement in SECRET_VALUES:
-            value = pattern.sub(replacement, value)
-        return value
+        return clean(value, known)
     if isinstance(value, Mapping):
-        return {key: _clean(str(key), inner) for key, inner in cast("Mapping[object, object]", value).items()}
+        return {key: _clean(str(key), inner, known) for key, inner in cast("Mapping[object, object]", value).items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_clean("", inner) for inner in cast("Sequence[object]", value)]
-    return _clean("", str(value))
+        return [_clean("", inner, known) for inner in cast("Sequence[object]", value)]
+    return _clean("", str(value), known)
 
 
 def bound(*, session_id: str | None = None, turn: int | None = None, agent: str | None = None) -> AbstractContextManager[None]:
@@ -84,8 +67,11 @@ def bound(*, session_id: str | None = None, turn: int | None = None, agent: str 
     return structlog.contextvars.bound_contextvars(**{name: value for name, value in values.items() if value is not None})
 
 
-def configure(level: LogLevel, format_: LogFormat, stream: TextIO) -> None:
-    """Send all logs of the process to `stream`; may be called again. The one global thing here: logging itself is."""
+def configure(level: LogLevel, format_: LogFormat, stream: TextIO, known: Collection[str] = ()) -> None:
+    """Send all logs of the process to `stream`; may be called again. The one global thing here: logging itself is.
+
+    In: `known`, secrets to be taken out wherever they stand (`shim.redaction.secrets_of`).
+    """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -100,7 +86,7 @@ def configure(level: LogLevel, format_: LogFormat, stream: TextIO) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
-                redact,
+                partial(redact, known=known),
                 _renderer(format_, stream),
             ],
         )

@@ -10,14 +10,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shim.agents.directory import AgentDirectory
+    from shim.agents.install import Installer
     from shim.clock import Clock
     from shim.host.opencode_config import ConfigFiles
+    from shim.host.project_copies import ProjectCopies
     from shim.host.projects import Projects
+    from shim.host.terminals import Terminals
+    from shim.host.tui_control import TuiControl
+    from shim.host.watcher import Watchers
+    from shim.host.workspaces import Workspaces
+    from shim.host.worktrees import Worktrees
     from shim.ids import Ids
     from shim.sessions.manager import SessionManager
+    from shim.sessions.traces import Traces
+    from shim.sessions.universal import UniversalSessions
     from shim.settings import Settings
     from shim.sse.hub import Hub
     from shim.store.base import Store
+    from shim.telemetry.meters import Meters
+    from shim.telemetry.spans import Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Universal:
+    """What the universal face has beside the other's: names of sessions, installations, replays, counts, traces."""
+
+    sessions: UniversalSessions
+    installs: Installer
+    traces: Traces
+    meters: Meters
+    spans: Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +55,11 @@ class Services:
     agents: AgentDirectory
     projects: Projects
     config: ConfigFiles
+    terminals: Terminals
+    worktrees: Worktrees
+    copies: ProjectCopies
+    tui_control: TuiControl
+    watchers: Watchers
+    workspaces: Workspaces
+    universal: Universal | None = None
+    """None only where OpenCode's face stands alone, in tests."""

@@ -4,30 +4,42 @@
 
 `Settings(...)` itself reads nothing but its arguments, so tests and embedders are not touched by the machine they
 run on; `Settings.load()` is the one place that reads the environment and the files. Names in the files are the field names.
-Binaries of agents are not settings: `SHIM_CLAUDE_BIN` and the like are read where agents are located.
+User and password may also be given as OPENCODE_SERVER_USERNAME and OPENCODE_SERVER_PASSWORD, as to OpenCode. Binaries of
+agents are not settings: `SHIM_CLAUDE_BIN` and the like are read where agents are located.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    model_validator,
 )
 
 from shim.errors import ShimError
 
 ENV_PREFIX = "SHIM_"
 PROJECT_FILE = "shim.toml"
+ALIASES = {"username": "OPENCODE_SERVER_USERNAME", "password": "OPENCODE_SERVER_PASSWORD"}
+"""OpenCode's own variables, weaker than ours."""
+SECRET_FIELDS = frozenset({"password", "agents", "hooks"})
+"""Never shown, not even when they are wrong."""
+JSON_FIELDS = frozenset({"agents", "hooks"})
+"""Tables; in the environment they are JSON."""
 TRUE_WORDS = frozenset({"true", "1", "on", "yes"})
 FALSE_WORDS = frozenset({"false", "0", "off", "no"})
 
@@ -80,6 +92,42 @@ def _switch_or_url(value: object) -> object:
     return value.strip().rstrip("/")
 
 
+def _existing_file(path: Path) -> Path:
+    found = path.expanduser().resolve()
+    if not found.is_file():
+        raise ValueError(f"there is no file {found}")
+    return found
+
+
+def _base_path(value: str) -> str:
+    path = "/" + value.strip("/") if value.strip("/") else ""
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)*", path) or "/../" in f"{path}/" or "/./" in f"{path}/":
+        raise ValueError("use a path like /opencode")
+    return path
+
+
+def _username(value: str) -> str:
+    if ":" in value or not value:
+        raise ValueError("a user name may not be empty or hold a colon")
+    return value
+
+
+def _password(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value():
+        raise ValueError("it is empty; leave it out for none")
+    return value
+
+
+def _web_address(value: SecretStr) -> SecretStr:
+    if not re.match(r"https?://[^/]", value.get_secret_value()):
+        raise ValueError("it has to begin with http:// or https:// and a host")
+    return value
+
+
+def _paths(value: object) -> object:
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
 class OwnAgent(BaseModel):
     """An agent of the person's own, as `[agents.NAME]` in a file: a program that speaks the Agent Client Protocol on its stdio.
 
@@ -93,72 +141,187 @@ class OwnAgent(BaseModel):
     env: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
 
 
+class Hook(BaseModel):
+    """What is done when a session becomes idle, asks or fails, as `[[hooks]]` in a file: a command, or a POST to a URL.
+
+    URLs of webhooks hold keys (in the path, the query, before the host), so `url` is never shown; nor are `headers`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    on: Annotated[tuple[Literal["idle", "permission", "question", "error"], ...], Field(min_length=1)]
+    command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    url: Annotated[SecretStr, AfterValidator(_web_address)] | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
+    timeout_s: Annotated[float, Field(gt=0, le=300)] = 10.0
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("a hook has either a command or a url")
+        return self
+
+    @property
+    def name(self) -> str:
+        """For logs: the program, or the host."""
+        return self.command[0] if self.url is None else self.url.get_secret_value().split("/")[2].rpartition("@")[2]
+
+    def __str__(self) -> str:
+        """For people: nothing in it is secret."""
+        return f"{'/'.join(self.on)}: {self.name}"
+
+
 AgentName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """The settings of one server; frozen. Source: `Settings.load()`, or arguments alone."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, use_attribute_docstrings=True
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hostname: str = Field(default="127.0.0.1", description="Address to listen on. Others than loopback need a password.")
+
+    port: int = Field(default=4096, ge=0, le=65535, description="TCP port to listen on; 0 picks a free one.")
+
+    username: Annotated[str, AfterValidator(_username)] = Field(
+        default="opencode", description="User that goes with the password; OPENCODE_SERVER_USERNAME does the same."
     )
 
-    hostname: str = "127.0.0.1"
-    """Address to listen on. Only loopback addresses are accepted, since there are no passwords yet."""
+    password: Annotated[SecretStr, AfterValidator(_password)] | None = Field(
+        default=None,
+        description="Password that every request must show (Basic, Bearer, `auth_token`); OPENCODE_SERVER_PASSWORD does the "
+        "same. Has no flag, since others could read it in the list of processes.",
+    )
 
-    port: int = Field(default=4096, ge=0, le=65535)
-    """TCP port to listen on; 0 picks a free one."""
+    allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = Field(
+        default=(),
+        description="More names that clients may call this server by (its Host header), beside loopback ones, IP addresses and "
+        "this machine's name; `*` for any. Comma-separated in the environment.",
+    )
 
-    directory: Annotated[Path, AfterValidator(_existing_directory)] = Field(default_factory=Path.cwd, validate_default=True)
-    """Directory of clients that name none; one server serves any number of directories."""
+    base_path: Annotated[str, AfterValidator(_base_path)] = Field(
+        default="", description="Path below which everything is served too, for a proxy that does not strip it: `/opencode`."
+    )
 
-    data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(default_factory=_default_data_dir, validate_default=True)
-    """Where sessions are kept (SQLite), and the log of `tui`. One server at a time may use it."""
+    trust_proxy: bool = Field(
+        default=False, description="Believe `X-Forwarded-Host` and `X-Forwarded-For`. Only behind a proxy that sets both itself."
+    )
 
-    default_agent: str | None = None
-    """Agent for prompts that name no model: claude, mock, ...; unset: the first real agent that is found."""
+    tls_cert: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
+        default=None, description="Certificate chain (PEM) to serve HTTPS with; `tls_key` goes with it."
+    )
 
-    cors: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_separated)] = ()
-    """More origins that browsers may call from, beside loopback ones; comma-separated in the environment."""
+    tls_key: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
+        default=None, description="Private key (PEM) of `tls_cert`; unset if that file holds it."
+    )
 
-    log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
-    """Least level that is logged: debug, info, warn, error."""
+    directory: Annotated[Path, AfterValidator(_existing_directory)] = Field(
+        default_factory=Path.cwd,
+        validate_default=True,
+        description="Directory of clients that name none; one server serves any number of directories.",
+    )
 
-    log_format: Annotated[LogFormat, BeforeValidator(_lower)] = "console"
-    """console for people, json for machines (one object per line); both go to stderr."""
+    roots: Annotated[tuple[Annotated[Path, AfterValidator(_existing_directory)], ...], BeforeValidator(_paths)] = Field(
+        default=(),
+        description="Directories in which all projects must lie; unset: anywhere. Joined by `:` in the environment. No sandbox: "
+        "agents and commands may still read and write elsewhere.",
+    )
 
-    web_ui: Annotated[bool | str, BeforeValidator(_switch_or_url)] = False
-    """OpenCode's own web UI at `/`: true takes its files from the installed `opencode`, a URL from the OpenCode server there."""
+    data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(
+        default_factory=_default_data_dir,
+        validate_default=True,
+        description="Where sessions are kept (SQLite), and the log of `tui`. One server at a time may use it.",
+    )
 
-    idle_reap_s: float = Field(default=900.0, gt=0)
-    """Seconds without a turn after which an agent's process is ended; the next prompt resumes it."""
+    move_aside_damaged: bool = Field(
+        default=False,
+        description="When the database of `data_dir` is damaged, move it aside (nothing is deleted) and start with an empty one. "
+        "Unset: the server says what is wrong and does not start.",
+    )
 
-    abort_timeout_s: float = Field(default=5.0, gt=0)
-    """Seconds that an agent gets to stop after an abort, before its process is killed."""
+    default_agent: str | None = Field(
+        default=None,
+        description="Agent for prompts that name no model: claude, mock, ...; unset: the first real agent that is found.",
+    )
 
-    mock_delay_factor: float = Field(default=1.0, ge=0)
-    """Factor on all waits of the mock agent; 0 makes it answer at once."""
+    cors: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = Field(
+        default=(),
+        description="More origins that browsers may call from, beside loopback ones; comma-separated in the environment.",
+    )
 
-    record_dir: Annotated[Path, AfterValidator(_absolute)] | None = None
-    """Folder for the raw traffic with agents, prompts included, for bug reports; unset: nothing is recorded."""
+    log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
+        default="info", description="Least level that is logged: debug, info, warn, error."
+    )
 
-    agents: dict[AgentName, OwnAgent] = Field(default_factory=dict[str, OwnAgent])
-    """More agents, each a program that speaks the Agent Client Protocol: `[agents.NAME]` with `command = ["PROGRAM", "ARGUMENT"]`
-    and optionally `title` and `env`. A known name (`gemini`) gets another command. In the environment: JSON."""
+    log_format: Annotated[LogFormat, BeforeValidator(_lower)] = Field(
+        default="console", description="console for people, json for machines (one object per line); both go to stderr."
+    )
+
+    web_ui: Annotated[bool | str, BeforeValidator(_switch_or_url)] = Field(
+        default=False,
+        description="OpenCode's own web UI at `/`: true takes its files from the installed `opencode`, a URL from the OpenCode "
+        "server there.",
+    )
+
+    fs_anywhere: bool = Field(
+        default=False,
+        description="Whether `/v1/fs` serves files outside of the session's directory too; agents can reach them either way.",
+    )
+
+    idle_reap_s: float = Field(
+        default=900.0,
+        gt=0,
+        description="Seconds without a turn after which an agent's process is ended; the next prompt resumes it.",
+    )
+
+    abort_timeout_s: float = Field(
+        default=5.0, gt=0, description="Seconds that an agent gets to stop after an abort, before its process is killed."
+    )
+
+    max_sessions: int = Field(
+        default=100_000, ge=1, description="Sessions that are kept, subagents' included; creating more is refused."
+    )
+
+    max_streams: int = Field(default=4_000, ge=1, description="Event streams that are open at once; more are refused.")
+
+    compress_streams: Annotated[Literal["auto", "always", "never"], BeforeValidator(_lower)] = Field(
+        default="auto",
+        description="Whether event streams are compressed for clients that take gzip: auto does it for those on other machines.",
+    )
+
+    max_queued_prompts: int = Field(
+        default=100, ge=1, description="Prompts that may wait in one session for their turn; more are refused."
+    )
+
+    mock_delay_factor: float = Field(
+        default=1.0, ge=0, description="Factor on all waits of the mock agent; 0 makes it answer at once."
+    )
+
+    record_dir: Annotated[Path, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description="Folder for the raw traffic with agents, prompts included, for bug reports; unset: nothing is recorded.",
+    )
+
+    agents: dict[AgentName, OwnAgent] = Field(
+        default_factory=dict[str, OwnAgent],
+        description="More agents, each a program that speaks the Agent Client Protocol: `[agents.NAME]` with `command = "
+        '["PROGRAM", "ARGUMENT"]` and optionally `title` and `env`. A known name (`gemini`) gets another command. '
+        "In the environment: JSON.",
+    )
+
+    otel: bool = Field(
+        default=False,
+        description="Traces of requests, turns and tool calls with OpenTelemetry (the extra `otel`); where to: its own OTEL_* "
+        "variables.",
+    )
+
+    hooks: tuple[Hook, ...] = Field(
+        default=(),
+        description='`[[hooks]]`: `on = ["idle", "permission", "question", "error"]` with `command = [...]` or `url`, `headers`, '
+        "`timeout_s` (10). Told as JSON, on the command's stdin or as POST. In the environment: JSON.",
+    )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict[str, str])
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments only: `load` reads the rest, and knows then where each value came from."""
-        return (init_settings,)
 
     @classmethod
     def load(cls, flags: Mapping[str, Any] | None = None) -> Settings:
@@ -171,7 +334,10 @@ class Settings(BaseSettings):
         for path in config_files():
             for name, value in _read(path).items():
                 values[name], origins[name] = value, f"file {path}"
-        for name, value in EnvSettingsSource(cls)().items():
+        for name, variable in ALIASES.items():
+            if os.environ.get(variable):
+                values[name], origins[name] = os.environ[variable], f"environment {variable}"
+        for name, value in _environment(os.environ, cls.model_fields).items():
             values[name], origins[name] = value, f"environment {env_name(name)}"
         for name, value in (flags or {}).items():
             if value is not None and value != []:
@@ -194,6 +360,20 @@ def env_name(field: str) -> str:
     return ENV_PREFIX + field.upper()
 
 
+def _environment(environ: Mapping[str, str], fields: Iterable[str]) -> dict[str, Any]:
+    """What `SHIM_*` variables say, as text; the fields' own validators read it. Empty ones are as if they were not there.
+
+    Raises: SettingsError for a table (`JSON_FIELDS`) that is no JSON.
+    """
+    found: dict[str, Any] = {name: value for name in fields if (value := environ.get(env_name(name)))}
+    for name in JSON_FIELDS & found.keys():
+        try:
+            found[name] = json.loads(found[name])
+        except ValueError as error:
+            raise SettingsError(f"Setting {name} (environment {env_name(name)}) cannot be used: no JSON, {error}.") from None
+    return found
+
+
 def config_files() -> list[Path]:
     """The files that are read if they are there, the stronger one last."""
     return [_xdg("XDG_CONFIG_HOME", "~/.config") / "opencode-shim" / "config.toml", Path.cwd() / PROJECT_FILE]
@@ -210,7 +390,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _sentences(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
-    """One sentence per wrong setting. Values are shown as given; only `agents` may hold secrets."""
+    """One sentence per wrong setting. Values are shown as given, but for those of `SECRET_FIELDS`."""
     lines: list[str] = []
     for problem in error.errors(include_url=False):
         name = str(problem["loc"][0]) if problem["loc"] else "?"
@@ -221,6 +401,6 @@ def _sentences(error: ValidationError, values: Mapping[str, Any], origins: Mappi
         else:
             what = problem["msg"].removeprefix("Value error, ")
             place = ".".join(str(step) for step in problem["loc"])
-            shown = place if name == "agents" else f"{name} = {values.get(name)!s}"
+            shown = place if name in SECRET_FIELDS else f"{name} = {values.get(name)!s}"
             lines.append(f"Setting {shown} ({where}) cannot be used: {what[:1].lower()}{what[1:]}.")
     return "\n".join(dict.fromkeys(lines))

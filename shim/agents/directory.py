@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
+from shim.agents.arguments import refuse_options
 from shim.agents.discovery import (
     DISCOVERY_TIMEOUT_S,
     NAMESPACE,
+    DiscoveryFailed,
     Kept,
     discover,
     from_store,
@@ -29,6 +31,8 @@ from shim.agents.discovery import (
     to_store,
 )
 from shim.agents.handle import AgentHandle, OnExit, OnLines
+from shim.agents.keys import KeyStore
+from shim.agents.plugins import Broken
 from shim.clock import Clock
 from shim.errors import AgentError, AgentNotFound, StoreError
 from shim.ids import Ids
@@ -44,6 +48,8 @@ from universal.codec import AgentSpec, Catalogue, Codec, LaunchOptions, LaunchSp
 
 DISCOVERY_WAIT_S = 10.0
 """How long `available` waits for agents to tell what they offer, at the first start on a machine."""
+LOGGED_OUT = frozenset({"authentication_failed"})
+"""Codes of errors by which codecs tell that the agent is not logged in."""
 AT_ONCE = 2
 """So many agents are asked at the same time: each takes a processor for a second or two."""
 
@@ -52,12 +58,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent, as far as it is known. `trouble`: why `catalogue` is only that of the registry; empty when it is its own."""
+    """An agent, as far as it is known.
+
+    `trouble`: why `catalogue` is only that of the registry; empty when it is its own. `logged_out`: it said so itself.
+    """
 
     spec: AgentSpec
     located: Located
     catalogue: Catalogue
     trouble: str = ""
+    logged_out: bool = False
 
     @property
     def usable(self) -> bool:
@@ -70,7 +80,8 @@ class AgentDirectory:
 
     In: the registry, in order of preference; `default_agent` by name; `environ`, the person's environment;
     `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` that run inside of the server, by agent;
-    `owner`, the name of what one server at a time may own: what an earlier one left behind under it is ended at the start.
+    `owner`, the name of what one server at a time may own: what an earlier one left behind under it is ended at the start;
+    `broken`, what other packages wanted to add and could not.
     """
 
     def __init__(
@@ -87,15 +98,24 @@ class AgentDirectory:
         programs: Mapping[str, Program] | None = None,
         discovery_timeout_s: float = DISCOVERY_TIMEOUT_S,
         record_dir: Path | None = None,
+        keys: KeyStore | None = None,
         owner: str = "",
+        broken: Sequence[Broken] = (),
+        traceparent: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._specs = dict(specs)
+        self.broken = tuple(broken)
+        self.on_spawned: Callable[[str], None] | None = None
+        """Told an agent's name when a process of it has been started (`doctor --probe`)."""
+        self.keys = keys or KeyStore(None)
+        """API keys that clients gave; agents are started with them."""
         self._clock = clock
         self._ids = ids
         self._store = store
         self._default_name = default_agent
         self._environ = family.owned(environ, owner) if owner else environ
         self._owner = owner
+        self._traceparent = traceparent
         self._is_root = hasattr(os, "geteuid") and os.geteuid() == 0 if is_root is None else is_root
         self._programs = {"mock": mock_program(delay_factor=delay_factor), **(programs or {})}
         self._discovery_timeout_s = discovery_timeout_s
@@ -120,6 +140,8 @@ class AgentDirectory:
             raise AgentNotFound(
                 f'There is no agent named "{self._default_name}" (setting default_agent). Known: {", ".join(self._specs)}.'
             )
+        for broken in self.broken:
+            log.warning("plugin.left_out", entry=broken.entry, package=broken.package, why=broken.why)
         kept = await self._kept()
         found = await asyncio.gather(*(asyncio.to_thread(self._find, spec) for spec in self._specs.values()))
         for spec, (located, stamp) in zip(self._specs.values(), found, strict=True):
@@ -135,12 +157,17 @@ class AgentDirectory:
                 self._ask(spec.name)
 
     async def close(self) -> None:
-        """Stop asking. Processes that were spawned belong to who spawned them."""
+        """Stop asking. Processes that were spawned belong to who spawned them; what they have left behind is ended here.
+
+        That is, above all, what a person's `!command` has put into the background.
+        """
         tasks = list(self._asking.values())
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._owner and (left := await asyncio.to_thread(family.end_owned, self._owner)):
+            log.info("agent.left_ended", count=left)
 
     async def settle(self) -> None:
         """Wait until nobody is being asked any more. Bounded by the discovery's timeout and the time to stop a process."""
@@ -196,18 +223,27 @@ class AgentDirectory:
 
         Raises: AgentNotFound when its program is (no longer) there, AgentStartFailed.
         """
+        refuse_options(options)
         located = await self._still_there(agent.spec)
         filled = replace(options, binary=located.path or "", environment=self.environment(), is_root=self._is_root)
         launch = codec.launch(filled)
+        if (parent := self._traceparent()) is not None:
+            launch = replace(launch, env={**launch.env, "TRACEPARENT": parent})
         name = agent.spec.name
+        handle: AgentHandle
         if self._record_dir is not None:
             recorder = Recorder(self._record_dir, name, located.version, launch)
-            handle = await self._spawn(agent, located, launch, recorder.lines(on_lines), recorder.exits(on_exit))
-            return RecordedHandle(handle, recorder)
-        return await self._spawn(agent, located, launch, on_lines, on_exit)
+            inner = await self._spawn(agent, located, launch, recorder.lines(on_lines), recorder.exits(on_exit))
+            handle = RecordedHandle(inner, recorder)
+        else:
+            handle = await self._spawn(agent, located, launch, on_lines, on_exit)
+        if self.on_spawned is not None:
+            self.on_spawned(name)
+        return handle
 
     async def _spawn(self, agent: Agent, located: Located, launch: LaunchSpec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
         name = agent.spec.name
+        launch = replace(launch, env={**self.keys.environment(name), **launch.env})  # after the recorder has seen it
         if located.path is None:
             program = self._programs.get(name)
             if program is None:
@@ -235,6 +271,16 @@ class AgentDirectory:
         log.info("agent.changed", agent=spec.name, path=located.path)
         self._ask(spec.name)
         return located
+
+    async def refresh(self, name: str) -> Agent:
+        """Look for its program anew, since it was just installed, and ask what it offers; who wants to know that waits."""
+        spec = self._specs[name]
+        located, self._stamps[name] = await asyncio.to_thread(self._find, spec)
+        self._agents[name] = replace(self._agents[name], located=located, trouble="")
+        if not located.why:
+            self._told[name].clear()
+            self._ask(name)
+        return self._agents[name]
 
     def _find(self, spec: AgentSpec) -> tuple[Located, str | None]:
         """Its place and stamp. Blocking."""
@@ -269,7 +315,9 @@ class AgentDirectory:
                 await self._catalogue(spec, stamp)
         except AgentError as error:
             log.warning("agent.discovery_failed", agent=name, why=str(error))
-            self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {error}")
+            out = isinstance(error, DiscoveryFailed) and error.code in LOGGED_OUT
+            why = f"{str(error).rstrip('.')}. {spec.login_hint}" if out and spec.login_hint else str(error)
+            self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {why}", logged_out=out)
         except Exception as error:
             log.exception("agent.discovery_failed", agent=name)
             self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {error}")
@@ -291,7 +339,10 @@ class AgentDirectory:
         options = LaunchOptions(binary="", directory=directory)
 
         def tell(catalogue: Catalogue) -> None:
-            agent = self._agents[spec.name] = replace(self._agents[spec.name], catalogue=catalogue, trouble="")
+            before = self._agents[spec.name]
+            located = replace(before.located, version=before.located.version or catalogue.version)
+            agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False)
+            self._agents[spec.name] = agent
             self._told[spec.name].set()
             log.info("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
             if agent.located.path is not None and stamp is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,7 +33,11 @@ Spawn: TypeAlias = Callable[[Codec, OnLines, OnExit], Awaitable[AgentHandle]]
 
 
 class DiscoveryFailed(AgentError):
-    """The agent did not say what it offers; the text says why."""
+    """The agent did not say what it offers; the text says why, `code` is that of its error if it told one."""
+
+    def __init__(self, why: str, code: str = "") -> None:
+        super().__init__(why)
+        self.code = code
 
 
 async def discover(
@@ -51,8 +56,8 @@ async def discover(
         for output in outputs:
             if isinstance(output, WriteLine) and handle is not None and handle.alive:
                 handle.write(output.data)
-            elif (why := _trouble(output)) and not known.done():
-                known.set_exception(DiscoveryFailed(why))
+            elif (trouble := _trouble(output)) and not known.done():
+                known.set_exception(trouble)
 
     def on_lines(lines: list[bytes]) -> None:
         for line in lines:
@@ -87,15 +92,16 @@ async def _end(handle: AgentHandle) -> None:
         raise
 
 
-def _trouble(output: Output) -> str:
-    """Why an agent that says this will not tell what it offers; empty for all that is no trouble."""
+def _trouble(output: Output) -> DiscoveryFailed | None:
+    """Why an agent that says this will not tell what it offers; None for all that is no trouble."""
     if isinstance(output, Stop):
-        return output.why
+        return DiscoveryFailed(output.why)
     if isinstance(output, Fact) and isinstance(output.data, ErrorData):
-        return output.data.message
+        return DiscoveryFailed(output.data.message, output.data.code or "")
     if isinstance(output, Signal) and output.input is Input.FAILED:
-        return text(obj(output.error).get("message"), "it failed")
-    return ""
+        error = obj(output.error)
+        return DiscoveryFailed(text(error.get("message"), "it failed"), text(error.get("code")))
+    return None
 
 
 def _told_by(exit_: Exit) -> str:
@@ -120,7 +126,10 @@ class Kept:
     catalogue: Catalogue
 
 
-_KEPT = TypeAdapter(Kept)
+@cache
+def _kept() -> TypeAdapter[Kept]:
+    """Built when it is first needed: that takes as long as importing this module."""
+    return TypeAdapter(Kept)
 
 
 def stamp_of(path: str) -> str | None:
@@ -138,12 +147,12 @@ def stamp_of(path: str) -> str | None:
 
 def to_store(kept: Kept) -> Json:
     """A JSON value."""
-    return _KEPT.dump_python(kept, mode="json")
+    return _kept().dump_python(kept, mode="json")
 
 
 def from_store(value: Json) -> Kept | None:
     """The inverse of `to_store`; None for what another version of this server has written."""
     try:
-        return _KEPT.validate_python(value)
+        return _kept().validate_python(value)
     except ValidationError:
         return None

@@ -19,11 +19,12 @@ LOOK_WAIT_S = 30.0
 
 
 async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRow]:
-    """Every known agent of a running application, usable or not. Waits `wait_s` at most for what they offer."""
+    """Every known agent of a running application, usable or not, and what packages could not add. Waits `wait_s` at most."""
     directory = app[SERVICES].agents
     await directory.available(wait_s)
     default = directory.default().spec.name
-    return [row(agent, is_default=agent.spec.name == default) for agent in directory.all()]
+    broken = [AgentRow(b.entry, b.package, None, None, str(b)) for b in directory.broken]
+    return [*(row(agent, is_default=agent.spec.name == default) for agent in directory.all()), *broken]
 
 
 async def look(settings: Settings) -> list[AgentRow]:
@@ -45,6 +46,7 @@ def row(agent: Agent, *, is_default: bool = False) -> AgentRow:
         version=located.version,
         where=located.path if spec.binaries else BUILT_IN,
         problem=located.why or None,
+        absent=located.absent,
         trouble=agent.trouble or None,
         is_default=is_default,
         models=tuple(model.id for model in catalogue.models) if agent.usable else (),

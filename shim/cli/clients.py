@@ -9,18 +9,22 @@ import shlex
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from shim.errors import AgentNotFound, ShimError
 from shim.runtime.hidden_opencode import INSTALL_HINT, find_binary
+from shim.settings import Settings
 
 TERMINATE_S = 2.0
 """What the TUI gets to restore the terminal, before it is killed."""
 LOOK_S = 5.0
 """For one look at a server that the person named."""
+
+
+UNAUTHORIZED = 401
 
 
 def attach_argv(url: str, directory: Path, binary: str = "opencode", more: Sequence[str] = ()) -> list[str]:
@@ -43,9 +47,16 @@ def find_opencode() -> str:
         raise AgentNotFound(f"The TUI is the program `opencode`, which is not on PATH. {INSTALL_HINT}") from error
 
 
-async def run_tui(argv: list[str]) -> int:
+def credentials(settings: Settings) -> dict[str, str]:
+    """Variables in which OpenCode's clients look for user and password; {} without a password. No flag: others could read it."""
+    if settings.password is None:
+        return {}
+    return {"OPENCODE_SERVER_USERNAME": settings.username, "OPENCODE_SERVER_PASSWORD": settings.password.get_secret_value()}
+
+
+async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = None) -> int:
     """Run the TUI with our terminal until it ends; gives its exit code. When cancelled, the TUI is ended first."""
-    process = _start(argv)
+    process = _start(argv, {**os.environ, **(more_environment or {})})
     try:
         return await asyncio.to_thread(process.wait)
     finally:
@@ -54,9 +65,9 @@ async def run_tui(argv: list[str]) -> int:
             await asyncio.to_thread(_reap, process)
 
 
-def _start(argv: list[str]) -> subprocess.Popen[bytes]:
+def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(argv)
+        return subprocess.Popen(argv, env=environment)
     except OSError as error:
         raise ShimError(f"Cannot start {argv[0]}: {error.strerror}.") from error
 
@@ -82,12 +93,20 @@ def open_browser(page: str) -> bool:
     return webbrowser.open(page)
 
 
-async def require_web_ui(url: str) -> None:
-    """Raises: ShimError if no server answers at `url`, or one without a web UI."""
+def _basic(settings: Settings) -> str:
+    pair = ":".join(credentials(settings).values())
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+async def require_web_ui(url: str, settings: Settings) -> None:
+    """Raises: ShimError if no server answers at `url`, one without a web UI, or one that takes another password."""
+    headers = {"Authorization": _basic(settings)} if settings.password is not None else {}
     try:
-        async with ClientSession(timeout=ClientTimeout(total=LOOK_S)) as session, session.get(url) as answer:
-            kind = answer.content_type
+        async with ClientSession(timeout=ClientTimeout(total=LOOK_S), headers=headers) as session, session.get(url) as answer:
+            kind, status = answer.content_type, answer.status
     except (ClientError, TimeoutError, ValueError) as error:
         raise ShimError(f"No server answers at {url}: {error or 'no answer in time'}.") from error
+    if status == UNAUTHORIZED:
+        raise ShimError(f"The server at {url} wants a password, or another one. Set it in OPENCODE_SERVER_PASSWORD.")
     if kind != "text/html":
         raise ShimError(f"The server at {url} does not serve the web UI. Start it with `opencode-shim web` or SHIM_WEB_UI=true.")

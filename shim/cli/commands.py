@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeAlias
 
 import typer
 
-from shim.cli import clients, screen
-from shim.cli.server import Running, listen, run
+from shim.cli import clients, screen, transfer
+from shim.cli.server import Running, listen, run, tls_of
 from shim.errors import ShimError
 from shim.logging import configure
+from shim.redaction import secrets_of
 from shim.settings import Settings
 
 LOG_FILE = "opencode-shim.log"
@@ -34,7 +36,10 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-FLAGS = ("hostname", "port", "directory", "data_dir", "default_agent", "cors", "log_level", "log_format")
+FLAGS = (
+    *("hostname", "port", "directory", "data_dir", "default_agent", "cors", "log_level", "log_format"),
+    *("allowed_hosts", "base_path", "trust_proxy", "tls_cert", "tls_key", "roots", "move_aside_damaged"),
+)
 """The settings that have a flag, on `serve` and `web`; the others are for the environment and the file."""
 
 
@@ -54,7 +59,17 @@ DefaultAgent: TypeAlias = Annotated[str | None, _flag("default_agent", "NAME")]
 Cors: TypeAlias = Annotated[list[str] | None, _flag("cors", "ORIGIN")]
 LogLevel: TypeAlias = Annotated[str | None, _flag("log_level", "LEVEL")]
 LogFormat: TypeAlias = Annotated[str | None, _flag("log_format", "FORMAT")]
+AllowedHosts: TypeAlias = Annotated[list[str] | None, _flag("allowed_hosts", "NAME")]
+BasePath: TypeAlias = Annotated[str | None, _flag("base_path", "PATH")]
+TrustProxy: TypeAlias = Annotated[bool | None, _flag("trust_proxy", "")]
+TlsCert: TypeAlias = Annotated[str | None, _flag("tls_cert", "FILE")]
+TlsKey: TypeAlias = Annotated[str | None, _flag("tls_key", "FILE")]
+Roots: TypeAlias = Annotated[list[str] | None, _flag("roots", "DIR")]
+MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
+Server: TypeAlias = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="The server; else the one on the data directory, or a new one.")
+]
 Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="A server that runs already; else one is started.")]
 
 
@@ -84,6 +99,13 @@ def serve(
     cors: Cors = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
+    allowed_hosts: AllowedHosts = None,
+    base_path: BasePath = None,
+    trust_proxy: TrustProxy = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    roots: Roots = None,
+    move_aside_damaged: MoveAside = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
     _serve(dict(locals()), page=False, browser=False)
@@ -101,6 +123,13 @@ def web(
     cors: Cors = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
+    allowed_hosts: AllowedHosts = None,
+    base_path: BasePath = None,
+    trust_proxy: TrustProxy = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    roots: Roots = None,
+    move_aside_damaged: MoveAside = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address, do not open a browser.")] = False,
 ) -> None:
     """Start the server with OpenCode's own web UI, and open it in the browser. Its files come from `opencode`."""
@@ -109,7 +138,7 @@ def web(
         _serve(flags, page=True, browser=not no_open)
         return
     settings = Settings.load(flags)
-    asyncio.run(clients.require_web_ui(url))
+    asyncio.run(clients.require_web_ui(url, settings))
     _show_page(clients.page_url(url, settings.directory), browser=not no_open)
 
 
@@ -127,16 +156,19 @@ def tui(
     binary = clients.find_opencode()
     flags = {"directory": directory, "data_dir": data_dir, "default_agent": default_agent}
     settings = Settings.load(flags if url else flags | {"hostname": "127.0.0.1", "port": 0})
+    secret = clients.credentials(settings)
     more = [*(["--session", session] if session else []), *(["--continue"] if last else [])]
     if url is not None:
-        raise typer.Exit(asyncio.run(clients.run_tui(clients.attach_argv(url, settings.directory, binary, more))))
+        raise typer.Exit(asyncio.run(clients.run_tui(clients.attach_argv(url, settings.directory, binary, more), secret)))
 
     async def attach(running: Running) -> int:
-        return await clients.run_tui(clients.attach_argv(running.url, settings.directory, binary, more))
+        return await clients.run_tui(clients.attach_argv(running.url, settings.directory, binary, more), secret)
 
+    # Nobody but the TUI in this terminal comes here, and it could not check a certificate for 127.0.0.1.
+    settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
     sock = listen(settings.hostname, settings.port)
     with open_log(settings) as log:
-        configure(settings.log_level, settings.log_format, log)
+        configure(settings.log_level, settings.log_format, log, _secrets(settings))
         raise typer.Exit(run(settings, sock, attach))
 
 
@@ -155,6 +187,27 @@ def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
 
 
 @cli.command()
+def doctor(
+    agent: Annotated[list[str] | None, typer.Argument(metavar="[AGENT]...", help="Only these; else all.")] = None,
+    *,
+    json: Json = False,
+    probe: Annotated[bool, typer.Option("--probe", help="Send each a real, short prompt, and show how long it takes.")] = False,
+) -> None:
+    """What works and what does not: each agent's version, login, and what to do. Exit code 1 if something is wrong."""
+    settings = Settings.load()
+    configure("error", "console", sys.stderr)
+    from shim.cli import diagnosis  # late: they load the whole server
+    from shim.cli.doctor import as_json, examine, show
+
+    found = asyncio.run(examine(settings, agent or (), probing=probe))
+    if json:
+        typer.echo(as_json(found))
+    else:
+        show(screen.console(sys.stdout), found)
+    raise typer.Exit(1 if diagnosis.wrong(found, agent or ()) else 0)
+
+
+@cli.command()
 def config(*, json: Json = False) -> None:
     """The settings in force, and where each came from: flag, environment, file or default."""
     settings = Settings.load()
@@ -164,13 +217,81 @@ def config(*, json: Json = False) -> None:
         screen.settings_table(screen.console(sys.stdout), settings)
 
 
+@cli.command()
+def record(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's name, as `opencode-shim agents` shows it.")],
+    *,
+    scene: Annotated[list[str] | None, typer.Option("--scene", metavar="NAME", help="Only this one; may be repeated.")] = None,
+    binary: Annotated[str | None, typer.Option("--bin", metavar="FILE", help="The agent's program, if not the usual.")] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where AGENT/VERSION/SCENE.jsonl goes.")] = Path("recordings"),
+    agent_version: Annotated[str | None, typer.Option("--version", metavar="X.Y.Z", help="If it cannot tell it.")] = None,
+) -> None:
+    """Play our scenes to a real agent against a scripted model, write what was said, and report what is new or gone.
+
+    The agent gets an empty home and no network; paths and secrets are removed from the recordings.
+    """
+    configure("error", "console", sys.stderr)
+    from shim.cli.record import record as recorded  # late: it loads the transports
+    from shim.cli.record import told
+
+    taken = recorded(agent, out, binary, agent_version, scene or ())
+    typer.echo("\n".join(told(taken)))
+    raise typer.Exit(1 if taken.failed or taken.unparsed else 0)
+
+
+@cli.command()
+def export(
+    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="Its id; else the newest of the directory.")] = None,
+    *,
+    url: Server = None,
+    directory: Directory = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Write a session to stdout, as `opencode export` does; `opencode import` reads it."""
+    settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    _with_server(settings, url, lambda found: transfer.export(settings, found, session))
+
+
+@cli.command(name="import")
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What `opencode export` (or ours) wrote; - for stdin.")],
+    *,
+    url: Server = None,
+    directory: Directory = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Add a session from a file. It keeps its id, and belongs to the current directory (or --directory)."""
+    settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    document = transfer.read(file)
+    _with_server(settings, url, lambda found: transfer.import_(settings, found, document))
+
+
+def _with_server(settings: Settings, url: str | None, job: transfer.Job) -> None:
+    """Do it on the server at `url`, on the one that runs on this data directory, or on one that is started for it."""
+    found = url.rstrip("/") if url else asyncio.run(transfer.running(settings))
+    if found is not None:
+        raise typer.Exit(asyncio.run(_done(job(found))))
+
+    async def during(running: Running) -> int:
+        return await job(running.url + (settings.base_path or "").rstrip("/"))
+
+    sock = listen("127.0.0.1", 0)
+    configure("error", "console", sys.stderr)
+    raise typer.Exit(run(settings, sock, during))
+
+
+async def _done(work: Awaitable[int]) -> int:
+    return await work
+
+
 def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> None:
     """Serve until a signal; `page`: with the web UI."""
     settings = Settings.load(flags)
     if page and settings.web_ui is False:
         settings = Settings.load({**flags, "web_ui": True})
-    sock = listen(settings.hostname, settings.port)
-    configure(settings.log_level, settings.log_format, sys.stderr)
+    tls_of(settings)
+    sock = listen(settings.hostname, settings.port, protected=settings.password is not None)
+    configure(settings.log_level, settings.log_format, sys.stderr, _secrets(settings))
 
     async def announce(running: Running) -> int:
         from shim.cli.agents import of  # late: it loads the whole server
@@ -191,6 +312,11 @@ def _show_page(page: str, *, browser: bool) -> None:
     screen.line(screen.console(sys.stdout), f"web UI   {page}", "bold")
     if browser:
         clients.open_browser(page)
+
+
+def _secrets(settings: Settings) -> frozenset[str]:
+    own = {settings.password.get_secret_value()} if settings.password is not None else set[str]()
+    return secrets_of(os.environ) | own
 
 
 def open_log(settings: Settings) -> TextIO:

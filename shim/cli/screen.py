@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
@@ -19,6 +18,7 @@ from shim.settings import Settings, env_name
 BUILT_IN = "built in"
 """Where an agent is that has no program of its own."""
 
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 PLAIN_WIDTH = 1000
 """Where there is no terminal nothing may be wrapped: scripts read the lines."""
 
@@ -28,6 +28,7 @@ class AgentRow:
     """What is told of one agent. `where`: its path, or `built in`.
 
     problem   why it cannot be used, None when it can
+    absent    it is not installed
     trouble   why it did not tell what it offers (it may work all the same), None when it did
     """
 
@@ -41,6 +42,7 @@ class AgentRow:
     models: tuple[str, ...] = ()
     default_model: str | None = None
     capabilities: Mapping[str, bool] | None = None
+    absent: bool = False
 
 
 def console(stream: TextIO) -> Console:
@@ -62,10 +64,14 @@ def started(out: Console, running: Running, rows: Sequence[AgentRow], warnings: 
     """After the start: the agents, how to attach, where things are, and what the person should know."""
     settings = running.settings
     line(out, "")
-    agent_table(out, rows)
+    agent_table(out, [row for row in rows if not row.absent])
+    if absent := ", ".join(row.name for row in rows if row.absent):
+        line(out, f"not installed: {absent} (`opencode-shim agents` says how they are)", "dim")
     line(out, "")
     line(out, f"attach   {attach_line(running.url, settings.directory)}", "bold")
+    line(out, f"inspect  {running.url}/inspector")
     line(out, f"default  {', '.join(row.name for row in rows if row.is_default)}, for prompts that name no model")
+    line(out, f"access   {_access(settings)}")
     line(out, f"data     {settings.data_dir}")
     for path, names in _from_files(settings).items():
         line(out, f"settings {', '.join(names)} from {path}")
@@ -79,11 +85,19 @@ def notes(settings: Settings, rows: Sequence[AgentRow]) -> list[str]:
     if not any(row.problem is None and row.where != BUILT_IN for row in rows):
         found.append("No agent is installed, so prompts go to the built-in mock. Send it `help` to see what it can play.")
     found += [row.trouble for row in rows if row.trouble and not row.problem]
-    if os.environ.get("OPENCODE_SERVER_PASSWORD"):
-        found.append("OPENCODE_SERVER_PASSWORD has no effect yet: every program on this machine can use this server.")
+    if settings.password is not None and settings.tls_cert is None and settings.hostname not in LOOPBACK:
+        found.append(
+            "Without --tls-cert, who listens in on the network reads the password. Behind a proxy with TLS that is fine."
+        )
     if settings.record_dir is not None:
         found.append(f"All traffic with agents, prompts included, is recorded in {settings.record_dir}.")
     return found
+
+
+def _access(settings: Settings) -> str:
+    if settings.password is None:
+        return "every program on this machine; OPENCODE_SERVER_PASSWORD sets a password"
+    return f"user {settings.username}, with a password; clients take it from OPENCODE_SERVER_PASSWORD"
 
 
 def _from_files(settings: Settings) -> dict[str, list[str]]:

@@ -14,8 +14,10 @@ import errno
 import importlib.util
 import ipaddress
 import os
+import resource
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
@@ -26,6 +28,7 @@ from typing import Any
 
 from aiohttp import web
 
+from shim.cli.transfer import told
 from shim.errors import ShimError
 from shim.runtime import family
 from shim.settings import Settings
@@ -36,8 +39,16 @@ DRAIN_S = 1.0
 """What requests in flight get to finish. Streams are closed at once, so only prompts that wait for a turn need it."""
 BACKLOG = 128
 """Connections that may wait to be accepted, also while the application starts."""
+HEADER_LIMIT_BYTES = 16 * 2**10
+"""Of one header, and of the line with the path: a directory of 4096 bytes, percent-encoded, fits."""
+HEADER_LIMIT = 128
+"""Headers of one request."""
 KILL_S = 1.0
 """For children to be gone after SIGKILL, when we end at once."""
+OPEN_FILES = 65_536
+"""So many we want to be allowed: a subscriber is one, an agent four. The usual limit is 1,024."""
+GONE_S = 60
+"""A connection whose other end acknowledges nothing for so long is closed: a machine that lost its network never says goodbye."""
 FORCED_EXIT = 130
 STUCK_EXIT = 1
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -58,11 +69,12 @@ class Running:
     settings: Settings
 
 
-def listen(hostname: str, port: int) -> socket.socket:
+def listen(hostname: str, port: int, *, protected: bool = False) -> socket.socket:
     """A listening socket, before anything else is started: a taken port leaves no trace.
 
-    Raises: ListenError for names that are not found, ports that are taken or not ours to use, and for every address
-    that other machines can reach: whoever reaches the server can run commands here, and there are no passwords yet.
+    In: `protected`, whether a password is set. Raises: ListenError for names that are not found, ports that are taken or not
+    ours to use, and without a password for every address that other machines can reach: whoever reaches the server can run
+    commands here.
     """
     try:
         found = socket.getaddrinfo(hostname, port, type=socket.SOCK_STREAM)
@@ -71,16 +83,47 @@ def listen(hostname: str, port: int) -> socket.socket:
     # `localhost` is both 127.0.0.1 and ::1; clients that are told 127.0.0.1 must find us.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     host = str(address[0])
-    if not ipaddress.ip_address(host).is_loopback:
+    if not protected and not is_loopback(host):
         raise ListenError(
-            f"Refused to listen on {hostname}: every machine that reaches this address could run commands as you, and"
-            " this version has no passwords yet (OPENCODE_SERVER_PASSWORD has no effect). Use --hostname 127.0.0.1; from"
+            f"Refused to listen on {hostname} without a password: every machine that reaches this address could run commands as"
+            " you. Set one in OPENCODE_SERVER_PASSWORD (and better --tls-cert too), or use --hostname 127.0.0.1 and from"
             f" another machine: ssh -L {port or 4096}:127.0.0.1:{port or 4096} {socket.gethostname()}"
         )
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        return notice_the_gone(socket.create_server((host, port), family=family, backlog=BACKLOG))
     except OSError as error:
         raise ListenError(_why_not(hostname, port, error)) from error
+
+
+def notice_the_gone(sock: socket.socket) -> socket.socket:
+    """Ask the kernel to close connections whose other end has vanished (half-open ones). What it accepts inherits this."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Unanswered data: TCP_USER_TIMEOUT; silence: GONE_S / 2, and three questions in the rest. Where the system has them.
+    wanted = {"TCP_USER_TIMEOUT": GONE_S * 1000, "TCP_KEEPIDLE": GONE_S // 2, "TCP_KEEPINTVL": GONE_S // 6, "TCP_KEEPCNT": 3}
+    for name, value in wanted.items():
+        if (option := getattr(socket, name, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
+
+
+def allow_open_files(wanted: int = OPEN_FILES) -> int:
+    """Raise this process's own limit of open files as far as we may; what it is then. The hard limit stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):  # macOS has a lower one beside it
+            return soft
+        return most
+    return soft
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an IP address."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def _why_not(hostname: str, port: int, error: OSError) -> str:
@@ -94,10 +137,28 @@ def _why_not(hostname: str, port: int, error: OSError) -> str:
     return f"Cannot listen on {hostname}, port {port}: {error.strerror}."
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, *, tls: bool = False) -> str:
     """`http://127.0.0.1:4096`, with brackets around IPv6 addresses."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def tls_of(settings: Settings) -> ssl.SSLContext | None:
+    """What HTTPS is served with; None for HTTP. Raises: ListenError that says which file is wrong."""
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise ListenError("tls_key is set, but not tls_cert: name the certificate too (--tls-cert FILE).")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        key = settings.tls_key or settings.tls_cert
+        raise ListenError(
+            f"Cannot serve HTTPS with the certificate {settings.tls_cert} and the key {key}: {error.strerror or error}."
+            " Both must be PEM and belong together."
+        ) from error
+    return context
 
 
 def run(
@@ -112,11 +173,13 @@ def run(
 
     Raises: ShimError if the application cannot start; whatever `during` raises.
     """
+    tls = tls_of(settings)
+    allow_open_files()
     watchdog = threading.Timer(stop_s, _end_at_once, (STUCK_EXIT, f"Not stopped within {stop_s:g} s: ended at once."))
     watchdog.daemon = True
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(settings, sock, during, make_app or _application, watchdog))
+            return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog))
     finally:
         watchdog.cancel()
         sock.close()
@@ -125,6 +188,7 @@ def run(
 async def _serve(
     settings: Settings,
     sock: socket.socket,
+    tls: ssl.SSLContext | None,
     during: Callable[[Running], Awaitable[int]],
     make_app: MakeApp,
     watchdog: threading.Timer,
@@ -134,11 +198,21 @@ async def _serve(
     with _signals(task) as stopping:
         app = make_app(settings)
         # handler_cancellation: a client that hangs up must not undo half of what its request began.
-        runner = web.AppRunner(app, handler_cancellation=False, shutdown_timeout=DRAIN_S, access_log=None)
+        runner = web.AppRunner(
+            app,
+            handler_cancellation=False,
+            shutdown_timeout=DRAIN_S,
+            access_log=None,
+            max_line_size=HEADER_LIMIT_BYTES,
+            max_field_size=HEADER_LIMIT_BYTES,
+            max_headers=HEADER_LIMIT,
+        )
         try:
             await runner.setup()
-            await web.SockSite(runner, sock, backlog=BACKLOG).start()
-            return await during(Running(url_of(sock), app, settings))
+            await web.SockSite(runner, sock, backlog=BACKLOG, ssl_context=tls).start()
+            url = url_of(sock, tls=tls is not None)
+            with told(settings, url):
+                return await during(Running(url, app, settings))
         except asyncio.CancelledError:
             if not stopping:
                 raise

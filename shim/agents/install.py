@@ -1,0 +1,183 @@
+"""Installing agents with npm, into the server's own data directory: nothing of the machine is changed.
+
+    <data dir>/agents/<agent>/node_modules/.bin/<program>     found there before PATH (`shim.runtime.locate`)
+
+One installation for each agent at a time, bounded in time; who asks meanwhile waits for the running one. What npm says is
+kept (its last lines) so that a person can watch it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import structlog
+
+from shim.agents.directory import AgentDirectory
+from shim.clock import Clock
+from shim.errors import AgentError
+from shim.runtime.locate import INSTALLED
+from shim.runtime.process import AgentProcess
+from universal.codec import Exit, LaunchSpec
+
+INSTALL_TIMEOUT_S = 600.0
+"""For one installation. Agents have up to 400 MB."""
+LOG_LINES = 40
+
+PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "claude": ("@anthropic-ai/claude-code",),
+    "codex": ("@openai/codex",),
+    "pi": ("@earendil-works/pi-coding-agent",),
+    "amp": ("@sourcegraph/amp",),
+    "opencode": ("opencode-ai",),
+    "claude-agent-acp": ("@agentclientprotocol/claude-agent-acp",),
+    "codex-acp": ("@agentclientprotocol/codex-acp",),
+    "pi-acp": ("pi-acp", "@earendil-works/pi-coding-agent"),
+    "gemini": ("@google/gemini-cli",),
+    "qwen": ("@qwen-code/qwen-code",),
+    "copilot": ("@github/copilot",),
+}
+"""What npm installs for an agent; those of `install_hint` (a test holds them together). Others are not npm's."""
+
+log = structlog.get_logger(__name__)
+
+
+class InstallFailed(AgentError):
+    """It was not installed; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """How one goes. `state`: running, done, failed; times in epoch ms; `lines`: the last ones that npm has said."""
+
+    state: str
+    packages: tuple[str, ...]
+    started_ms: int
+    ended_ms: int | None = None
+    error: str | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Running:
+    task: asyncio.Task[None]
+    lines: deque[str] = field(default_factory=lambda: deque[str](maxlen=LOG_LINES))
+    process: AgentProcess | None = None
+
+
+class Installer:
+    """Installations of this server. `folder` is `<data dir>/agents`."""
+
+    def __init__(self, agents: AgentDirectory, folder: Path, clock: Clock, *, timeout_s: float = INSTALL_TIMEOUT_S) -> None:
+        self._agents = agents
+        self._folder = folder
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._running: dict[str, _Running] = {}
+        self._known: dict[str, Installation] = {}
+
+    def state(self, agent: str) -> Installation | None:
+        """The running or last installation of an agent; None if there was none since the start."""
+        known, running = self._known.get(agent), self._running.get(agent)
+        return known if known is None or running is None else replace(known, lines=_said(running))
+
+    async def install(self, agent: str) -> None:
+        """Install or renew it; returns when it is there and found. Raises InstallFailed."""
+        running = self._running.get(agent)
+        if running is None:
+            packages = PACKAGES.get(agent)
+            if packages is None:
+                known = self._agents.get(agent)
+                hint = known.spec.install_hint if known is not None else ""
+                raise InstallFailed(f"{agent} is not installed with npm, so it cannot be done from here. {hint}".rstrip())
+            self._known[agent] = Installation("running", packages, self._clock.now_ms())
+            task = asyncio.create_task(self._run(agent, packages), name=f"install {agent}")
+            running = self._running[agent] = _Running(task)
+        await asyncio.shield(running.task)
+
+    async def close(self) -> None:
+        """End what runs."""
+        tasks = [running.task for running in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, agent: str, packages: tuple[str, ...]) -> None:
+        log.info("install.started", agent=agent, packages=packages)
+        error: str | None = "The server was stopped."
+        try:
+            await self._npm(agent, packages)
+            found = await self._agents.refresh(agent)
+            if not found.usable:
+                raise InstallFailed(f"npm has installed {', '.join(packages)}, but: {found.located.why}")
+            error = None
+        except AgentError as failure:
+            error = str(failure)
+            raise
+        finally:
+            done = self._running.pop(agent)
+            known = self._known[agent]
+            state = "failed" if error else "done"
+            self._known[agent] = replace(known, state=state, ended_ms=self._clock.now_ms(), error=error, lines=_said(done))
+            log.info("install.ended", agent=agent, state=state)
+
+    async def _npm(self, agent: str, packages: tuple[str, ...]) -> None:
+        environment = self._agents.environment()
+        npm = shutil.which("npm", path=environment.get("PATH", ""))
+        if npm is None:
+            known = self._agents.get(agent)
+            hint = known.spec.install_hint if known is not None else ""
+            raise InstallFailed(
+                f"npm was not found on PATH. Install Node.js 22 or newer (nodejs.org), then try again. Or: {hint}"
+            )
+        folder = self._folder / agent
+        try:
+            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InstallFailed(f"Cannot make {folder}: {error.strerror}.") from error
+        options = ("--no-audit", "--no-fund", "--no-progress", "--loglevel=http", "--no-save")
+        spec = LaunchSpec((npm, "install", "--prefix", str(folder), *options, *packages), cwd=str(folder))
+        over: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        running = self._running[agent]
+
+        def on_exit(exit_: Exit) -> None:
+            if not over.done():
+                over.set_result(exit_)
+
+        def on_lines(lines: list[bytes]) -> None:
+            running.lines.extend(line.decode("utf-8", "replace") for line in lines)
+
+        running.process = process = await AgentProcess.spawn(spec, environment, on_lines=on_lines, on_exit=on_exit, name="npm")
+        process.close_input()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                exit_ = await asyncio.shield(over)
+        except TimeoutError:
+            raise InstallFailed(
+                f"npm was not done within {self._timeout_s:g} s and was ended. Is its registry reachable?"
+            ) from None
+        finally:
+            process.kill()
+            with suppress(asyncio.CancelledError):
+                await process.stop()
+        if exit_.code != 0:
+            said = "\n".join(_said(running)[-15:])
+            raise InstallFailed(f"npm failed ({exit_.code if exit_.signal is None else f'signal {exit_.signal}'}):\n{said}")
+
+
+def _said(running: _Running) -> tuple[str, ...]:
+    """npm's last lines: its stderr, where it tells what it fetches, then its stdout."""
+    stderr = running.process.stderr.split("\n") if running.process is not None and running.process.stderr else []
+    return tuple([*stderr, *running.lines][-LOG_LINES:])
+
+
+def found_in(folder: Path) -> dict[str, str]:
+    """The environment in which agents that were installed here are found."""
+    return {INSTALLED: os.fspath(folder)}

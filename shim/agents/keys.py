@@ -1,0 +1,96 @@
+"""API keys that a client gave (`PUT /auth/{providerID}`): kept in one file for its owner only, handed to agents as variables.
+
+    auth.json   {"claude": {"type": "api", "key": "..."}}     the form of OpenCode's own file of that name; mode 0600
+
+An agent that runs keeps what it was started with; the next start has the new key. A key never stands in a log, event,
+recording or answer: no route reads it. What the person's environment says is replaced: the key was given
+later, and on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from shim.errors import StoreError
+from universal.jsonvalue import obj, text
+
+_ANTHROPIC = ("ANTHROPIC_API_KEY",)
+_OPENAI = ("OPENAI_API_KEY", "CODEX_API_KEY")
+_GOOGLE = ("GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY")
+
+AGENTS: Mapping[str, tuple[str, ...]] = {
+    "claude": _ANTHROPIC,
+    "claude-agent-acp": _ANTHROPIC,
+    "codex": _OPENAI,
+    "codex-acp": _OPENAI,
+    "gemini": _GOOGLE[:1],
+    "amp": ("AMP_API_KEY",),
+}
+"""Agent -> the variables in which it looks for a key. A key under an agent's name is for that agent alone."""
+
+MODEL_PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": _ANTHROPIC,
+    "openai": _OPENAI,
+    "google": _GOOGLE,
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "groq": ("GROQ_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+}
+"""Who makes models -> its variables. Such a key is for every agent (Pi and OpenCode ask several providers)."""
+
+
+def variables(provider: str) -> tuple[str, ...]:
+    """Where a key of this provider goes; () for one that no agent could be given."""
+    return AGENTS.get(provider) or MODEL_PROVIDERS.get(provider, ())
+
+
+class KeyStore:
+    """The keys, in memory and in the file; without a path in memory alone. Methods that write block on the disk."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._keys: dict[str, str] | None = None if path is not None else {}
+
+    def _known(self) -> dict[str, str]:
+        if self._keys is None:
+            assert self._path is not None
+            try:
+                given = obj(json.loads(self._path.read_text()))
+            except (OSError, ValueError):  # none yet, or of no use: the person is asked again
+                given = {}
+            found = {name: text(obj(row).get("key")) for name, row in given.items()}
+            self._keys = {name: key for name, key in found.items() if key}
+        return self._keys
+
+    def environment(self, agent: str) -> dict[str, str]:
+        """Variables for an agent's process: keys for all, then its own."""
+        keys = self._known()
+        shared = {name: key for provider, key in keys.items() for name in MODEL_PROVIDERS.get(provider, ())}
+        return shared | ({name: keys[agent] for name in AGENTS.get(agent, ())} if agent in keys else {})
+
+    def set(self, provider: str, key: str) -> None:
+        """Keep a key. Raises StoreError if it cannot be written; then the old one holds."""
+        self._write({**self._known(), provider: key})
+
+    def remove(self, provider: str) -> None:
+        """Forget a key; one that is not there is fine. Raises StoreError."""
+        if provider in self._known():
+            self._write({name: key for name, key in self._known().items() if name != provider})
+
+    def _write(self, keys: dict[str, str]) -> None:
+        if self._path is not None:
+            try:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                new = self._path.with_suffix(".new")
+                new.unlink(missing_ok=True)
+                with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                    json.dump({name: {"type": "api", "key": key} for name, key in keys.items()}, file)
+                new.replace(self._path)
+            except OSError as error:
+                raise StoreError(f"The key could not be kept in {self._path}: {error.strerror or error}.") from error
+        self._keys = keys

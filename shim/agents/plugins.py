@@ -1,0 +1,169 @@
+"""Agents from other people's packages: the entry-point group `opencode_shim.agents`.
+
+An entry point names an `AgentSpec`, or a function without arguments that gives one. Nothing that such a package does may
+stop the server: one that cannot be loaded is told (`serve`, `agents`, `doctor`, the log) and left out; a codec of one that
+raises ends its turn with an error that names the package, and its process.
+How to write one: docs/adding-an-agent.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import structlog
+
+from shim.errors import AgentStartFailed
+from universal.codec import (
+    AgentSpec,
+    Catalogue,
+    Codec,
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    Signal,
+    Stop,
+)
+from universal.events import ErrorData, EventType
+from universal.turn import Input
+
+GROUP = "opencode_shim.agents"
+NAME = re.compile(r"[a-z][a-z0-9_-]*")
+"""A name is a provider id on the wire, and part of `provider/model`."""
+
+FAULT = "agent_codec_failed"
+"""Code of the error of a turn that ended so."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An entry point that gave no agent; `why` is one sentence for the person."""
+
+    entry: str
+    package: str
+    why: str
+
+    def __str__(self) -> str:
+        return f'The agent "{self.entry}" of the package {self.package} is left out: {self.why}'
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """What the installed packages add, by name, and what could not be loaded."""
+
+    specs: Mapping[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
+    broken: tuple[Broken, ...] = ()
+
+
+def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> Plugins:
+    """Load all entry points of the group; `taken` are names that a package may not have. Raises nothing."""
+    specs: dict[str, AgentSpec] = {}
+    broken: list[Broken] = []
+    for entry in entry_points(group=GROUP) if found is None else found:
+        package = entry.dist.name if entry.dist is not None else entry.module
+        try:
+            spec = _spec(entry.load())
+            if spec.name in taken or spec.name in specs:
+                raise _Unusable(f'the name "{spec.name}" is taken. Ask its author for another one')
+        except _Unusable as error:
+            broken.append(Broken(entry.name, package, f"{error}."))
+        except (Exception, SystemExit) as error:  # whatever its import does
+            log.warning("plugin.failed", entry=entry.name, package=package, exc_info=True)
+            broken.append(
+                Broken(
+                    entry.name,
+                    package,
+                    f"{entry.value} cannot be loaded ({type(error).__name__}: {error}). Update or remove {package}.",
+                )
+            )
+        else:
+            specs[spec.name] = replace(spec, make=partial(_guarded, spec.make, package))
+    return Plugins(specs, tuple(broken))
+
+
+class _Unusable(Exception):
+    """It was loaded, and is no agent."""
+
+
+def _spec(value: object) -> AgentSpec:
+    spec = value() if callable(value) and not isinstance(value, AgentSpec) else value
+    if not isinstance(spec, AgentSpec):
+        raise _Unusable(f"it gives a {type(spec).__name__}, not a universal.codec.AgentSpec")
+    if not NAME.fullmatch(spec.name):
+        raise _Unusable(f'"{spec.name}" cannot be the name of an agent: use small letters, digits, - and _')
+    if not spec.modes:
+        raise _Unusable("it has no mode: its AgentSpec needs at least one, `build`")
+    return spec
+
+
+def _guarded(make: Callable[[IdFactory], Codec], package: str, ids: IdFactory) -> Codec:
+    return GuardedCodec(make(ids), package)
+
+
+class GuardedCodec:
+    """A codec of somebody else's: what it raises becomes an error of the turn, and the process ends. See `Codec`."""
+
+    def __init__(self, inner: Codec, package: str) -> None:
+        self._inner = inner
+        self._package = package
+        self.name = inner.name
+        self.catalogue: Catalogue | None = inner.catalogue
+        self.native_session_id: str | None = inner.native_session_id
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """What it raises is told as a failed start already; here it only learns whose fault it is."""
+        try:
+            return self._inner.launch(options)
+        except Exception as error:
+            raise AgentStartFailed(self._fault("launch", error)) from error
+
+    def start(self) -> list[Output]:
+        """Guarded."""
+        return self._guard("start", self._inner.start)
+
+    def send(self, command: Command) -> list[Output]:
+        """Guarded."""
+        return self._guard("send", self._inner.send, command)
+
+    def receive(self, line: bytes) -> list[Output]:
+        """Guarded."""
+        return self._guard("receive", self._inner.receive, line)
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """Guarded."""
+        return self._guard("eof", self._inner.eof, exit_)
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of the codec."""
+        return self._inner.counters()
+
+    def _guard(self, method: str, call: Callable[..., list[Output]], *arguments: Any) -> list[Output]:
+        outputs: list[Output]
+        try:
+            outputs = call(*arguments)
+        except Exception as error:
+            log.exception("plugin.codec_failed", agent=self.name, package=self._package, method=method)
+            message = self._fault(method, error)
+            outputs = [
+                Fact(EventType.ERROR, ErrorData(message=message, code=FAULT), synthetic=True),
+                Signal(Input.FAILED, error={"message": message, "code": FAULT}),
+                Stop(message),
+            ]
+        self.catalogue, self.native_session_id = self._inner.catalogue, self._inner.native_session_id
+        return outputs
+
+    def _fault(self, method: str, error: Exception) -> str:
+        return (
+            f"The agent {self.name} failed in its {method}() ({type(error).__name__}: {error}). "
+            f"That is a fault of the package {self._package}; the server's log tells where."
+        )

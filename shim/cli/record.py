@@ -1,0 +1,42 @@
+"""`opencode-shim record`: a real agent through our scenes, into a folder of fixtures, with a report."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from shim.errors import ShimError
+from shim.record.report import lines
+from shim.record.take import Taken, take
+from universal.registry import agents
+
+
+def record(name: str, out: Path, binary: str | None, version: str | None, scenes: Sequence[str]) -> Taken:
+    """Record one agent. Raises ShimError for one that is not known or cannot be recorded, with why."""
+    spec = agents().get(name)
+    if spec is None:
+        raise ShimError(f"There is no agent {name}. Known: {', '.join(agents())}.")
+    environ = dict(os.environ)
+    if binary is not None:
+        environ[spec.env_override] = str(Path(binary).absolute())
+    return asyncio.run(take(spec, out, environ, names=scenes, version=version, say=print_line))
+
+
+def print_line(line: str) -> None:
+    """A line for the person, at once."""
+    os.write(1, f"  {line}\n".encode())
+
+
+def told(taken: Taken) -> list[str]:
+    """The end of the command's output: the report as Markdown."""
+    out = [f"## {taken.agent} {taken.version}", "", f"{len(taken.scenes)} scenes in {taken.folder}"]
+    out += [f"- {name}: not recorded. {why}" for name, why in taken.skipped.items()]
+    out += [f"- {name}: **failed**. {why}" for name, why in taken.failed.items()]
+    out += [f"- **unparsed** in {what}" for what in taken.unparsed]
+    if taken.difference is not None:
+        out += ["", f"Against {taken.before}:", "", *lines(taken.difference)]
+    elif taken.scenes:
+        out += ["", "There is no other version to compare it with."]
+    return out

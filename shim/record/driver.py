@@ -1,0 +1,449 @@
+"""Plays one scene to a real agent, through the same codec, turn machine and transports as a session, and writes all down.
+
+A recording is one process: a head, then rows {t, dir, msg}; `in` what we wrote, `out` what it said, `err` the end of its
+stderr, `sig` what was done to the process, `exit`, and `do` the commands that a session would have given (a prompt, an
+abort, a reply), so that it can be replayed without guessing. Ids of ours are counted, so a replay makes the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from shim.agents.handle import AgentHandle
+from shim.errors import AgentError, ShimError
+from shim.record.homes import Place
+from shim.record.scenes import Abort, Again, End, Kill, Say, Scene, Step
+from shim.runtime.host_calls import HostCalls
+from shim.runtime.http_agent import HttpAgent
+from shim.runtime.process import AgentProcess
+from universal.codec import (
+    AgentSpec,
+    Attachment,
+    Codec,
+    Exit,
+    Fact,
+    HostedCodec,
+    IdFactory,
+    Interrupt,
+    InterruptProcess,
+    LaunchOptions,
+    LaunchSpec,
+    Model,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    Stop,
+    WriteLine,
+)
+from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
+from universal.host import HostAnswer, HostCall
+from universal.items import ItemKind
+from universal.turn import Effect, Ended, Hand, Input, InterruptAgent, KillAgent, TurnMachine
+
+FORM = 2
+"""Of the file: 1 has no `do` rows (recorded before this driver was)."""
+TURN_S = 90.0
+"""For what a step waits for. An overloaded model is tried again after up to 10 s, by some agents twice."""
+ABORT_S = 15.0
+"""For an agent to stop when it is interrupted; then it is killed, as a session does it."""
+CATALOGUE_S = 40.0
+"""For an agent to tell its models."""
+QUIET_S = 0.8
+"""So long nothing may come before a step counts as over: bookkeeping after the end belongs to the recording."""
+QUIET_MOST_S = 6.0
+IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
+"""A red PNG of 8 x 8 pixels."""
+
+
+class SceneFailed(ShimError):
+    """The scene did not go on as it should; the text says where."""
+
+
+@dataclass(slots=True)
+class Part:
+    """One process's recording."""
+
+    head: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+def counting() -> IdFactory:
+    """item_1, permission_1, question_1, item_2 ..."""
+    numbers = {kind: count(1) for kind in ("item", "permission", "question")}
+
+    def make(kind: Literal["item", "permission", "question"]) -> str:
+        return f"{kind}_{next(numbers[kind])}"
+
+    return make
+
+
+class Driver:
+    """One scene with one agent. `play` once; then `parts` are its recordings and `unparsed` what no rule knew."""
+
+    def __init__(self, spec: AgentSpec, binary: str, version: str, name: str, scene: Scene, place: Place) -> None:
+        self._spec, self._binary, self._version, self._name = spec, binary, version, name
+        self._scene, self._place = scene, place
+        self.parts: list[Part] = []
+        self.unparsed: list[str] = []
+        self.native_session_id: str | None = None
+        self._environment: dict[str, str] = {}
+        self._given: dict[str, str] = {}
+        self._model: str | None = None
+        self._mode = "build"
+        self._codec: Codec | None = None
+        self._handle: AgentHandle | None = None
+        self._machine = TurnMachine()
+        self._prompts: dict[str, Prompt] = {}
+        self._facts: list[Fact] = []
+        self._shown: set[str] = set()
+        self._turns = self._said = 0
+        self._began = self._heard = 0.0
+        self._news = asyncio.Event()
+        self._exited = asyncio.Event()
+        self._why = self._told = ""
+        self._host = HostCalls(str(place.project), (), lambda: self._environment, self._hosted)
+
+    # --- the scene --------------------------------------------------------------------------------------
+
+    async def play(self, given: dict[str, str], model: str | None = None, mode: str = "build") -> None:
+        """All steps. `given`: what the agent inherits besides the place's environment; `model` and `mode` of prompts.
+
+        Raises: SceneFailed; AgentError when it cannot be started. The process is ended in any case.
+        """
+        self._given, self._environment = given, self._place.environment(given)
+        self._model, self._mode = model, mode
+        try:
+            await self._start()
+            for step in self._scene.steps:
+                await self._step(step)
+            await self._wait(lambda: not self._machine.busy, "the end of the turn")
+            await self._stop()
+            missing = [kind for kind in self._scene.shows if kind not in self._shown]
+            if missing:
+                raise SceneFailed(f"The agent showed no {', '.join(missing)}: the scene is not what it is meant to be.")
+        finally:
+            await self._host.close()
+            if self._handle is not None:
+                self._handle.kill()
+                await self._handle.stop()
+
+    async def _step(self, step: Step) -> None:
+        match step:
+            case Say():
+                await self._say(step)
+            case End():
+                await self._wait(lambda: not self._machine.busy, "the end of the turn")
+            case Abort():
+                self._row("do", {"command": "abort"})
+                self._apply(Input.ABORT)
+                try:
+                    await self._wait(lambda: not self._machine.busy, "the end of the aborted turn", ABORT_S)
+                except SceneFailed:
+                    self._apply(Input.ABORT_TIMEOUT)
+                    raise
+                await self._quiet()
+            case Kill():
+                self._row("sig", "SIGKILL")
+                self._require().kill()
+                await self._wait(self._exited.is_set, "the exit")
+            case Again():
+                await self._stop()
+                await self._start(resume=True)
+
+    async def _say(self, step: Say) -> None:
+        if step.model or step.effort:
+            await self._wait(lambda: self._codec is not None and self._codec.catalogue is not None, "its models", CATALOGUE_S)
+        model, effort = self._wished(step)
+        self._said += 1  # over all processes: Claude does not answer the same prompt twice
+        prompt = Prompt(
+            key=f"prompt_{self._said}",
+            text=f"[scene:{step.tag}] {step.text}",
+            attachments=tuple(self._attached(step)),
+            model=model,
+            variant=effort,
+            mode=self._mode,
+        )
+        self._prompts[prompt.key] = prompt
+        turns, known = self._turns, len(self._facts)
+        self._row("do", {"command": "prompt", **_plain(asdict(prompt))})
+        self._apply(Input.PROMPT, prompt.key)
+        if step.until == "end":
+            await self._wait(lambda: self._turns > turns and not self._machine.busy, "the end of the turn")
+        elif step.until != "accepted":
+            check = {"delta": _is_delta, "tool": _is_call, "ask": _is_ask}[step.until]
+            await self._wait(lambda: any(map(check, self._facts[known:])), f"the first {step.until}")
+        await self._quiet()
+        if self._exited.is_set():
+            raise SceneFailed(f"The agent ended with the turn: {self._told}")
+
+    def _wished(self, step: Say) -> tuple[str | None, str | None]:
+        """Model and effort of a prompt."""
+        catalogue = self._codec.catalogue if self._codec is not None else None
+        models: Sequence[Model] = catalogue.models if catalogue is not None else ()
+        usual = self._model or (catalogue.default_model if catalogue is not None else None)
+        chosen = next((m for m in models if m.id == usual), next(iter(models), None))
+        if step.model:
+            provider = usual.partition("/")[0] if usual else ""  # another provider's models are not the scripted one
+            others = [m.id for m in models if chosen is not None and m.id != chosen.id]
+            others = [id_ for id_ in others if "/" not in id_ or id_.partition("/")[0] == provider]
+            if chosen is None or not others:
+                raise SceneFailed(f"{self._spec.title} offers one model only.")
+            return (chosen.id if step.model == "usual" else others[0]), None
+        if step.effort and chosen is not None and chosen.variants:
+            return self._model, chosen.variants[-1]
+        return self._model, None
+
+    def _attached(self, step: Say) -> list[Attachment]:
+        found: list[Attachment] = []
+        if step.image:
+            found.append(Attachment(mime="image/png", filename="red.png", base64=IMAGE))
+        if step.file:
+            path = self._place.project / "secret.txt"
+            found.append(Attachment(mime="text/plain", path=str(path), filename=path.name, text=path.read_text()))
+        return found
+
+    # --- waiting ----------------------------------------------------------------------------------------
+
+    async def _wait(self, there: Callable[[], bool], what: str, most_s: float = TURN_S) -> None:
+        try:
+            async with asyncio.timeout(most_s):
+                while not there():
+                    if self._why:
+                        raise SceneFailed(self._why)
+                    if self._exited.is_set():
+                        raise SceneFailed(f"The agent ended while this waited for {what}: {self._told}")
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise SceneFailed(f"No sign of {what} within {most_s:.0f} s.") from None
+
+    async def _quiet(self) -> None:
+        end = time.monotonic() + QUIET_MOST_S
+        while (left := min(end, self._heard + QUIET_S) - time.monotonic()) > 0:
+            self._news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
+
+    # --- the process --------------------------------------------------------------------------------------
+
+    def _require(self) -> AgentHandle:
+        if self._handle is None:
+            raise SceneFailed("The agent is not running.")
+        return self._handle
+
+    async def _start(self, *, resume: bool = False) -> None:
+        self._codec = codec = self._spec.make(counting())
+        options = LaunchOptions(
+            binary=self._binary,
+            directory=str(self._place.project),
+            native_session_id=self.native_session_id if resume else None,
+            resume=resume,
+            model=self._model,
+            mode=self._mode,
+            environment=self._environment,
+            is_root=hasattr(os, "geteuid") and os.geteuid() == 0,
+        )
+        spec = codec.launch(options)
+        about = {"native_session_id": options.native_session_id, "resume": resume, "model": options.model, "mode": options.mode}
+        self.parts.append(Part({"form": FORM, **self._head(spec), "launch": about}))
+        self._machine, self._exited, self._turns, self._facts, self._prompts = TurnMachine(), asyncio.Event(), 0, [], {}
+        self._began = self._heard = time.monotonic()
+        transport = HttpAgent if self._spec.transport == "http" else AgentProcess
+        self._handle = await transport.spawn(
+            spec, self._environment, on_lines=self._on_lines, on_exit=self._on_exit, name=self._spec.name
+        )
+        self._act(codec.start())
+
+    def _head(self, spec: LaunchSpec) -> dict[str, Any]:
+        environment = {**self._given, **{name: value for name, value in spec.env.items() if value is not None}}
+        return {
+            "cmd": list(spec.argv),
+            "env": {"HOME": str(self._place.home), **environment},
+            "agent": self._spec.name,
+            "version": self._version,
+            "scene": self._name,
+        }
+
+    async def _stop(self) -> None:
+        await self._host.close()
+        if self._handle is not None:
+            await self._handle.stop()
+            await self._wait(self._exited.is_set, "the exit")
+            self._handle = None
+
+    def _on_lines(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._row("out", _message(line))
+            self._heard = time.monotonic()
+            if self._codec is not None:
+                self._act(self._codec.receive(line))
+
+    def _on_exit(self, exit_: Exit) -> None:
+        if exit_.stderr.strip():
+            self._row("err", exit_.stderr.rstrip("\n"))
+        self._told = f"code {exit_.code}, signal {exit_.signal}. {exit_.stderr.strip()[-500:]}"
+        ended: dict[str, Any] = {"code": exit_.code}
+        self._row("exit", ended if exit_.signal is None else {"signal": signal.Signals(exit_.signal).name})
+        if self._codec is not None:
+            self._act(self._codec.eof(exit_))
+        self._exited.set()
+        self._apply(Input.EXIT)
+
+    # --- as a session does --------------------------------------------------------------------------------
+
+    def _act(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Fact():
+                    self._fact(output)
+                case Signal():
+                    if output.child is None:
+                        self._apply(output.input, output.key)
+                case WriteLine(data=data):
+                    self._write(data)
+                case InterruptProcess():
+                    self._row("sig", "SIGINT")
+                    self._require().interrupt()
+                case Stop(why=why):
+                    self._why = f"The codec wants the process to be stopped: {why}"
+                case HostCall():
+                    self._host.do(output)
+        if self._codec is not None and self._codec.native_session_id is not None:
+            self.native_session_id = self._codec.native_session_id
+        self._news.set()
+
+    def _hosted(self, answer: HostAnswer) -> None:
+        """What came of a file or command that the agent has asked us for."""
+        if isinstance(self._codec, HostedCodec):
+            self._row("do", {"command": "host", "answer": type(answer).__name__, **asdict(answer)})
+            self._act(self._codec.hosted(answer))
+
+    def _write(self, data: bytes) -> None:
+        if self._handle is None or not self._handle.alive:
+            return
+        self._row("in", _message(data))
+        try:
+            self._handle.write(data)
+        except AgentError as error:
+            self._why = str(error)
+
+    def _fact(self, fact: Fact) -> None:
+        self._facts.append(fact)
+        self._shown |= {kind for kind, shows in SHOWN.items() if shows(fact)}
+        if fact.type is EventType.UNPARSED:
+            self.unparsed.append(f"{self._name}: {getattr(fact.data, 'location', '')}: {getattr(fact.data, 'error', '')}")
+        elif isinstance(fact.data, PermissionData) and fact.type is EventType.PERMISSION_REQUESTED:
+            if self._scene.permission is not None:
+                reply = PermissionReply(fact.data.permission_id, self._scene.permission)
+                self._later({"command": "permission", **asdict(reply)}, reply)
+        elif isinstance(fact.data, QuestionData) and fact.type is EventType.QUESTION_REQUESTED:
+            answers = self._scene.answers
+            if answers is not None and len(answers) != len(fact.data.questions):
+                answers = tuple((next((o.label for o in q.options), "yes"),) for q in fact.data.questions)
+            answer = QuestionReply(fact.data.question_id, answers)
+            self._later({"command": "question", **asdict(answer)}, answer)
+
+    def _later(self, row: dict[str, Any], reply: PermissionReply | QuestionReply) -> None:
+        """A person answers when everything that came with the question has been read."""
+
+        def answer() -> None:
+            if self._codec is not None and not self._exited.is_set():
+                self._row("do", _plain(row))
+                self._act(self._codec.send(reply))
+
+        asyncio.get_running_loop().call_later(QUIET_S / 4, answer)
+
+    def _apply(self, input_: Input, key: str = "") -> None:
+        for effect in self._machine.apply(input_, key):
+            self._carry_out(effect)
+        self._news.set()
+
+    def _carry_out(self, effect: Effect) -> None:
+        codec = self._codec
+        match effect:
+            case Hand(key=key) if codec is not None:
+                self._act(codec.send(self._prompts[key]))
+            case InterruptAgent() if codec is not None:
+                self._act(codec.send(Interrupt()))
+            case KillAgent() if self._handle is not None:
+                self._handle.kill()
+            case Ended():
+                self._turns += 1
+            case _:
+                pass
+
+    def _row(self, direction: str, msg: Any) -> None:
+        self.parts[-1].rows.append({"t": round(time.monotonic() - self._began, 3), "dir": direction, "msg": msg})
+
+
+def _message(line: bytes) -> Any:
+    text = line.decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """As JSON, without what is not set."""
+    kept = {key: value for key, value in row.items() if value is not None and value is not False and value != ()}
+    return json.loads(json.dumps(kept)) if row.get("command") != "question" else json.loads(json.dumps(row))
+
+
+def _is_delta(fact: Fact) -> bool:
+    return isinstance(fact.data, ItemDeltaData) and fact.data.part_type == "text"
+
+
+def _is_call(fact: Fact) -> bool:
+    """Its arguments are whole: the tool is at work, or about to be."""
+    if not isinstance(fact.data, ItemData) or fact.data.item.kind is not ItemKind.TOOL_CALL:
+        return False
+    return fact.type is EventType.ITEM_COMPLETED or any(getattr(part, "arguments", "") for part in fact.data.item.content)
+
+
+def _is_ask(fact: Fact) -> bool:
+    return fact.type in (EventType.PERMISSION_REQUESTED, EventType.QUESTION_REQUESTED)
+
+
+SHOWN: Mapping[str, Callable[[Fact], bool]] = {
+    "tool": _is_call,
+    "ask": lambda fact: fact.type is EventType.PERMISSION_REQUESTED,
+    "question": lambda fact: fact.type is EventType.QUESTION_REQUESTED,
+    "error": lambda fact: fact.type is EventType.ERROR,
+    "reasoning": lambda fact: isinstance(fact.data, ItemDeltaData) and fact.data.part_type == "reasoning",
+    "todo": lambda fact: (
+        isinstance(fact.data, ItemData) and any(getattr(part, "label", "") == "todo" for part in fact.data.item.content)
+    ),
+}
+"""What a scene can be required to show."""
+
+
+def text_of(part: Part) -> str:
+    """The file's text: the head, then one row a line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in (part.head, *part.rows))
+
+
+def spoken(path: Path) -> list[dict[str, Any]]:
+    """The rows of a recording on disk; [] for one that cannot be read."""
+    try:
+        return [json.loads(line) for line in path.read_text("utf-8").split("\n")[1:] if line]
+    except (OSError, ValueError):
+        return []
+
+
+def is_own(path: Path) -> bool:
+    """Whether this driver has made a recording on disk, so that the commands that were given are in it (`FORM`)."""
+    with path.open(encoding="utf-8") as file:
+        return json.loads(file.readline()).get("form") == FORM

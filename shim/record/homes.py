@@ -1,0 +1,274 @@
+"""A fresh home and project for a scene, and what is written into them so that an agent asks the scripted model.
+
+Nothing of the person's own configuration or login is seen or changed. `TARGETS` is the table of agents that can be recorded. The
+end-to-end tests lead their agents to the model in the same way: with `sealed`, and the parts of configurations below.
+Source: docs/agents-wire.md; the agents' own documentation of their configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from shim.errors import ShimError
+from shim.host.vcs import git
+
+DEAD_PROXY = "http://127.0.0.1:9"
+"""Nothing listens there: whoever wants to leave the machine fails at once."""
+FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n", "secret.txt": "The word is magenta.\n"}
+MCP_SERVER = Path(__file__).with_name("mcp_server.py")
+
+Env: TypeAlias = dict[str, str]
+
+
+def sealed(home: Path, path: str) -> Env:
+    """The environment of a program that sees this home, with `.tmp` in it, no network, and nothing of the person's but `path`."""
+    base = {"HOME": str(home), "TMPDIR": str(home / ".tmp"), "PATH": path}
+    base |= {"SHELL": "/bin/bash", "USER": "user", "LANG": "C.UTF-8", "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1"}
+    base |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), DEAD_PROXY)
+    return base | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A home with a project in it, below a scratch directory that is removed in the end."""
+
+    root: Path
+
+    @classmethod
+    async def make(cls, parent: Path | None = None) -> Place:
+        """A new one, in `parent` or where temporary files go: a git repository with `FILES`. Raises ShimError without git."""
+        place = cls(await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix="shim-record-", dir=parent)).resolve()))
+        for path in (place.project, place.home / ".tmp"):
+            path.mkdir(parents=True)
+        for name, text in FILES.items():
+            (place.project / name).write_text(text)
+        who = ("-c", "user.name=user", "-c", "user.email=user@localhost", "-c", "commit.gpgsign=false")
+        for arguments in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-q", "-m", "first")):
+            done = await git(str(place.project), *arguments)
+            if not done.ok:
+                why = done.stderr.decode("utf-8", "replace").strip()
+                raise ShimError(f"Recording needs git, for the project that the agent works in: {why}")
+        return place
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def project(self) -> Path:
+        return self.home / "project"
+
+    def environment(self, more: Mapping[str, str]) -> Env:
+        """What the agent inherits: this home, no network, nothing of the person's but PATH."""
+        return {**sealed(self.home, os.environ.get("PATH", os.defpath)), **more}
+
+    def write(self, name: str, text: str) -> None:
+        """A file of the home."""
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def remove(self) -> None:
+        """All of it, whatever still holds it."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+Prepare: TypeAlias = Callable[[Place, str], Env]
+"""(place, URL of the scripted model) -> what the agent inherits besides; it writes the agent's configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An agent that can be recorded.
+
+    `package` on npm, `program` in it; `folder` of its recordings; `model` and `mode` of prompts; `lacks`: what it has not, and
+    why.
+    """
+
+    prepare: Prepare
+    package: str
+    program: str
+    folder: str = ""
+    model: str | None = None
+    mode: str = "build"
+    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+KEY = "sk-scripted"
+"""The scripted model takes any; agents want one."""
+
+CLAUDE_ENV: Mapping[str, str] = {
+    "ANTHROPIC_API_KEY": "sk-ant-scripted",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "ENABLE_TOOL_SEARCH": "0",  # all tools are offered at once, so that the scripted model can call them
+}
+"""Keeps claude on the machine; beside it ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR."""
+
+
+def _claude(place: Place, url: str) -> Env:
+    servers = {"scripted": {"type": "stdio", "command": sys.executable, "args": [str(MCP_SERVER)]}}
+    place.write(".claude/.claude.json", json.dumps({"mcpServers": servers, "hasCompletedOnboarding": True}))
+    own = {"ANTHROPIC_BASE_URL": url, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}
+    return {**CLAUDE_ENV, **own, "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
+
+
+CODEX_TOML = """model = "gpt-5.5"
+model_provider = "scripted"
+check_for_update_on_startup = false
+suppress_unstable_features_warning = true
+[analytics]
+enabled = false
+[model_providers.scripted]
+name = "Scripted"
+base_url = "{url}/v1"
+wire_api = "responses"
+[features]
+default_mode_request_user_input = true
+multi_agent_v2 = true
+[tools.update_plan]
+enabled = true
+[projects.{project}]
+trust_level = "trusted"
+"""
+CODEX_MCP_TOML = """[mcp_servers.scripted]
+command = {python}
+args = [{server}]
+"""
+
+
+def codex_toml(project: Path, url: str) -> str:
+    """Codex's configuration with the scripted model as its only one, and a trusted project."""
+    return CODEX_TOML.format(url=url, project=json.dumps(str(project)))
+
+
+def _codex(place: Place, url: str) -> Env:
+    server = CODEX_MCP_TOML.format(python=json.dumps(sys.executable), server=json.dumps(str(MCP_SERVER)))
+    place.write(".codex/config.toml", codex_toml(place.project, url) + server)
+    return {"CODEX_HOME": str(place.home / ".codex"), "OPENAI_API_KEY": KEY, "CODEX_API_KEY": KEY}
+
+
+PI_ENV: Mapping[str, str] = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
+"""Keeps pi on the machine."""
+PI_SETTINGS: Mapping[str, str] = {"defaultProvider": "scripted", "defaultModel": "scripted"}
+_PI_LIMITS = {"contextWindow": 200000, "maxTokens": 16000}
+PI_MODEL: Mapping[str, object] = {
+    "id": "scripted",
+    "name": "Scripted",
+    "reasoning": True,
+    "input": ["text", "image"],
+    "cost": {"input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75},
+    **_PI_LIMITS,
+}
+
+
+def pi_models(url: str, *models: Mapping[str, object]) -> dict[str, object]:
+    """Pi's `models.json`, with the scripted model's server as its only provider."""
+    return {"providers": {"scripted": {"baseUrl": f"{url}/v1", "api": "openai-completions", "apiKey": KEY, "models": models}}}
+
+
+def _pi(place: Place, url: str) -> Env:
+    plain = {"id": "plain", "name": "Plain", "reasoning": False, "input": ["text"], **_PI_LIMITS}
+    place.write(".pi/agent/models.json", json.dumps(pi_models(url, PI_MODEL, plain)))
+    place.write(".pi/agent/settings.json", json.dumps(PI_SETTINGS))
+    return dict(PI_ENV)
+
+
+OPENCODE_ENV: Mapping[str, str] = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+}
+"""Keeps an opencode process, server or client, on the machine."""
+OPENCODE_MODEL: Mapping[str, object] = {
+    "name": "Scripted",
+    "reasoning": True,
+    "tool_call": True,
+    "attachment": True,
+    "limit": {"context": 100000, "output": 8000},
+}
+
+
+def opencode_config(url: str, models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """OpenCode's configuration with the scripted model's server as its only provider; `models` by id, with `scripted`."""
+    options = {"baseURL": f"{url}/v1", "apiKey": KEY}
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": options, "models": models}
+    return {"model": "scripted/scripted", "small_model": "scripted/scripted", "provider": {"scripted": provider}}
+
+
+def _opencode(place: Place, url: str) -> Env:
+    more = {"modalities": {"input": ["text", "image"], "output": ["text"]}, "cost": {"input": 3, "output": 15}}
+    model = {**OPENCODE_MODEL, **more}
+    config = {
+        **opencode_config(url, {"scripted": model, "plain": {**model, "name": "Plain", "reasoning": False}}),
+        "permission": {"edit": "ask", "bash": "ask"},
+        "mcp": {"scripted": {"type": "local", "command": [sys.executable, str(MCP_SERVER)], "enabled": True}},
+    }
+    place.write(".config/opencode/opencode.json", json.dumps(config))
+    return dict(OPENCODE_ENV)
+
+
+_OPENCODE_ACP_LACKS = {
+    "questions": "OpenCode's ACP server offers no question tool.",
+    "subagents": "OpenCode's ACP server does not pass on what a subagent asks: if it asks, the turn waits for ever (1.18.32).",
+}
+_PI_LACKS = {
+    "mcp": "Pi has no MCP client of its own up to 0.87.",
+    "todos": "Pi has no tool for a list of tasks.",
+    "subagents": "Pi has no subagents.",
+}
+
+TARGETS: Mapping[str, Target] = {
+    "claude": Target(_claude, "@anthropic-ai/claude-code", "claude"),
+    "codex": Target(_codex, "@openai/codex", "codex", model="gpt-5.5"),
+    "opencode": Target(_opencode, "opencode-ai", "opencode"),
+    "pi": Target(_pi, "@earendil-works/pi-coding-agent", "pi", lacks=_PI_LACKS),
+    "claude-agent-acp": Target(_claude, "@agentclientprotocol/claude-agent-acp", "claude-agent-acp", "acp/claude-agent-acp-"),
+    "codex-acp": Target(_codex, "@agentclientprotocol/codex-acp", "codex-acp", "acp/codex-acp-", mode="read-only"),
+    "opencode-acp": Target(
+        _opencode,
+        "opencode-ai",
+        "opencode",
+        "acp/opencode-",
+        lacks=_OPENCODE_ACP_LACKS,
+    ),
+    "pi-acp": Target(
+        _pi,
+        "pi-acp",
+        "pi-acp",
+        "acp/pi-acp-",
+        lacks={**_PI_LACKS, "permissions": "pi-acp asks nothing.", "questions": "pi-acp asks nothing."},
+    ),
+}
+"""By the agent's name in the registry."""
+
+CANNOT: Mapping[str, str] = {
+    "amp": "Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "
+    "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
+    "mock": "The mock is this project's own: its recordings are made by its tests (SHIM_ACCEPT=1).",
+    "gemini": "Its model API is not one that the scripted model speaks.",
+    "qwen": "It was run by hand against the scripted model (README, Agents), and the scenes have not been tried with it yet.",
+    "copilot": "As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
+}
+"""Agents that cannot be recorded, and why."""
+
+
+def target(name: str) -> Target:
+    """The row of an agent. Raises ShimError, which says why not and what there is."""
+    found = TARGETS.get(name)
+    if found is None:
+        why = CANNOT.get(name, "It is not known how it is led to the scripted model.")
+        raise ShimError(f"{name} cannot be recorded. {why} Agents that can: {', '.join(TARGETS)}.")
+    return found

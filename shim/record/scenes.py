@@ -1,0 +1,113 @@
+"""What is played to an agent, as data. The scripted model's scenes are in `shim.scripted.answers`.
+
+A scene is one session: prompts and what is waited for, answers to what the agent asks, and perhaps more than one process.
+Asked permissions are accepted unless the scene says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Until: TypeAlias = Literal["end", "delta", "tool", "ask", "accepted"]
+"""What is waited for after a prompt: the end of the turn, the first piece of text, a tool at work, an open request, nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A prompt. `model`: none is named, or the default, or another one; `effort`: with the strongest effort level."""
+
+    tag: str
+    text: str = "please"
+    until: Until = "end"
+    model: Literal["", "usual", "other"] = ""
+    effort: bool = False
+    image: bool = False
+    file: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Interrupt the turn, and wait for its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """SIGKILL, and wait for the exit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """End the process and start another one, which goes on with the same conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Wait for the end of the turn that runs."""
+
+
+Step: TypeAlias = Say | Abort | Kill | Again | End
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One scene. `permission` None leaves requests open; `answers` None refuses a question; `needs`: see `homes.Target.lacks`.
+
+    `shows`: kinds of facts (`driver.SHOWN`) without which it is not what it is meant to be, and is not written.
+    """
+
+    steps: tuple[Step, ...]
+    permission: Literal["accept", "accept_for_session", "reject"] | None = "accept"
+    answers: tuple[tuple[str, ...], ...] | None = (("Blue",),)
+    needs: str = ""
+    shows: tuple[str, ...] = ()
+
+
+MADE = "touch made.txt && echo made"
+
+SCENES: Mapping[str, Scene] = {
+    "text": Scene((Say("text", "hello there"),)),
+    "long": Scene((Say("long:40"),)),
+    "reason": Scene((Say("reason", effort=True),), shows=("reasoning",)),
+    "read_edit": Scene((Say("read_edit"),), shows=("tool",)),
+    "write": Scene((Say("write"),), shows=("tool",)),
+    "bash_once": Scene((Say(f"ask_bash:{MADE}"),), shows=("tool",)),
+    "bash_always": Scene(
+        (Say(f"ask_bash:{MADE}", "first"), Say(f"ask_bash:{MADE}", "again, this need not ask")),
+        permission="accept_for_session",
+        shows=("tool",),
+    ),
+    "bash_reject": Scene((Say(f"ask_bash:{MADE}"),), permission="reject", needs="permissions", shows=("ask",)),
+    "bash_fails": Scene((Say("bash:echo out; echo err >&2; exit 3"),), shows=("tool",)),
+    "slow_bash": Scene((Say("slow_bash:3"),), shows=("tool",)),
+    "parallel": Scene((Say("parallel"),), shows=("tool",)),
+    "fail_tool": Scene((Say("fail_tool"),), shows=("tool",)),
+    "question": Scene((Say("question"),), needs="questions", shows=("question",)),
+    "question_reject": Scene((Say("question"),), answers=None, needs="questions", shows=("question",)),
+    "todo": Scene((Say("todo"),), needs="todos", shows=("todo",)),
+    "task": Scene((Say("task:bash"),), needs="subagents", shows=("tool",)),
+    "mcp": Scene((Say("mcp:echo"),), needs="mcp", shows=("tool",)),
+    "image": Scene((Say("see:magenta", "what is this?", image=True),), needs="images"),
+    "file": Scene((Say("see:magenta", "what is in it?", file=True),)),
+    "error": Scene((Say("error"),), shows=("error",)),
+    "overload": Scene((Say("overload", "be patient"),)),
+    "drop": Scene((Say("drop", "be patient too"),)),
+    "length": Scene((Say("length"),)),
+    "abort_text": Scene((Say("hang", until="delta"), Abort(), Say("text", "after the abort"))),
+    "abort_tool": Scene((Say("slow_bash:20", until="tool"), Abort(), Say("text", "after the abort"))),
+    "abort_ask": Scene(
+        (Say(f"ask_bash:{MADE}", until="ask"), Abort(), Say("text", "after the abort")),
+        permission=None,
+        needs="permissions",
+        shows=("ask",),
+    ),
+    "queue": Scene((Say("slow_bash:2", "first", until="tool"), Say("text", "second, while the tool runs"))),
+    "three_turns": Scene((Say("text", "one"), Say("read_edit", "two"), Say("text", "three"))),
+    "model_switch": Scene(
+        (Say("text", "one", model="usual"), Say("text", "two", model="other"), Say("text", "three", model="usual")),
+        needs="models",
+    ),
+    "resume": Scene((Say("text", "remember me"), Again(), Say("text", "resumed"))),
+    "kill": Scene((Say("slow_bash:20", until="tool"), Kill(), Again(), Say("text", "after the kill"))),
+}

@@ -1,0 +1,76 @@
+"""Takes paths, names and secrets of this machine out of a recording's text; `leaks` says what is still in it.
+
+A recording looks as if it was made in /home/user/project with a model on port 8900. Paths are replaced in the whole text,
+in each spelling that agents make of them; pieces of JSON that stream are cut so that no path is in two (`shim.scripted.wire`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from shim.record.homes import Place
+
+HOME, PROJECT, MODEL = "/home/user", "/home/user/project", "http://127.0.0.1:8900"
+PACKAGES = "/usr/lib/node_modules"
+SECRET = re.compile(
+    r'("(?:[a-z_]*(?:api_?key|auth_?token|access_?token|refresh_?token|secret|password|authorization))"\s*:\s*")[^"]{6,}(")', re.I
+)
+KEY = re.compile(r"\b(?:sk|pk|sgamp|ghp|xox[bp])[-_][A-Za-z0-9_-]{6,}|Bearer [A-Za-z0-9._-]{8,}")
+MAIL = re.compile(r"\b[\w.+-]+@(?!localhost|example)[\w-]+\.[a-z]{2,}\b(?!/)")
+
+
+LOGICAL = ("/root/look_around",)
+"""What looks like a path of this machine and is none: Codex's names of subagents."""
+
+
+def spellings(path: str, neutral: str) -> Iterator[tuple[str, str]]:
+    """A path and its neutral form, as agents write them: plain, and as names of folders."""
+    yield path, neutral
+    for keep in ("A-Za-z0-9", "A-Za-z0-9_", "A-Za-z0-9_."):
+        pattern = f"[^{keep}]"
+        yield re.sub(pattern, "-", path), re.sub(pattern, "-", neutral)
+    yield path.strip("/").replace("/", "-"), neutral.strip("/").replace("/", "-")
+
+
+def scrub(text: str, place: Place, model_url: str, binary: str) -> str:
+    """The text without anything of this machine."""
+    for path, neutral in ((place.project, PROJECT), (place.home, HOME), (place.root, HOME)):
+        for own, other in spellings(str(path), neutral):
+            text = text.replace(own, other)
+    text = text.replace(model_url, MODEL)
+    package = str(Path(__file__).resolve().parents[2])
+    text = text.replace(sys.executable, "/usr/bin/python3").replace(package, "/usr/lib/opencode-shim")
+    text = text.replace(binary, Path(binary).name)
+    text = re.sub(r"/[A-Za-z0-9_./-]*?/node_modules", PACKAGES, text)
+    temporary = re.escape(tempfile.gettempdir())
+    text = re.sub(rf"(?<![A-Za-z0-9]){temporary}(?![A-Za-z0-9])", f"{HOME}/temp", text)
+    text = re.sub(r"/\$bunfs/r[o]ot/", "/$bunfs/", text)  # a folder inside of programs made with Bun
+    for own in _homes():
+        others = "|".join(re.escape(name.removeprefix(own)) for name in LOGICAL if name.startswith(own))
+        text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9]{f'|{others}' if others else ''})", HOME, text)
+    text = re.sub(rf"(?<![A-Za-z0-9_.-]){re.escape(socket.gethostname())}(?![A-Za-z0-9_-])", "host", text)
+    text = SECRET.sub(r"\1<secret>\2", text)
+    text = KEY.sub("<secret>", text)
+    return MAIL.sub("user@example.com", text)
+
+
+def leaks(text: str, place: Place) -> list[str]:
+    """What of this machine is still in a text; [] when it may be published."""
+    wanted = [str(place.root), place.root.name]
+    if getpass.getuser() not in ("user", "root"):
+        wanted.append(f"/{getpass.getuser()}/")
+    for name in LOGICAL:
+        text = text.replace(name, "")
+    homes = [own for own in _homes() if re.search(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9])", text)]
+    return [word for word in wanted if word in text] + homes
+
+
+def _homes() -> list[str]:
+    """Homes of this machine's person that are not the neutral one."""
+    return [path for path in {str(Path.home())} if path not in ("/", HOME)]

@@ -1,0 +1,21 @@
+"""`python -m shim.scripted [PORT] [REQUEST_LOG]`: prints "listening on PORT" and serves until it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from shim.scripted.server import ScriptedModel, serving
+
+
+async def main(port: int, log: Path | None) -> None:
+    """Serve for ever."""
+    async with serving(ScriptedModel(log), port) as chosen:
+        sys.stdout.write(f"listening on {chosen}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 0, Path(sys.argv[2]) if len(sys.argv) > 2 else None))

@@ -1,0 +1,198 @@
+"""What the scripted model says. Pure: a request in, an `Answer` out.
+
+The tag `[scene:NAME]` or `[scene:NAME:ARGUMENT]` in the last prompt chooses the scene, and the number of tool results that
+came after that prompt the step.
+
+    text         one text answer
+    long:N       N words, one delta each, without a pause
+    drip:N       N words, ten a second: time enough to look, reload or abort while text streams
+    read_edit    text + read, text + edit of README.md, final text
+    write        text + a new file, final text
+    bash:CMD     text + one shell command, final text
+    ask_bash:CMD the same, asking for more rights where the agent's tool can (Codex)
+    slow_bash:N  a shell command that prints a line a second, N seconds
+    two_bash     two shell commands in one step, final text
+    parallel     two reads in one step, final text
+    reason       reasoning, then text
+    question     the agent's question tool, final text
+    todo         the agent's todo tool, final text
+    task:SCENE   a subagent whose prompt is that scene, final text
+    plan         the agent's exit-plan tool, final text
+    mcp:TOOL     the offered tool whose name ends so, with {"text": "hello"}, final text
+    fail_tool    a read of a missing file, final text
+    see:WORD     text: how many images the request holds, and whether it holds that word outside of the tag
+    error:CODE   that HTTP status from the model (400)
+    overload     529 or 503 twice, then text
+    drop         the first stream breaks in its middle, the second is whole
+    length       text that stops for its length
+    hang         some text, then silence, for aborts
+    markdown     a heading, a list and a block of code
+
+What OpenCode's and Claude's own small requests ask for (titles, summaries) gets a fixed answer, whatever the scene.
+Everything else echoes the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from shim.scripted.tools import Body, Call, call
+from universal.items import Json
+from universal.jsonvalue import arr, obj
+
+TITLE = "A short title"
+DELTA_S = 0.01
+DRIP_S = 0.1
+MARKDOWN = """# A heading
+
+Some **bold** text and `code`:
+
+- first
+- second
+
+```python
+def f(x):
+    return x + 1
+```
+
+The end."""
+TAG = re.compile(r"\[scene:([a-z_]+)(?::([^\]]*))?\]")
+
+Turn: TypeAlias = tuple[str, str]
+"""("user", its text) or ("tool", ""), in the order of the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model says in one request.
+
+    `status` other than 200: an HTTP error instead. `hang`: silence after the text; `cut`: it stops for its length; `drop`: the
+    connection breaks in the middle.
+    """
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    reasoning: str = ""
+    status: int = 200
+    hang: bool = False
+    cut: bool = False
+    drop: bool = False
+    pause_s: float = DELTA_S
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, whatever its wire. `images` in it; `body` as JSON text."""
+
+    history: tuple[Turn, ...]
+    tools: tuple[str, ...]
+    system: str
+    body: Body = field(repr=False)
+
+
+def text_of(content: Json) -> str:
+    """The text of a message's content: a string, or a list of parts of which the texts count."""
+    if isinstance(content, str):
+        return content
+    parts = [part if isinstance(part, str) else str(obj(part).get("text") or "") for part in arr(content)]
+    return "\n".join(part for part in parts if part)
+
+
+def chosen(history: Iterable[Turn]) -> tuple[str, str, int, str]:
+    """(scene, argument, step, prompt) of the last prompt with a tag; scene "" when there is none."""
+    scene, argument, step, prompt = "", "", 0, ""
+    for kind, text in history:
+        tags = list(TAG.finditer(text)) if kind == "user" else []
+        if tags:
+            # Agents put notes of their own around the prompt, on other lines.
+            scene, argument, step, prompt = tags[-1][1], tags[-1][2] or "", 0, text[tags[-1].end() :].split("\n", 1)[0]
+        elif kind == "tool":
+            step += 1
+    return scene, argument, step, prompt
+
+
+def directory_of(body: Body) -> str:
+    """Where the agent says that it works; "." when it does not say."""
+    said = json.dumps(body)
+    found = re.search(r"[Ww]orking directory:?\s*(/[^\s\\\"<]+)", said) or re.search(r"<cwd>(/[^<]+)</cwd>", said)
+    return found.group(1) if found else "."
+
+
+Step: TypeAlias = tuple[str, list[tuple[str, tuple[str, ...]]]]
+"""(text, [(tool, arguments)])."""
+
+
+def _steps(scene: str, argument: str, cwd: str, tools: tuple[str, ...]) -> list[Step]:
+    """The steps before the final text of a scene with tools. Codex waits for subagents, and looks for MCP tools, by tools."""
+    wait: list[Step] = [("Waiting.", [("wait", ())])] if "wait_agent" in tools else []
+    search: list[Step] = [("Looking for it.", [("search", (argument or "echo",))])] if "tool_search" in tools else []
+    readme, notes = f"{cwd}/README.md", f"{cwd}/notes.txt"
+    ticks = f"for i in $(seq {argument or 4}); do echo tick $i; sleep 1; done"
+    table: dict[str, list[Step]] = {
+        "read_edit": [
+            ("I'll read the file first.", [("read", (readme,))]),
+            ("Now I'll add a line.", [("edit", (readme, "Hello", "Hello\nAdded line"))]),
+        ],
+        "write": [("A new file.", [("write", (f"{cwd}/new.txt", "alpha\nbeta\n"))])],
+        "bash": [("Let me run that.", [("bash", (argument or "echo hi && ls",))])],
+        "ask_bash": [("Let me run that.", [("ask_bash", (argument or "touch made.txt && echo made",))])],
+        "slow_bash": [("This takes a while.", [("bash", (ticks,))])],
+        "two_bash": [("Running both.", [("bash", ("pwd",)), ("bash", ("echo two",))])],
+        "parallel": [("Reading both.", [("read", (readme,)), ("read", (notes,))])],
+        "question": [("I need to know.", [("question", ())])],
+        "todo": [("Planning.", [("todo", ())])],
+        "task": [("Delegating.", [("task", (f"[scene:{argument or 'text'}] say what you see",))]), *wait],
+        "plan": [("Here is my plan.", [("plan", ())])],
+        "mcp": [*search, ("Asking the server.", [("mcp", (argument or "echo", '{"text": "hello"}'))])],
+        "fail_tool": [("Looking.", [("read", (f"{cwd}/missing.txt",))])],
+    }
+    return table.get(scene, [])
+
+
+def answer(asked: Asked, attempts: dict[str, int]) -> Answer:
+    """What the model says to this request. `attempts` counts the tries of each overloaded prompt; it is written to."""
+    scene, argument, step, prompt = chosen(asked.history)
+    if not scene or ("title" in asked.system.lower() and not asked.tools):
+        return Answer(TITLE)
+    steps = _steps(scene, argument, directory_of(asked.body), asked.tools)
+    if steps:
+        if step >= len(steps):
+            return Answer("Done!")
+        text, wanted = steps[step]
+        return Answer(text, tuple(one for tool, arguments in wanted for one in call(tool, arguments, asked.tools)))
+    match scene:
+        case "long" | "drip":
+            words = " ".join(f"word{n}" for n in range(int(argument or 50)))
+            return Answer(words, pause_s=DRIP_S if scene == "drip" else 0)
+        case "reason":
+            return Answer("After thinking: 42.", reasoning="Let me think about this carefully.")
+        case "markdown":
+            return Answer(MARKDOWN)
+        case "see":
+            return Answer(seen(asked.body, argument))
+        case "error":
+            return Answer(status=int(argument or 400))
+        case "overload":
+            attempts[prompt] = attempts.get(prompt, 0) + 1
+            return Answer("Back again.") if attempts[prompt] > 2 else Answer(status=529)
+        case "drop":
+            attempts[prompt] = attempts.get(prompt, 0) + 1
+            return Answer("Back again.", drop=attempts[prompt] == 1)
+        case "length":
+            return Answer("This answer is cut", cut=True)
+        case "hang":
+            return Answer("I will now think for a long time", hang=True)
+        case _:
+            return Answer(f"You said: {prompt.strip()[:200] or 'hello'}")
+
+
+def seen(body: Body, word: str) -> str:
+    """What a model with eyes would have seen: images in the request, and `word` outside of the tag."""
+    said = json.dumps(body)
+    images = len(re.findall(r'"type": "(?:image|input_image|image_url)"', said))
+    there = bool(word) and word in said.replace(f"[scene:see:{word}]", "")
+    return f"I see {images} image(s){f', and the word {word}' if there else ''}."

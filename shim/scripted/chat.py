@@ -1,0 +1,86 @@
+"""OpenAI Chat Completions: `POST /v1/chat/completions`, as a stream or whole."""
+
+from __future__ import annotations
+
+import json
+
+from shim.scripted.answers import Answer, Asked, Turn, text_of
+from shim.scripted.tools import Body
+from shim.scripted.wire import INPUT_TOKENS, OUTPUT_TOKENS, new_id, slices, words
+from universal.items import Json
+from universal.jsonvalue import arr, obj
+
+CREATED = 1767225600
+USAGE: Body = {
+    "prompt_tokens": INPUT_TOKENS,
+    "completion_tokens": OUTPUT_TOKENS,
+    "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS,
+}
+
+
+def asked(body: Body) -> Asked:
+    """The request. Results of one step are messages in a row."""
+    history: list[Turn] = []
+    system: list[str] = []
+    previous: Json = ""
+    for message in map(obj, arr(body.get("messages"))):
+        role = message.get("role")
+        if role == "tool" and previous != "tool":
+            history.append(("tool", ""))
+        elif role == "user":
+            history.append(("user", text_of(message.get("content"))))
+        elif role in ("system", "developer"):
+            system.append(text_of(message.get("content")))
+        previous = role
+    names = tuple(str(obj(obj(tool).get("function")).get("name", "")) for tool in arr(body.get("tools")))
+    return Asked(tuple(history), names, "\n".join(system), body)
+
+
+def _finish(said: Answer) -> str:
+    return "length" if said.cut else "tool_calls" if said.calls else "stop"
+
+
+def _calls(said: Answer) -> list[Body]:
+    return [
+        {
+            "index": index,
+            "id": new_id("call_"),
+            "type": "function",
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+        }
+        for index, call in enumerate(said.calls)
+    ]
+
+
+def frames(said: Answer, model: str, directory: str = "") -> list[Body]:
+    """The chunks of the stream. `directory` is not cut in two."""
+    head: Body = {
+        "id": new_id("chatcmpl-"),
+        "object": "chat.completion.chunk",
+        "created": CREATED,
+        "model": model,
+    }
+
+    def chunk(delta: Body, finish: str | None = None) -> Body:
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    out = [chunk({"role": "assistant", "content": ""})]
+    out += [chunk({"reasoning_content": word}) for word in words(said.reasoning)]
+    out += [chunk({"content": word}) for word in words(said.text)]
+    for call in _calls(said):
+        function = obj(call["function"])
+        out.append(chunk({"tool_calls": [{**call, "function": {"name": function["name"], "arguments": ""}}]}))
+        for piece in slices(str(function["arguments"]), directory):
+            out.append(chunk({"tool_calls": [{"index": call["index"], "function": {"arguments": piece}}]}))
+    if not said.hang:
+        out += [chunk({}, _finish(said)), {**head, "choices": [], "usage": USAGE}]
+    return out
+
+
+def whole(said: Answer, model: str) -> Body:
+    """The same for a caller that does not stream."""
+    message: Body = {"role": "assistant", "content": said.text}
+    if said.calls:
+        message["tool_calls"] = _calls(said)
+    head: Body = {"id": new_id("chatcmpl-"), "object": "chat.completion", "created": CREATED, "model": model}
+    return {**head, "choices": [{"index": 0, "message": message, "finish_reason": _finish(said)}], "usage": USAGE}

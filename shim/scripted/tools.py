@@ -1,0 +1,141 @@
+"""The agents' own tools: how a model calls for a read, an edit, a command ... from each of them. Tables.
+
+An agent is known by the tools that it offers in its request: `dialect`. Source: requests of Claude Code 2.1.330,
+OpenCode 1.18.33, Codex 0.169.0 and Pi 0.87.1 to this server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from universal.items import Json
+
+Body: TypeAlias = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of the model. `free`: the whole input as text, for tools that take no JSON (Codex's `apply_patch`)."""
+
+    name: str
+    arguments: Body
+    free: str | None = None
+
+
+Tool: TypeAlias = Callable[[tuple[str, ...]], Call]
+Dialect: TypeAlias = Mapping[str, Tool]
+
+TODOS = [("first", "completed"), ("second", "in_progress")]
+OPTIONS = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
+ASKED: Body = {"question": "Which colour?", "header": "Colour", "options": OPTIONS}
+
+CLAUDE: Dialect = {
+    "read": lambda a: Call("Read", {"file_path": a[0]}),
+    "edit": lambda a: Call("Edit", {"file_path": a[0], "old_string": a[1], "new_string": a[2]}),
+    "write": lambda a: Call("Write", {"file_path": a[0], "content": a[1]}),
+    "bash": lambda a: Call("Bash", {"command": a[0], "description": "run a command"}),
+    "question": lambda _: Call("AskUserQuestion", {"questions": [{**ASKED, "multiSelect": False}]}),
+    "todo": lambda _: Call("TodoWrite", {"todos": [{"content": c, "status": s, "activeForm": f"doing {c}"} for c, s in TODOS]}),
+    "task": lambda a: Call("Agent", {"description": "look around", "prompt": a[0], "subagent_type": "general-purpose"}),
+    "plan": lambda _: Call("ExitPlanMode", {"plan": "1. do it"}),
+}
+
+OPENCODE: Dialect = {
+    "read": lambda a: Call("read", {"filePath": a[0]}),
+    "edit": lambda a: Call("edit", {"filePath": a[0], "oldString": a[1], "newString": a[2]}),
+    "write": lambda a: Call("write", {"filePath": a[0], "content": a[1]}),
+    "bash": lambda a: Call("bash", {"command": a[0], "description": "run a command"}),
+    "question": lambda _: Call("question", {"questions": [ASKED]}),
+    "todo": lambda _: Call("todowrite", {"todos": [{"content": c, "status": s, "priority": "medium"} for c, s in TODOS]}),
+    "task": lambda a: Call("task", {"description": "look around", "prompt": a[0], "subagent_type": "general"}),
+    "plan": lambda _: Call("plan_exit", {}),
+}
+
+PI: Dialect = {
+    "read": lambda a: Call("read", {"path": a[0]}),
+    "edit": lambda a: Call("edit", {"path": a[0], "edits": [{"oldText": a[1], "newText": a[2]}]}),
+    "write": lambda a: Call("write", {"path": a[0], "content": a[1]}),
+    "bash": lambda a: Call("bash", {"command": a[0]}),
+    "question": lambda _: Call("question", {"questions": [ASKED]}),
+}
+
+
+def _patch(path: str, body: str, kind: str) -> Call:
+    patch = f"*** Begin Patch\n*** {kind} File: {path}\n{body}*** End Patch\n"
+    return Call("apply_patch", {"input": patch}, free=patch)
+
+
+def _plus(text: str) -> str:
+    return "".join(f"+{line}\n" for line in text.removesuffix("\n").split("\n"))
+
+
+CODEX: Dialect = {
+    "read": lambda a: Call("exec_command", {"cmd": f"cat {a[0]}"}),
+    "edit": lambda a: _patch(a[0], f"@@\n-{a[1]}\n{_plus(a[2])}", "Update"),
+    "write": lambda a: _patch(a[0], _plus(a[1]), "Add"),
+    "bash": lambda a: Call("exec_command", {"cmd": a[0]}),
+    "ask_bash": lambda a: Call(
+        "exec_command", {"cmd": a[0], "sandbox_permissions": "require_escalated", "justification": "it writes a file"}
+    ),
+    "question": lambda _: Call("request_user_input", {"questions": [{**ASKED, "id": "colour"}]}),
+    "todo": lambda _: Call("update_plan", {"explanation": "the plan", "plan": [{"step": c, "status": s} for c, s in TODOS]}),
+    "task": lambda a: Call("spawn_agent", {"task_name": "look_around", "message": a[0], "fork_turns": "none"}),
+    "wait": lambda _: Call("wait_agent", {}),
+    "search": lambda a: Call("tool_search", {"query": a[0], "limit": 8}),
+}
+
+
+def dialect(names: Sequence[str]) -> Dialect:
+    """The table of the agent that offers these tools."""
+    if "Read" in names or "Bash" in names:
+        return CLAUDE
+    if {"exec_command", "shell_command", "apply_patch", "exec"} & set(names):
+        return CODEX
+    if "read" in names and not {"todowrite", "webfetch", "task", "glob"} & set(names):
+        return PI
+    return OPENCODE
+
+
+def call(tool: str, arguments: tuple[str, ...], names: Sequence[str]) -> list[Call]:
+    """An abstract action as calls of the offered tools; [] when the agent has nothing for it.
+
+    `mcp` calls the first offered tool whose name ends with the argument. Old Claudes offer `Task` for `Agent`, some
+    `TaskCreate` for `TodoWrite`; a Codex without `apply_patch` edits with a command, one of old with `shell_command`.
+    """
+    if tool == "mcp":
+        found = next((name for name in names if name.endswith(arguments[0])), None)
+        return [Call(found, json.loads(arguments[1]))] if found else []
+    table = dialect(names)
+    make = table.get(tool) or (table.get("bash") if tool == "ask_bash" else None)
+    if make is None:
+        return []
+    wanted = make(arguments)
+    if wanted.name in names or table is OPENCODE:
+        return [wanted]
+    if wanted.name == "Agent" and "Task" in names:
+        return [Call("Task", wanted.arguments)]
+    if wanted.name == "TodoWrite" and "TaskCreate" in names:
+        made = ({"subject": c, "description": f"do {c}", "activeForm": f"doing {c}"} for c, _ in TODOS)
+        return [Call("TaskCreate", arguments) for arguments in made]
+    if table is CODEX:
+        return _older_codex(wanted, names)
+    return []
+
+
+def _older_codex(wanted: Call, names: Sequence[str]) -> list[Call]:
+    command = str(wanted.arguments.get("cmd", ""))
+    if wanted.name == "apply_patch":
+        command = f"apply_patch <<'EOF'\n{wanted.free}EOF"
+    if not command:
+        return []
+    rest = {key: value for key, value in wanted.arguments.items() if key not in ("cmd", "input")}
+    if "exec_command" in names:
+        return [Call("exec_command", {"cmd": command, **rest})]
+    if "shell_command" in names:
+        return [Call("shell_command", {"command": command, **rest})]
+    if "shell" in names:
+        return [Call("shell", {"command": ["bash", "-lc", command], **rest})]
+    return []

@@ -1,19 +1,34 @@
-"""Settings for all tests: how many examples hypothesis tries."""
+"""Settings for all tests: how many examples hypothesis tries, and which tests are slow."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "2000"))
+LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "500"))
 """Examples for the laws of turns, which are cheap; CI sets 20000."""
 
 settings.register_profile(
     "shim",
-    max_examples=max(LAW_EXAMPLES // 10, 50),
+    max_examples=min(max(LAW_EXAMPLES // 20, 50), 300),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("shim")
+
+HERE = Path(__file__).parent
+SLOW = ("faults", "fuzz", "properties/test_mutants.py", "http/test_v1_reconnect.py", "conformance/test_native_requests.py")
+"""Longer than a person waits between two edits; `make test-slow`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is in `SLOW`, before the marks are looked at."""
+    places = tuple(str(HERE / name) for name in SLOW)
+    for item in items:
+        if str(item.path).startswith(places):
+            item.add_marker(pytest.mark.slow)

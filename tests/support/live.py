@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shim.app import build_app
+from shim.clock import Clock
 from shim.settings import Settings
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
@@ -88,12 +89,14 @@ def prompt_body(text: str, **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def live(tmp_path: Path, *, store: Store | None = None, delay_factor: float = 0.0, **settings: Any) -> AsyncIterator[Live]:
+async def live(
+    tmp_path: Path, *, store: Store | None = None, delay_factor: float = 0.0, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[Live]:
     """Start it in a scratch folder; nothing of the person's machine is read but PATH."""
     directory = tmp_path / "project"
     directory.mkdir(exist_ok=True)
     chosen = Settings(directory=directory, data_dir=tmp_path / "data", mock_delay_factor=delay_factor, **settings)
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
-    app = build_app(chosen, store=store if store is not None else MemoryStore(), environ=environ)
+    app = build_app(chosen, store=store if store is not None else MemoryStore(), environ=environ, clock=clock)
     async with ApiClient(app) as api:
         yield Live(api, directory.resolve())

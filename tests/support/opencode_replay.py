@@ -13,6 +13,7 @@ from typing import Any
 
 from shim.clock import ManualClock
 from shim.ids import Ids
+from shim.record.driver import is_own
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
 from tests.support.claude_replay import counting
@@ -31,7 +32,7 @@ Wire = dict[str, Any]
 
 def names() -> list[str]:
     """All recordings, as VERSION/SCENE."""
-    return [f"{path.parent.name}/{path.stem}" for path in sorted(ROOT.glob("*/*.jsonl"))]
+    return [f"{path.parent.name}/{path.stem}" for path in sorted(ROOT.glob("*/*.jsonl")) if not is_own(path)]
 
 
 def load(name: str) -> list[Wire]:

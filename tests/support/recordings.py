@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shim.record.driver import is_own
+
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"
 
 
@@ -58,6 +60,6 @@ def load(agent: str, version: str, scene: str) -> Recording:
 
 
 def load_all(agent: str) -> list[Recording]:
-    """All recordings of an agent, oldest version first."""
-    found = sorted(ROOT.glob(f"{agent}/*/*.jsonl"))
+    """All recordings of an agent of the first form, oldest version first. Newer ones: `own_replay`."""
+    found = [path for path in sorted(ROOT.glob(f"{agent}/*/*.jsonl")) if not is_own(path)]
     return [load(agent, path.parent.name, path.stem) for path in found]

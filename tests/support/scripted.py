@@ -282,9 +282,10 @@ class ScriptedAgents:
         self._pending: list[ScriptedAgent] = []
         modes = (Mode("build", "works", "b"), Mode("plan", "plans", "p"))
         catalogue = Catalogue(models=(Model("m1", "M1", variants=("low", "high")), Model("m2", "M2")), default_model="m1")
+        untold = Catalogue()  # what the registry knows, before the agent has told more
         self._agents = {
             name: Found(
-                AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, catalogue, ""),
+                AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, untold, ""),
                 Place(),
                 catalogue,
             )

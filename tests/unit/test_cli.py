@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from pydantic import SecretStr
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -55,7 +56,9 @@ ROWS = [
         default_model="opus",
         capabilities={"deltas": True},
     ),
-    screen.AgentRow("codex", "Codex", None, None, "not on PATH; npm install -g @openai/codex"),
+    screen.AgentRow("codex", "Codex", None, None, "SHIM_CODEX_BIN is /x, which is not an executable file."),
+    screen.AgentRow("pi", "Pi", None, None, "not on PATH; npm install -g pi", absent=True),
+    screen.AgentRow("amp", "Amp", None, None, "not on PATH; npm install -g amp", absent=True),
     screen.AgentRow("mock", "Mock", None, "built in", None),
 ]
 
@@ -84,11 +87,14 @@ def test_the_start_shows_agents_the_line_to_attach_and_the_data(tmp_path: Path) 
         "",
         "agent   version  where",
         "claude  2.1.330  /opt/[x]/claude",
-        "codex   -        not usable: not on PATH; npm install -g @openai/codex",
+        "codex   -        not usable: SHIM_CODEX_BIN is /x, which is not an executable file.",
         "mock    -        built in",
+        "not installed: pi, amp (`opencode-shim agents` says how they are)",
         "",
         f"attach   opencode attach http://127.0.0.1:5000 --dir '{directory}'",
+        "inspect  http://127.0.0.1:5000/inspector",
         "default  claude, for prompts that name no model",
+        "access   every program on this machine; OPENCODE_SERVER_PASSWORD sets a password",
         f"data     {tmp_path}/data",
         "note     mind [this]",
     ]
@@ -105,11 +111,11 @@ def test_settings_from_files_are_told_at_the_start(tmp_path: Path) -> None:
     assert f"settings cors, idle_reap_s from {tmp_path}/shim.toml\n" in text
 
 
-def test_notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_notes(tmp_path: Path) -> None:
     assert screen.notes(Settings(), ROWS) == []
-    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "secret")
-    found = screen.notes(Settings(record_dir=tmp_path), ROWS[1:])
-    assert [text.split()[0] for text in found] == ["No", "OPENCODE_SERVER_PASSWORD", "All"]
+    assert screen.notes(Settings(password=SecretStr("secret")), ROWS) == []
+    found = screen.notes(Settings(record_dir=tmp_path, hostname="0.0.0.0", password=SecretStr("secret")), ROWS[1:])
+    assert [text.split()[0] for text in found] == ["No", "Without", "All"]
     silent = screen.AgentRow("claude", "Claude Code", None, "/opt/claude", None, trouble="Claude Code: it said nothing.")
     assert "Claude Code: it said nothing." in screen.notes(Settings(), [silent])
     assert not any("secret" in text for text in found)
@@ -122,7 +128,7 @@ def test_agents_in_detail_and_as_json() -> None:
     assert "codex:" not in text
     parsed = json.loads(screen.agents_json(ROWS))
     assert parsed[0]["models"] == ["opus", "haiku"]
-    assert parsed[1]["problem"].startswith("not on PATH")
+    assert parsed[1]["problem"].startswith("SHIM_CODEX_BIN")
 
 
 # --- commands --------------------------------------------------------------------------------------------
@@ -248,13 +254,13 @@ async def test_a_server_without_the_web_ui_is_told(aiohttp_server: Any) -> None:
     app = web.Application()
     app.router.add_get("/{any}", page)
     server = await aiohttp_server(app)
-    await clients.require_web_ui(str(server.make_url("/with")))
+    await clients.require_web_ui(str(server.make_url("/with")), Settings())
     with pytest.raises(ShimError, match="does not serve the web UI"):
-        await clients.require_web_ui(str(server.make_url("/without")))
+        await clients.require_web_ui(str(server.make_url("/without")), Settings())
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(ShimError, match=f"No server answers at http://127.0.0.1:{port}"):
-        await clients.require_web_ui(f"http://127.0.0.1:{port}")
+        await clients.require_web_ui(f"http://127.0.0.1:{port}", Settings())
 
 
 def test_no_browser_is_started_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:

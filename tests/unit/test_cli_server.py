@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -19,7 +21,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from shim.cli.server import ListenError, Running, listen, run, url_of
+from shim.cli.server import HEADER_LIMIT, HEADER_LIMIT_BYTES, ListenError, Running, is_loopback, listen, run, tls_of, url_of
 from shim.errors import ShimError
 from shim.settings import Settings
 
@@ -58,13 +60,74 @@ def test_a_taken_port_is_told_in_a_sentence() -> None:
 
 @pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "192.0.2.1"])
 def test_addresses_that_others_reach_are_refused(hostname: str) -> None:
-    with pytest.raises(ListenError, match=r"Refused to listen on .*--hostname 127\.0\.0\.1.*ssh -L"):
+    with pytest.raises(
+        ListenError, match=r"Refused .* without a password.*OPENCODE_SERVER_PASSWORD.*--hostname 127\.0\.0\.1.*ssh -L"
+    ):
         listen(hostname, 0)
+
+
+def test_with_a_password_every_address_will_do() -> None:
+    with listen("0.0.0.0", 0, protected=True) as sock:
+        assert sock.getsockname()[0] == "0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        *((own, True) for own in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1")),
+        *((other, False) for other in ("::ffff:10.0.0.1", "10.0.0.1", "0.0.0.0", "::", "fe80::1%eth0")),
+    ],
+)
+def test_what_only_this_machine_reaches(host: str, own: bool) -> None:
+    assert is_loopback(host) is own
 
 
 def test_an_unknown_name_is_told() -> None:
     with pytest.raises(ListenError, match=r"Cannot listen on no\.such\.host\.invalid"):
         listen("no.such.host.invalid", 0)
+
+
+# --- TLS -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for localhost that signs itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl on this machine to make a certificate with")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    command = ["openssl", "req", "-x509", *kind, *subject, "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+def test_https(certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    trusting = ssl.create_default_context(cafile=str(cert))
+
+    async def during(running: Running) -> int:
+        assert running.url.startswith("https://127.0.0.1:")
+        async with aiohttp.ClientSession() as session, session.get(running.url + "/", ssl=trusting) as answer:
+            assert await answer.text() == "hello"
+        return 5
+
+    settings = Settings(port=0, tls_cert=cert, tls_key=key)
+    assert run(settings, listen("127.0.0.1", 0), during, make_app=Trace().make) == 5
+
+
+def test_certificates_that_cannot_be_used_are_told(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    cert, key = certificate
+    assert tls_of(Settings()) is None
+    with pytest.raises(ListenError, match="tls_cert"):
+        tls_of(Settings(tls_key=key))
+    with pytest.raises(ListenError, match=rf"Cannot serve HTTPS with the certificate {cert} and the key {cert}"):
+        tls_of(Settings(tls_cert=cert))
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("nothing")
+    with pytest.raises(ListenError, match=r"wrong\.pem.*PEM"):
+        tls_of(Settings(tls_cert=wrong, tls_key=key))
 
 
 # --- running and stopping --------------------------------------------------------------------------------
@@ -135,6 +198,26 @@ def test_a_signal_stops_it_cleanly_with_0(number: signal.Signals) -> None:
     assert run_with(trace, during) == 0
     assert trace.seen == ["started", "stopped"]
     assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "status"),
+    [
+        ({"X-Long": "x" * (HEADER_LIMIT_BYTES - 100)}, "/", 200),
+        ({"X-Long": "x" * (HEADER_LIMIT_BYTES + 100)}, "/", 400),
+        ({}, "/?" + "x" * (HEADER_LIMIT_BYTES + 100), 400),
+        ({f"X-{number}": "x" for number in range(HEADER_LIMIT - 20)}, "/", 200),
+        ({f"X-{number}": "x" for number in range(HEADER_LIMIT + 1)}, "/", 400),
+    ],
+)
+def test_headers_have_a_limit(headers: dict[str, str], path: str, status: int) -> None:
+    async def during(running: Running) -> int:
+        async with aiohttp.ClientSession() as session, session.get(running.url + path, headers=headers) as answer:
+            assert answer.status == status
+            assert answer.content_type != "text/html"
+        return 0
+
+    assert run_with(Trace(), during) == 0
 
 
 def test_what_cannot_start_says_why_and_lets_go_of_the_port() -> None:

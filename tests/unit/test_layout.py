@@ -110,8 +110,9 @@ def knows_other_agents(name: str, text: str) -> list[str]:
 
 def sleeps(name: str, text: str) -> list[str]:
     """Waiting by time. `sleep(0)` only yields, and a loop under `asyncio.timeout` polls what gives no event: the end of
-    somebody else's process. Stand-ins for agents, and clients in other processes, may delay and poll."""
-    if name.startswith(("tests/e2e/", "tests/fakes/")):
+    somebody else's process. Stand-ins for agents, clients in other processes, and the benchmark, which measures in real
+    time, may delay and poll."""
+    if name.startswith(("tests/e2e/", "tests/fakes/", "tests/bench/")):
         return []
     tree = ast.parse(text)
     polling = {

@@ -13,6 +13,7 @@ import structlog
 from pydantic import BaseModel
 
 from shim.logging import bound, configure, redact
+from shim.redaction import secrets_of
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +155,15 @@ def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> Non
     structlog.get_logger().info("e", path=io, error=ValueError("Bearer abcdefghi"))
     (line,) = logged(stream)
     assert line["error"] == "Bearer <redacted>"
+
+
+def test_known_secrets_go_wherever_they_stand() -> None:
+    stream = io.StringIO()
+    known = secrets_of(
+        {"MY_API_KEY": "plain words here", "EDITOR_TOKEN": "short", "SSH_KEY_SECRET": "/run/agent.sock", "PATH": "/usr/bin"}
+    )
+    assert known == {"plain words here"}
+    configure("info", "json", stream, known)
+    structlog.get_logger().info("e", error="it said: plain words here!", names=["plain words here"])
+    (line,) = logged(stream)
+    assert (line["error"], line["names"]) == ("it said: <redacted>!", ["<redacted>"])

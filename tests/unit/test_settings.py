@@ -9,7 +9,7 @@ import pytest
 
 import shim.settings
 from shim.app import agents_of
-from shim.settings import Settings, SettingsError, env_name
+from shim.settings import ALIASES, Settings, SettingsError, env_name
 
 
 @pytest.fixture
@@ -17,6 +17,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty directory as cwd, home and configuration, and no SHIM_* in the environment."""
     for name in Settings.model_fields:
         monkeypatch.delenv(env_name(name), raising=False)
+    for name in ALIASES.values():
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
@@ -161,7 +163,7 @@ def test_only_load_and_the_defaults_read_the_environment() -> None:
         for node in ast.walk(function)
         if isinstance(node, ast.Attribute) and node.attr == "environ"
     }
-    assert users == {"_xdg"}
+    assert users == {"_xdg", "load"}
 
 
 def test_agents_of_ones_own(here: Path) -> None:
@@ -171,7 +173,7 @@ def test_agents_of_ones_own(here: Path) -> None:
     assert settings.agents["mine"].env["KEY"].get_secret_value() == "secret"
     assert "secret" not in settings.model_dump_json()
     names = list(agents_of(settings))
-    assert names[-2:] == ["mine", "mock"]
+    assert names[-3:] == ["mine", "opencode", "mock"]
 
 
 def test_an_agent_without_a_command_is_refused_without_showing_its_keys(here: Path) -> None:
@@ -179,3 +181,30 @@ def test_an_agent_without_a_command_is_refused_without_showing_its_keys(here: Pa
     with pytest.raises(SettingsError, match=r"agents\.mine\.command") as refused:
         Settings.load()
     assert "secret" not in str(refused.value)
+
+
+def test_opencodes_own_variables_are_taken_and_weaker_than_ours(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "shim.toml").write_text("password = 'of the file'\n")
+    monkeypatch.setenv("OPENCODE_SERVER_USERNAME", "me")
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "of OpenCode")
+    settings = Settings.load()
+    assert settings.password is not None
+    assert (settings.username, settings.password.get_secret_value()) == ("me", "of OpenCode")
+    assert settings.sources()["password"] == "environment OPENCODE_SERVER_PASSWORD"
+    monkeypatch.setenv("SHIM_PASSWORD", "ours")
+    assert Settings.load().password.get_secret_value() == "ours"  # type: ignore[union-attr] - set two lines above
+
+
+@pytest.mark.parametrize(
+    "text", ["password = 1234567", "password = ''", "username = 'a:b'", "base_path = '/a/../b'", "roots = '/no/such'"]
+)
+def test_wrong_access_settings_are_told_without_the_password(here: Path, text: str) -> None:
+    (here / "shim.toml").write_text(text)
+    with pytest.raises(SettingsError, match=text.split()[0]) as told:
+        Settings.load()
+    assert "1234567" not in str(told.value)
+
+
+@pytest.mark.parametrize(("given", "path"), [("", ""), ("/", ""), ("opencode", "/opencode"), ("/a/b/", "/a/b")])
+def test_a_base_path_has_one_form(given: str, path: str) -> None:
+    assert Settings(base_path=given).base_path == path

@@ -8,6 +8,7 @@ import pytest
 
 from tools import turn_doc
 from universal.turn import (
+    OURS,
     TRANSITIONS,
     Cancelled,
     Effect,
@@ -292,6 +293,32 @@ def test_a_deletion_cancels_kills_ends_in_this_order() -> None:
     assert say(turn, Input.DELETE) == [Cancelled((Q,)), KillAgent(), Ended(1, "aborted")]
     assert say(turn, PROMPT) == []
     assert not turn.busy
+
+
+HELD, RELEASED = (Input.OPENED, f"{OURS}snapshot"), (Input.CLOSED, f"{OURS}snapshot")
+
+
+def test_what_the_server_holds_also_holds_a_turn_that_is_aborted() -> None:
+    turn = machine(PROMPT, HELD, Input.ABORT)
+    assert say(turn, Input.DONE) == []
+    assert turn.busy
+    assert say(turn, RELEASED) == [Ended(1, "aborted")]
+
+
+def test_what_the_server_holds_outlives_the_agent_and_what_was_the_agents_does_not() -> None:
+    turn = machine(PROMPT, OPENED, HELD)
+    assert say(turn, Input.EXIT) == []
+    assert say(turn, RELEASED) == [Ended(1, "agent_exited")]
+
+
+def test_an_agent_that_does_not_stop_is_killed_although_the_server_holds_the_turn() -> None:
+    turn = machine(PROMPT, HELD, Input.ABORT)
+    assert say(turn, Input.ABORT_TIMEOUT) == [KillAgent()]
+    assert say(turn, RELEASED) == [Ended(1, "aborted")]
+
+
+def test_nothing_holds_a_turn_whose_session_is_deleted() -> None:
+    assert say(machine(PROMPT, HELD), Input.DELETE)[-1] == Ended(1, "aborted")
 
 
 def test_machines_share_nothing() -> None:

@@ -15,7 +15,6 @@ from tests.support.recordings import load_all
 from universal.agents.acp import AcpCodec
 from universal.agents.acp_profiles import KNOWN, Profile
 from universal.agents.acp_specs import ACP_AGENTS, own_spec
-from universal.agents.acp_wire import REFUSED
 from universal.codec import (
     Attachment,
     Command,
@@ -337,14 +336,6 @@ def test_a_form_that_is_refused() -> None:
     talk.send(Prompt("p", "hi"))
     talk.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM)
     assert lines(talk.send(QuestionReply(talk.asked().question_id, None)))[0]["result"] == {"action": "decline"}
-
-
-@pytest.mark.parametrize("method", REFUSED)
-def test_files_and_terminals_are_refused(method: str) -> None:
-    talk = Talk().ready()
-    [line] = lines(talk.request(9, method, path="/p/a"))
-    assert (line["id"], line["error"]["code"]) == (9, -32601)
-    assert not any(isinstance(out, Fact) and out.type is EventType.UNPARSED for out in talk.outputs)
 
 
 # --- ends -----------------------------------------------------------------------------------------------

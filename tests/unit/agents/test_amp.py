@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.support.played import counting
 from tests.support.recordings import load
-from universal.agents.amp import AMP, AmpCodec
+from universal.agents.amp import AmpCodec
+from universal.agents.amp_spec import AMP
 from universal.agents.amp_wire import read_result
 from universal.codec import (
     Attachment,

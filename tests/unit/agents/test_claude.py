@@ -23,7 +23,8 @@ from tests.support.claude_lines import (
     tool_result,
     tool_use,
 )
-from universal.agents.claude import CLAUDE, ClaudeCodec
+from universal.agents.claude import ClaudeCodec
+from universal.agents.claude_spec import CLAUDE
 from universal.agents.claude_wire import IGNORED, REFUSED, prompt_uuid
 from universal.codec import Attachment, Exit, Interrupt, PermissionReply, QuestionReply
 from universal.events import EventType
@@ -63,6 +64,10 @@ def test_argv() -> None:
         ({"mode": "nonsense"}, {"--permission-mode=default"}),
         ({"native_session_id": "u"}, {"--session-id=u"}),
         ({"native_session_id": "u", "resume": True}, {"--resume=u"}),
+        (
+            {"native_session_id": "u", "resume": True, "resume_at": "m"},
+            {"--resume=u", "--resume-session-at=m", "--fork-session"},
+        ),
         ({"environment": {"HOME": "/h"}}, {"--allow-dangerously-skip-permissions"}),
         ({"environment": {"HOME": "/h"}, "is_root": True}, set()),
         ({"environment": {"IS_SANDBOX": "1"}, "is_root": True}, {"--allow-dangerously-skip-permissions"}),

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.played import counting
-from universal.agents.codex import CODEX, CodexCodec
+from universal.agents.codex import CodexCodec
+from universal.agents.codex_spec import CODEX
 from universal.codec import (
     Attachment,
     Fact,
@@ -68,7 +69,8 @@ class Bench:
 
     def ready(self) -> dict[str, Any]:
         """Handshake; the request for models."""
-        return next(m for m in written(self.answer(self.hello, {"userAgent": "x"})) if m["method"] == "model/list")
+        config = next(m for m in written(self.answer(self.hello, {"userAgent": "x"})) if m["method"] == "config/read")
+        return next(m for m in written(self.answer(config, {"config": {}, "origins": {}})) if m["method"] == "model/list")
 
     def begun(self, **prompt: Any) -> dict[str, Any]:
         """Handshake, models, thread, one prompt: its `turn/start`."""
@@ -98,9 +100,10 @@ def test_the_handshake_asks_for_models_and_makes_no_thread() -> None:
     assert bench.spec.argv == ("/bin/codex", "app-server")
     assert "jsonrpc" not in bench.hello
     outputs = written(bench.answer(bench.hello, {}))
-    assert [m["method"] for m in outputs] == ["initialized", "model/list"]
-    assert bench.codec.catalogue is None
-    (more,) = written(bench.answer(outputs[1], {"data": MODELS[:1], "nextCursor": "c"}))
+    assert [m["method"] for m in outputs] == ["initialized", "config/read"]
+    (models,) = written(bench.answer(outputs[1], error="unknown variant `config/read`"))
+    assert (models["method"], bench.codec.catalogue) == ("model/list", None)
+    (more,) = written(bench.answer(models, {"data": MODELS[:1], "nextCursor": "c"}))
     assert more["params"] == {"cursor": "c"}
     bench.answer(more, {"data": MODELS[1:], "nextCursor": None})
     assert bench.codec.catalogue is not None
@@ -111,6 +114,19 @@ def test_the_handshake_asks_for_models_and_makes_no_thread() -> None:
         True,
         "gpt-x",
     )
+
+
+@pytest.mark.parametrize(
+    ("configured", "ids", "default"),
+    [("gpt-x", ["gpt-x"], "gpt-x"), ("my-own", ["my-own", "gpt-x"], "my-own"), (None, ["gpt-x"], "gpt-x")],
+)
+def test_the_default_is_the_model_of_the_persons_configuration(configured: str | None, ids: list[str], default: str) -> None:
+    bench = Bench()
+    _, config = written(bench.answer(bench.hello, {}))
+    (models,) = written(bench.answer(config, {"config": {"model": configured}, "origins": {}}))
+    bench.answer(models, {"data": MODELS, "nextCursor": None})
+    assert bench.codec.catalogue is not None
+    assert ([model.id for model in bench.codec.catalogue.models], bench.codec.catalogue.default_model) == (ids, default)
 
 
 def test_models_that_are_refused_leave_the_default() -> None:
@@ -281,7 +297,8 @@ def test_usage_is_of_the_turn_and_not_of_the_thread() -> None:
     for total in (1120, 1240, 1240):
         bench.say("thread/tokenUsage/updated", tokenUsage={"total": {"totalTokens": total}, "last": last})
     (done,) = [out for out in bench.end() if isinstance(out, Signal)]
-    assert done.metadata == {"usage": {"input": 80, "output": 30, "reasoning": 10, "cache_read": 120, "cache_write": 0}}
+    usage = {"input": 80, "output": 30, "reasoning": 10, "cache_read": 120, "cache_write": 0}
+    assert done.metadata == {"usage": usage, "anchor": "turn-1"}
 
 
 # --- asks -------------------------------------------------------------------------------------------------
@@ -455,3 +472,24 @@ def test_an_unknown_item_is_unparsed_and_the_stream_goes_on() -> None:
     assert len(facts(bench.say("item/started", item={"type": "new", "id": "x"}), EventType.UNPARSED)) == 1
     assert bench.codec.counters()["unparsed:item/new"] == 1
     assert signals(bench.end()) == [(Input.DONE, False)]
+
+
+# --- after an undo ----------------------------------------------------------------------------------------
+
+
+def test_a_conversation_is_taken_up_after_the_turn_that_stays() -> None:
+    bench = Bench(native_session_id="old", resume=True, resume_at="turn-7")
+    bench.ready()
+    (fork,) = written(bench.codec.send(Prompt(key="k", text="hello")))
+    assert fork["method"] == "thread/fork"
+    assert {"threadId": "old", "lastTurnId": "turn-7", "cwd": "/p"}.items() <= fork["params"].items()
+    (turn,) = written(bench.answer(fork, {"thread": {"id": THREAD}, "model": "gpt-x"}))
+    assert (turn["method"], turn["params"]["threadId"], bench.codec.native_session_id) == ("turn/start", THREAD, THREAD)
+
+
+def test_a_turn_that_is_gone_makes_the_server_begin_anew() -> None:
+    bench = Bench(native_session_id="old", resume=True, resume_at="turn-7")
+    bench.ready()
+    (fork,) = written(bench.codec.send(Prompt(key="k", text="hello")))
+    (error,) = facts(bench.answer(fork, error="turn not found"), EventType.ERROR)
+    assert error.code == "session_not_found"

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.claude_replay import counting
-from universal.agents.opencode import OPENCODE, OpenCodeCodec
+from universal.agents.opencode import OpenCodeCodec
+from universal.agents.opencode_spec import OPENCODE
 from universal.agents.opencode_wire import delay_ms, message_id, model_ref, read_catalogue
 from universal.codec import (
     Attachment,
@@ -77,7 +78,7 @@ class Server:
 def test_launch_and_start() -> None:
     server = Server()
     assert server.launch.argv == ("/bin/opencode", "serve", "--hostname", "127.0.0.1")
-    assert [request["path"] for request in server.asked] == ["/config/providers", "/config", "/command"]
+    assert [request["path"] for request in server.asked] == ["/config/providers", "/config", "/command", "/agent"]
     assert OPENCODE.transport == "http"
 
 
@@ -89,11 +90,15 @@ def test_the_catalogue_has_all_models_of_all_providers() -> None:
     assert server.codec.catalogue is None
     server.answer(server.asked[1], body={"model": "anthropic/claude/sonnet"})
     server.answer(server.asked[2], body=[{"name": "init", "description": "d", "hints": ["$ARGUMENTS"]}])
+    agents = [{"name": "review", "mode": "primary", "description": "Reviews."}, {"name": "build", "mode": "primary"}]
+    agents += [{"name": "title", "mode": "primary", "hidden": True}, {"name": "explore", "mode": "subagent"}]
+    server.answer(server.asked[3], body=[*agents, {"name": "docs", "mode": "all"}])
     catalogue = server.codec.catalogue
     assert catalogue is not None
     assert catalogue.default_model == catalogue.models[0].id == "anthropic/claude/sonnet"
     assert (catalogue.models[0].variants, catalogue.models[0].context, catalogue.models[0].output) == (("low", "high"), 9, None)
     assert [command.name for command in catalogue.commands] == ["init"]
+    assert [(mode.id, mode.native) for mode in catalogue.modes] == [("build", "build"), ("review", "review"), ("docs", "docs")]
     assert model_ref(catalogue.default_model) == {"providerID": "anthropic", "modelID": "claude/sonnet"}
 
 
@@ -132,7 +137,7 @@ def test_a_prompt_makes_the_session_first() -> None:
 
 def test_a_command_of_its_own_is_run_as_one() -> None:
     server = Server(resume=True)
-    for request, body in zip(server.asked, ({"providers": []}, {}, [{"name": "init"}]), strict=True):
+    for request, body in zip(server.asked, ({"providers": []}, {}, [{"name": "init"}], []), strict=True):
         server.answer(request, body=body)
     [sent] = requests(server.codec.send(Prompt("k", "/init the tests", model="p/m")))
     assert sent["path"].endswith("/command")
@@ -175,7 +180,7 @@ def test_done_comes_with_idle_and_is_told_once() -> None:
     [signal] = signals(server.status("idle"))
     assert signal.input is Input.DONE
     usage = {"input": 3, "output": 2, "reasoning": 0, "cache_read": 1, "cache_write": 0}
-    assert signal.metadata == {"usage": usage, "cost": 0.5}
+    assert signal.metadata == {"usage": usage, "cost": 0.5, "anchor": "msg_2"}
     assert server.event("session.idle") == []
     assert server.status("idle") == []
     assert server.event("session.updated", info={}) == []
@@ -319,7 +324,7 @@ def test_delays(next_ms: int, attempt: int, wait: int) -> None:
 
 
 def test_its_own_choice_of_a_model_can_always_be_taken() -> None:
-    assert read_catalogue(None, None, None) == OPENCODE.default_catalogue
+    assert read_catalogue(None, None, None, None) == OPENCODE.default_catalogue
     assert model_ref(OPENCODE.default_catalogue.default_model) is None
 
 
@@ -359,3 +364,58 @@ def test_hostile_answers_never_raise(body: Any, status: int, id_: str) -> None:
     server.codec.send(Prompt("k", "hi"))
     server.codec.receive(json.dumps({"id": id_, "status": status, "body": body}).encode())
     server.codec.eof(Exit(code=1))
+
+
+# --- after an undo -----------------------------------------------------------------------------------------
+
+
+def undone() -> tuple[OpenCodeCodec, Server, dict[str, Any]]:
+    """A conversation to be taken up after msg_2, a prompt for it, and the request that it waits for."""
+    server = Server()
+    options = LaunchOptions("/bin/opencode", "/p", native_session_id=SESSION, resume=True, resume_at="msg_2")
+    server.codec.launch(options)
+    [history] = requests(server.codec.send(Prompt(key="k", text="hi")))
+    assert (history["method"], history["path"]) == ("GET", f"/session/{SESSION}/message")
+    return server.codec, server, history
+
+
+MESSAGES = [{"info": {"id": f"msg_{number}"}, "parts": []} for number in range(1, 5)]
+
+
+def test_what_was_undone_is_deleted_before_the_prompt() -> None:
+    codec, server, history = undone()
+    [last] = requests(server.answer(history, body=MESSAGES))
+    assert (last["method"], last["path"]) == ("DELETE", f"/session/{SESSION}/message/msg_4")
+    [next_] = requests(server.answer(last))
+    assert next_["path"].endswith("/message/msg_3")
+    [prompt] = requests(server.answer(next_, 404, None))
+    assert prompt["path"].endswith("/prompt_async")
+    server.status("busy")
+    server.assistant("msg_9", time={"created": 1, "completed": 2})
+    server.status("idle")
+    [again] = requests(codec.send(Prompt(key="k2", text="more")))
+    assert again["path"].endswith("/prompt_async"), "once"
+
+
+@pytest.mark.parametrize("body", [MESSAGES[:1], {"name": "UnknownError"}])
+def test_a_place_that_is_gone_makes_the_server_begin_anew(body: Any) -> None:
+    _, server, history = undone()
+    [signal] = signals(server.answer(history, body=body))
+    assert signal.error is not None
+    assert signal.error["code"] == "session_not_found"
+
+
+def test_a_version_that_deletes_no_messages_makes_the_server_begin_anew() -> None:
+    _, server, history = undone()
+    [delete] = requests(server.answer(history, body=MESSAGES))
+    outputs = server.answer(delete, 500, None)
+    assert (signals(outputs)[0].error or {})["code"] == "session_not_found"
+    assert requests(outputs) == []
+
+
+def test_an_abort_while_it_deletes_sends_no_prompt() -> None:
+    codec, server, history = undone()
+    assert codec.send(Interrupt()) == []
+    outputs = server.answer(history, body=MESSAGES[:2])
+    assert requests(outputs) == []
+    assert signals(outputs)[0].aborted

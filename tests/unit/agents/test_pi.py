@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.played import counting
 from tests.support.recordings import load
-from universal.agents.pi import PI, PiCodec
+from universal.agents.pi import PiCodec
+from universal.agents.pi_spec import PI
 from universal.agents.pi_tools import input_diff, numbered_diff, read_result
 from universal.agents.pi_wire import error_of, read_models
 from universal.codec import (
@@ -106,15 +107,16 @@ def test_model_and_level_follow_the_prompt() -> None:
     assert [{k: v for k, v in line.items() if k != "id"} for line in lines] == [
         {"type": "set_model", "provider": "q", "modelId": "n/1"},
         {"type": "set_thinking_level", "level": "high"},
-        {"type": "prompt", "message": "x"},
     ]
-    assert [line["type"] for line in story.does(Prompt("c", "x", model="q/n/1"))] == ["set_thinking_level", "prompt"]
+    assert story.answers(lines[0]) == []
+    assert [line["message"] for line in story.answers(lines[1])] == ["x"]
+    assert [line["type"] for line in story.does(Prompt("c", "x", model="q/n/1"))] == ["set_thinking_level"]
 
 
 def test_a_refused_model_is_told_and_asked_for_again() -> None:
     story = Story()
     first = story.does(Prompt("a", "x", model="q/n"))
-    story.answers(first[0], error="Model not found: q/n")
+    assert [line["type"] for line in story.answers(first[0], error="Model not found: q/n")] == ["prompt"]
     assert [data.code for data in story.facts(EventType.ERROR)] == ["set_model_refused"]
     assert story.does(Prompt("b", "x", model="q/n"))[0]["type"] == "set_model"
 
@@ -359,3 +361,58 @@ def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
     for message in data.draw(st.lists(st.sampled_from(said_), max_size=30)):
         codec.receive(json.dumps(message).encode())
     codec.eof(Exit(code=None, signal=9))
+
+
+# --- after an undo -----------------------------------------------------------------------------------------
+
+PROMPTS = [{"entryId": name, "text": name} for name in ("e1", "e2", "e3")]
+
+
+def taken_up(at: str) -> tuple[Story, Any]:
+    """A conversation to be taken up after the answer to the prompt `at`, and the question that a prompt waits for."""
+    story = Story.__new__(Story)
+    story.codec, story.outputs = PiCodec(counting()), []
+    story.codec.launch(LaunchOptions("/bin/pi", "/project", native_session_id="s1", resume=True, resume_at=at))
+    *_, ask = story._lines(story.codec.start())
+    assert ask["type"] == "get_fork_messages"
+    assert story.does(Prompt("k", "hello")) == []
+    return story, ask
+
+
+def test_pi_forks_before_the_prompt_that_was_undone() -> None:
+    story, ask = taken_up("e1")
+    (fork,) = story.answers(ask, messages=PROMPTS)
+    assert (fork["type"], fork["entryId"]) == ("fork", "e2")
+    (state,) = story.answers(fork, text="e2", cancelled=False)
+    (prompt,) = story.answers(state, sessionId="s2")
+    assert (prompt["message"], story.codec.native_session_id) == ("hello", "s2")
+
+
+def test_nothing_after_it_needs_no_fork() -> None:
+    story, ask = taken_up("e3")
+    (prompt,) = story.answers(ask, messages=PROMPTS)
+    assert prompt["type"] == "prompt"
+
+
+@pytest.mark.parametrize("step", ["gone", "refused", "cancelled"])
+def test_what_cannot_be_taken_back_makes_the_server_begin_anew(step: str) -> None:
+    story, ask = taken_up("e9" if step == "gone" else "e1")
+    lines = story.answers(ask, messages=PROMPTS)
+    if step == "refused":
+        lines = story.answers(lines[0], "Invalid entry ID for forking")
+    elif step == "cancelled":
+        lines = story.answers(lines[0], cancelled=True)
+    assert lines == []
+    assert [error.code for error in story.facts(EventType.ERROR)] == ["session_not_found"]
+    assert story.signals() == [(Input.FAILED, False)]
+
+
+def test_the_gate_tells_which_prompt_was_answered() -> None:
+    story = Story()
+    story.prompts()
+    line = {"type": "extension_ui_request", "method": "setStatus", "id": "u"}
+    story.hears(START, {**line, "statusKey": "other", "statusText": "x"}, said("stop"))
+    story.hears({**line, "statusKey": "opencode-shim.prompt", "statusText": "e4"}, {"type": "agent_settled"})
+    (signal,) = [out for out in story.outputs if isinstance(out, Signal)]
+    assert (signal.metadata or {})["anchor"] == "e4"
+    assert story.codec.counters()["ignored:extension_ui_request/setStatus"] == 1

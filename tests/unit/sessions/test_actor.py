@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from shim.errors import BadRequest, Conflict, NotFound
+from shim.sessions import prompting
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body, world
@@ -129,6 +131,7 @@ async def test_an_agent_that_does_not_stop_is_killed_and_the_turn_ends_aborted(w
         await w.manager.abort(session)
     assert agent.killed
     assert w.hub.folds[session].idles == 1
+    assert (await w.manager.actor(session)).queued == 0
     await ask(w, session, "again")
     assert w.agent is not agent
     w.agent.text("new process")
@@ -444,36 +447,8 @@ async def test_a_retry_is_shown_until_something_comes(w: World) -> None:
     w.agent.done()
 
 
-async def test_the_persons_shell_command_is_a_turn_of_its_own(w: World, tmp_path: object) -> None:
-    from shim.sessions.shell import shell
-
-    session = str(w.manager.create(str(tmp_path), type("P", (), {"id": "global", "worktree": "/"})())["id"])
-    async with asyncio.timeout(10):
-        await shell(w.manager, session, "echo out; echo err >&2; exit 3", "build", None)
-    _, answer = (m.wire() for m in (await w.manager.conversation(session)).messages.values())
-    [tool] = answer["parts"]
-    assert (tool["tool"], tool["state"]["status"], tool["state"]["metadata"]["exit"]) == ("bash", "completed", 3)
-    assert tool["state"]["output"] == "out\nerr\n"
-    assert w.hub.folds[session].idles == 1
-    await ask(w, session, "what happened?")
-    assert "out\nerr" in w.agent.prompts[0]
-    w.agent.done()
-
-
-async def test_a_shell_command_can_be_aborted(w: World, tmp_path: object) -> None:
-    from shim.sessions.shell import shell
-
-    session = str(w.manager.create(str(tmp_path), type("P", (), {"id": "global", "worktree": "/"})())["id"])
-    running = asyncio.ensure_future(shell(w.manager, session, "echo st''arted; sleep 60", "build", None))
-    async with asyncio.timeout(10):
-        await w.hub.until("started")
-        await w.manager.abort(session)
-        await running
-    assert w.hub.folds[session].idles == 1
-
-
 async def test_an_agent_that_does_not_leave_is_killed_when_the_server_stops(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.sessions.actor.CLOSE_S", 0.01)
+    monkeypatch.setattr("shim.sessions.stopping.CLOSE_S", 0.01)
     session = w.session()
     await ask(w, session)
     w.agent.done()
@@ -491,3 +466,21 @@ async def test_an_agent_that_does_not_leave_is_killed_when_the_server_stops(w: W
     async with asyncio.timeout(5):
         await w.manager.close()
     assert agent.killed
+
+
+@pytest.mark.parametrize(("how", "error"), [("delete", NotFound), ("terminate", Conflict)])
+async def test_a_prompt_whose_session_ends_while_it_is_read_is_refused(
+    w: World, monkeypatch: pytest.MonkeyPatch, how: str, error: type[Exception]
+) -> None:
+    session = w.session()
+    choose = prompting.choose
+
+    async def slowly(*given: Any) -> prompting.Choice:
+        await getattr(w.manager, how)(session)
+        return await choose(*given)
+
+    monkeypatch.setattr(prompting, "choose", slowly)
+    with pytest.raises(error):
+        await submit(w.manager, session, body())
+    assert w.hub.folds[session].idles == 0
+    assert w.agents.spawned == []

@@ -12,7 +12,7 @@ from aiohttp import ClientResponse
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import Frame
+from shim.sse.frame import Frame, event_at
 from shim.sse.hub import DEFAULT_BOUNDS, Hub, HubBounds
 from shim.sse.subscription import Subscription
 
@@ -20,7 +20,7 @@ WAIT_S = 5.0
 
 
 class Got(NamedTuple):
-    """One frame as a client sees it: the `id:` line and the JSON."""
+    """One frame as a client sees it: the event that its `id:` line tells the place of, and the JSON."""
 
     id: str
     data: Any
@@ -41,15 +41,16 @@ def parse(text: bytes) -> list[Got]:
     found: list[Got] = []
     for block in text.split(b"\n\n")[:-1]:
         id_line, data_line = block.split(b"\n")
-        assert id_line.startswith(b"id: evt_"), id_line
+        assert id_line.startswith(b"id:"), id_line
+        assert b" " not in id_line, id_line
         assert data_line.startswith(b"data: {"), data_line
-        found.append(Got(id_line[4:].decode(), json.loads(data_line[6:])))
+        found.append(Got(event_at(id_line[3:].decode()), json.loads(data_line[6:])))
     return found
 
 
 def parsed(subscription: Subscription, frames: list[Frame]) -> list[Got]:
     """What a client of this subscription sees of these frames."""
-    return parse(b"".join(f.wrapped if subscription.kind.wrapped else f.plain for f in frames))
+    return parse(b"".join((f.wrapped if subscription.kind.wrapped else subscription.kind.form(f)) for f in frames))
 
 
 async def drain(subscription: Subscription) -> list[Got]:

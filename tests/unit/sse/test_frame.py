@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import Frame, compact, encode, normal
+from shim.sse.frame import Frame, compact, encode, event_at, normal, place
 from tests.unit.sse.reading import delta, parse, said
 
 IDLE = OpenCodeEvent("session.idle", {"sessionID": "ses_1"}, directory="/home/user/project", project="prj", urgent=True)
@@ -20,8 +20,8 @@ def test_both_forms() -> None:
     frame = encode(IDLE, "evt_1")
     assert frame == Frame(
         id="evt_1",
-        plain=b'id: evt_1\ndata: {"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n',
-        wrapped=b'id: evt_1\ndata: {"directory":"/home/user/project","project":"prj","payload":'
+        plain=b'id:evt_1\ndata: {"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n',
+        wrapped=b'id:evt_1\ndata: {"directory":"/home/user/project","project":"prj","payload":'
         b'{"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}}\n\n',
         urgent=True,
     )
@@ -29,17 +29,17 @@ def test_both_forms() -> None:
 
 def test_legacy_has_no_id_in_the_json_and_no_project() -> None:
     frame = encode(IDLE, "evt_1", legacy=True)
-    assert frame.plain == b'id: evt_1\ndata: {"type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
+    assert frame.plain == b'id:evt_1\ndata: {"type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
     assert frame.wrapped == (
-        b'id: evt_1\ndata: {"directory":"/home/user/project","payload":'
+        b'id:evt_1\ndata: {"directory":"/home/user/project","payload":'
         b'{"type":"session.idle","properties":{"sessionID":"ses_1"}}}\n\n'
     )
 
 
 def test_events_of_the_server_have_only_a_payload() -> None:
     frame = encode(OpenCodeEvent("server.heartbeat", {}), "evt_2", position="evt_1")
-    assert frame.wrapped == b'id: evt_1\ndata: {"payload":{"id":"evt_2","type":"server.heartbeat","properties":{}}}\n\n'
-    assert frame.plain == b'id: evt_1\ndata: {"id":"evt_2","type":"server.heartbeat","properties":{}}\n\n'
+    assert frame.wrapped == b'id:evt_1\ndata: {"payload":{"id":"evt_2","type":"server.heartbeat","properties":{}}}\n\n'
+    assert frame.plain == b'id:evt_1\ndata: {"id":"evt_2","type":"server.heartbeat","properties":{}}\n\n'
     assert frame.id == "evt_1"
 
 
@@ -207,3 +207,19 @@ def test_a_client_cannot_tell_joined_pieces_from_single_ones(events: list[OpenCo
     assert compact(short) == short
     for frame in short:
         assert json.loads(frame.wrapped.split(b"\n")[1][6:])["payload"]["id"] == frame.id
+
+
+@pytest.mark.parametrize(
+    ("id_", "said"),
+    [("evt_000000000000", "AAAAAAAA"), ("evt_fbefbeffffff", "----____"), ("evt_0e4f1a2b3c4d", "Dk8aKzxN")],
+)
+def test_a_place_is_an_id_in_eight_characters(id_: str, said: str) -> None:
+    assert place(id_) == said
+    assert event_at(said) == id_
+    assert event_at(id_) == id_
+
+
+@pytest.mark.parametrize("said", ["", "evt_1", "Dk8aKzx", "Dk8a zxN", "Dk8aKzx\u00e9", "evt_zzzzzzzzzzzz"])
+def test_what_is_no_place_stays_what_it_is(said: str) -> None:
+    assert event_at(said) == said
+    assert place(said) == said

@@ -18,8 +18,9 @@ from shim.sse.hub import Hub, HubBounds
 from shim.sse.subscription import Bounds, Subscription
 from tests.unit.sse.reading import Got, drain, make_hub, numbers, parsed, said
 
-ASK = OpenCodeEvent("permission.asked", {"id": "per_1", "sessionID": "ses_1"}, directory="/p", urgent=True)
-ASK_2 = OpenCodeEvent("question.asked", {"id": "que_1", "sessionID": "ses_2"}, directory="/q", urgent=True)
+REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
+ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
+ASK_2 = OpenCodeEvent("question.asked", {"id": "que_1", "sessionID": "ses_2", "questions": []}, directory="/q", urgent=True)
 
 
 def types(found: list[Got]) -> list[str]:

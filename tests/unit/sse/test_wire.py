@@ -1,4 +1,4 @@
-"""Which clients get the wire of 1.1."""
+"""Which clients get the wire of 1.1, and of 1.0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shim.sse.wire import wire_of, wire_of_agent
     ("user_agent", "wire"),
     [
         ("opencode/1.1.53", "v1.1"),
-        ("opencode/1.0.98", "v1.1"),
+        ("opencode/1.0.98", "v1.0"),
         ("opencode/1.1.0", "v1.1"),
         ("opencode/latest/1.1.53/cli", "v1.1"),
         ("opencode/1.2.0", "v1.18"),
@@ -40,7 +40,9 @@ def test_no_user_agent_is_modern() -> None:
     assert wire_of(make_mocked_request("GET", "/event")) == "v1.18"
 
 
-@pytest.mark.parametrize(("named", "wire"), [("1.1", "v1.1"), ("v1.1", "v1.1"), ("1.18", "v1.18"), ("v1.18", "v1.18")])
+@pytest.mark.parametrize(
+    ("named", "wire"), [("1.0", "v1.0"), ("1.1", "v1.1"), ("v1.1", "v1.1"), ("1.18", "v1.18"), ("v1.18", "v1.18")]
+)
 @pytest.mark.parametrize("user_agent", ["opencode/1.1.53", "node"])
 def test_the_query_decides(named: str, wire: str, user_agent: str) -> None:
     assert wire_of(make_mocked_request("GET", f"/event?directory=/p&wire={named}", {"User-Agent": user_agent})) == wire
@@ -48,5 +50,5 @@ def test_the_query_decides(named: str, wire: str, user_agent: str) -> None:
 
 @pytest.mark.parametrize("named", ["", "2", "1.2"])
 def test_an_unknown_wire_is_an_error(named: str) -> None:
-    with pytest.raises(BadRequest, match=r"Unknown wire .* Give one of 1\.1, v1\.1, 1\.18, v1\.18"):
+    with pytest.raises(BadRequest, match=r"Unknown wire .* Give one of 1\.0, v1\.0, 1\.1, v1\.1, 1\.18, v1\.18"):
         wire_of(make_mocked_request("GET", f"/event?wire={named}"))

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shim.errors import StoreError
-from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
+from shim.store.memory import MemoryStore
+from shim.store.rows import RAW_LIMIT_BYTES, EventRow, dump, event_of, follow, load, row_of
 from tests.unit.store.store_contract import event
 from universal.events import ErrorData
 
@@ -87,3 +88,22 @@ def test_follow_returns_what_changed() -> None:
     assert follow({}, []) == {}
     with pytest.raises(StoreError, match="event 5, not 4"):
         follow({"ses_a": 4}, [event(4)])
+
+
+@pytest.mark.parametrize("character", ["x", '"', "\ud83d"])
+async def test_raw_payloads_are_bounded(character: str) -> None:
+    """The event itself is whole; what the agent said beside it says that it was cut."""
+    long = event(1, raw={"output": character * RAW_LIMIT_BYTES})
+    row = row_of(long)
+    assert row.raw is not None
+    assert len(row.raw) < 40_000
+    again = event_of(row)
+    assert again.raw["dropped"] == f"over the limit of {RAW_LIMIT_BYTES} bytes"
+    assert again.raw["size"] > RAW_LIMIT_BYTES
+    assert again.raw["head"].startswith('{"output":"')
+    assert again.model_copy(update={"raw": None}) == long.model_copy(update={"raw": None})
+    store = MemoryStore()
+    await store.open()
+    store.append([long, event(2, raw={"output": character * 1000})])
+    assert [one.raw for one in await store.events("ses_a")] == [again.raw, {"output": character * 1000}]
+    await store.close()

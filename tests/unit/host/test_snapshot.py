@@ -1,0 +1,233 @@
+"""Snapshots of real directories with the real git: what they keep, what they leave alone, and what is put back."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shim.clock import ManualClock
+from shim.host import snapshot
+from shim.host.snapshot import NoSnapshots, SnapshotError, Snapshots
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path / "snapshots", tmp_path / "home", ManualClock())
+
+
+def state(folder: Path) -> dict[str, tuple[str, bytes]]:
+    """Every file: what it is (link, executable or not) and its bytes."""
+    found: dict[str, tuple[str, bytes]] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = ("link", os.fsencode(path.readlink()))
+        elif path.is_file() and ".git" not in path.relative_to(folder).parts:
+            kind = "executable" if path.stat().st_mode & stat.S_IXUSR else "file"
+            found[name] = (kind, path.read_bytes())
+    return found
+
+
+def repository(folder: Path) -> None:
+    """A repository with one commit of everything that is there."""
+    who = ["-c", "user.name=u", "-c", "user.email=u@example.org"]
+    for arguments in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "--allow-empty", "-m", "one"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True, env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})
+
+
+def digest(folder: Path) -> str:
+    """Everything below `.git`, names, times and bytes."""
+    lines = [f"{p} {p.lstat().st_mtime_ns} {p.read_bytes() if p.is_file() else ''}" for p in sorted(folder.rglob("*"))]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+async def test_what_was_made_changed_deleted_renamed_is_put_back(trees: Snapshots, project: Path) -> None:
+    for name, content in {"a.txt": "a\n", "gone.txt": "bye\n", "old.txt": "same\n" * 9, "d/e/f.txt": "deep\n"}.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(content)
+    (project / "run.sh").write_text("#!/bin/sh\n")
+    (project / "link").symlink_to("a.txt")
+    before, was = await trees.track(str(project)), state(project)
+
+    (project / "a.txt").write_bytes(b"a\r\n\0\xff")
+    (project / "gone.txt").unlink()
+    (project / "old.txt").rename(project / "new name \u00e4\u65e5.txt")
+    (project / "run.sh").chmod(0o755)
+    (project / "empty").touch()
+    (project / "made/by/it").mkdir(parents=True)
+    (project / "made/by/it/x").write_text("x")
+    (project / "link").unlink()
+    (project / "link").write_text("a file now")
+    (project / "d/e/f.txt").unlink()
+    (project / "d/e").rmdir()
+    (project / "d/e").write_text("a file where a folder was")
+    after, is_now = await trees.track(str(project)), state(project)
+
+    names = await trees.changed(str(project), before, after)
+    assert {"old.txt", "new name \u00e4\u65e5.txt", "gone.txt", "empty", "run.sh", "d/e", "d/e/f.txt", "link"} <= set(names)
+    assert await trees.restore(str(project), dict.fromkeys(names, before)) == []
+    assert state(project) == was
+    assert not (project / "made").exists()
+    assert await trees.restore(str(project), dict.fromkeys(names, after)) == []
+    assert state(project) == is_now
+    assert await trees.track(str(project)) == after
+
+
+async def test_the_persons_repository_is_not_touched(trees: Snapshots, project: Path) -> None:
+    (project / "a.txt").write_text("a\n")
+    (project / ".gitattributes").write_text("* text=auto eol=crlf\n")
+    repository(project)
+    was = digest(project / ".git")
+    (project / "a.txt").write_bytes(b"one\r\ntwo\n")
+    before = await trees.track(str(project))
+    (project / "a.txt").write_bytes(b"changed\n")
+    await trees.track(str(project))
+    await trees.restore(str(project), {"a.txt": before})
+    assert (project / "a.txt").read_bytes() == b"one\r\ntwo\n"
+    assert digest(project / ".git") == was
+
+
+async def test_ignored_files_and_inner_repositories_are_left_alone(trees: Snapshots, project: Path) -> None:
+    repository(project)
+    (project / ".gitignore").write_text("*.log\n")
+    (project / ".git/info/exclude").write_text("mine\n")
+    (project / "x.log").write_text("1")
+    (project / "mine").write_text("1")
+    for name in ("with_commit", "without"):
+        (project / name).mkdir()
+        (project / name / "f").write_text("inner")
+    repository(project / "with_commit")
+    subprocess.run(["git", "init", "-q"], cwd=project / "without", check=True)
+    before = await trees.track(str(project))
+    for name in ("x.log", "mine", "with_commit/f", "without/f"):
+        (project / name).write_text("2")
+    (project / "new").write_text("new")
+    assert await trees.changed(str(project), before, await trees.track(str(project))) == ["new"]
+
+
+async def test_a_folder_of_a_repository_has_its_rules_and_no_more_than_its_own_files(trees: Snapshots, project: Path) -> None:
+    repository(project)
+    (project / ".gitignore").write_text("*.log\n")
+    (project / "sub").mkdir()
+    before = await trees.track(str(project / "sub"))
+    (project / "sub/x.log").write_text("1")
+    (project / "sub/a.txt").write_text("1")
+    (project / "outside.txt").write_text("1")
+    after = await trees.track(str(project / "sub"))
+    assert await trees.changed(str(project / "sub"), before, after) == ["a.txt"]
+    assert [c.file for c in await trees.diff(str(project / "sub"), before, after, ["a.txt"], 3)] == ["a.txt"]
+    await trees.restore(str(project / "sub"), {"a.txt": before})
+    assert not (project / "sub/a.txt").exists()
+    assert (project / "outside.txt").exists()
+
+
+async def test_large_new_files_are_left_out(trees: Snapshots, project: Path) -> None:
+    before = await trees.track(str(project))
+    with (project / "big").open("wb") as file:
+        file.truncate(snapshot.FILE_LIMIT_BYTES + 1)
+    with (project / "just").open("wb") as file:
+        file.truncate(snapshot.FILE_LIMIT_BYTES)
+    assert await trees.changed(str(project), before, await trees.track(str(project))) == ["just"]
+
+
+async def test_too_many_files_switch_it_off(trees: Snapshots, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "FILES_LIMIT", 3)
+    for number in range(4):
+        (project / str(number)).touch()
+    with pytest.raises(NoSnapshots, match="more than 3 files"):
+        await trees.track(str(project))
+    (project / "0").unlink()
+    with pytest.raises(NoSnapshots):  # until the server starts anew: it would be slow each time
+        await trees.track(str(project))
+
+
+@pytest.mark.parametrize("where", ["home", "home/..", "/"])
+async def test_a_home_directory_gets_none(trees: Snapshots, tmp_path: Path, where: str) -> None:
+    (tmp_path / "home").mkdir()
+    with pytest.raises(NoSnapshots, match="home directory"):
+        await trees.track(str(tmp_path / where))
+
+
+async def test_nothing_of_a_person_is_overwritten_where_a_file_cannot_go(trees: Snapshots, project: Path) -> None:
+    (project / "a").write_text("was")
+    (project / "d").mkdir()
+    (project / "d/f").write_text("was")
+    before = await trees.track(str(project))
+    (project / "a").unlink()
+    (project / "a").mkdir()
+    (project / "a/theirs").write_text("keep me")
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("keep me")
+    (project / "d/f").unlink()
+    (project / "d").rmdir()
+    (project / "d").symlink_to(outside)
+    problems = await trees.restore(str(project), {"a": before, "d/f": before, "d/g": before})
+    assert [p.split(" was")[0] for p in problems] == ["a", "d/f"]
+    assert (project / "a/theirs").read_text() == "keep me"
+    assert (outside / "f").read_text() == "keep me"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["to nothing", "to a folder with the same names"])
+async def test_a_link_in_the_place_of_a_folder_is_undone(trees: Snapshots, project: Path, *, inside: bool) -> None:
+    (project / "d").mkdir()
+    (project / "d" / "a").write_text("was here\n")
+    if inside:
+        (project / "e").mkdir()
+        (project / "e" / "a").write_text("another\n")
+    was = state(project)
+    before = await trees.track(str(project))
+    (project / "d" / "a").unlink()
+    (project / "d").rmdir()
+    (project / "d").symlink_to("e")
+    after = await trees.track(str(project))
+    assert await trees.changed(str(project), before, after) == ["d", "d/a"]
+    assert await trees.restore(str(project), {"d": before, "d/a": before}) == []
+    assert state(project) == was
+
+
+async def test_a_tree_that_is_gone_changes_nothing(trees: Snapshots, project: Path) -> None:
+    (project / "a").write_text("a")
+    before = await trees.track(str(project))
+    (project / "a").write_text("b")
+    with pytest.raises(SnapshotError):
+        await trees.restore(str(project), {"a": before, "b": "0" * 40})
+    assert (project / "a").read_text() == "b"
+
+
+async def test_a_lock_that_a_killed_server_left_is_removed(trees: Snapshots, project: Path, tmp_path: Path) -> None:
+    await trees.track(str(project))
+    (lock,) = [p.parent / "index.lock" for p in (tmp_path / "snapshots").glob("*/HEAD")]
+    lock.touch()
+    (project / "a").touch()
+    assert await trees.track(str(project))
+    assert not lock.exists()
+
+
+async def test_two_at_once_wait_for_each_other(trees: Snapshots, project: Path) -> None:
+    for number in range(20):
+        (project / str(number)).write_text(str(number))
+    names = await asyncio.gather(*(trees.track(str(project)) for _ in range(5)))
+    assert len(set(names)) == 1
+
+
+async def test_a_folder_that_is_gone_is_tidied_away(trees: Snapshots, project: Path, tmp_path: Path) -> None:
+    await trees.track(str(project))
+    await trees.tidy()
+    assert list((tmp_path / "snapshots").glob("*/shim-tidied"))
+    project.rmdir()
+    await trees.tidy()
+    assert not list((tmp_path / "snapshots").iterdir())

@@ -1,0 +1,72 @@
+"""Exports: nothing that looks like a secret is left, though most lines are not looked through."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from shim.redaction import SECRET_NAME, clean
+from shim.sessions import export
+
+SECRETS = (
+    "sk-ant-0123456789",
+    "rk-0123456789",
+    "ghp_0123456789ab",
+    "github_pat_0123456789",
+    "glpat-0123456789",
+    "xoxb-0123456789",
+    "hf_0123456789",
+    "sgp_0123456789",
+    "AKIA0123456789AB",
+    "AIza0123456789",
+    "eyJhbGciOiJIUzI1.abc-def",
+    "Authorization: Bearer abcdefgh",
+    "Basic dXNlcjpwYXNz",
+    "https://user:hunter22@example.org/",
+    "token=hunter22hunter",
+    "PASSWORD: hunter22hunter",
+    "passwd=hunter22hunter",
+    "secret=hunter22hunter",
+    "api_key=hunter22hunter",
+    "apikey=hunter22hunter",
+    "input_value='hunter22', input_type=str",
+)
+NAMES = (
+    "password",
+    "passphrase",
+    "clientSecret",
+    "api-key",
+    "accessKey",
+    "private_key",
+    "authorization",
+    "Cookie",
+    "credentials",
+)
+LINE = export._line  # pyright: ignore[reportPrivateUsage] - the shortcut is what is tested
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_secrets_in_texts(text: str) -> None:
+    assert clean(text) != text, "no secret by its looks"
+    said = LINE({"a": [f"before {text} after"]}, {})
+    assert json.loads(said)["a"][0] == clean(f"before {text} after")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_secrets_by_name(name: str) -> None:
+    assert SECRET_NAME.search(name)
+    assert json.loads(LINE({"x": {name: "hunter22"}}, {})) == {"x": {name: "<redacted>"}}
+
+
+@pytest.mark.parametrize("value", [{"tokens": {"input": 1}}, {"a": None, "b": [1, True, 2.5]}, "plain"])
+def test_the_rest_stays(value: Any) -> None:
+    assert json.loads(LINE(value, {"/home/me/project": "/project"})) == value
+
+
+def test_paths_and_known_secrets() -> None:
+    paths = export.cleaner("/home/me/project", "/home/me", ["very-known-value"])
+    given = {"/home/me/project/a.py": "in /home/me/project and /home/me, very-known-value"}
+    assert json.loads(LINE(given, paths)) == {"/project/a.py": "in /project and /home/user, <redacted>"}
+    assert export.cleaner("/", "/a") == {}

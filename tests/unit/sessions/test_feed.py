@@ -1,0 +1,135 @@
+"""Universal events live: history then live, each once, whatever the reader's speed; bounded; nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from shim.sessions.feed import Feed, Follower
+from universal.events import ErrorData, EventType, Source, UniversalEvent
+
+RUNS = 300
+
+
+def event(sequence: int, session: str = "s") -> UniversalEvent:
+    return UniversalEvent(
+        event_id=f"evt_{sequence}",
+        sequence=sequence,
+        time="2026-01-01T00:00:00.000Z",
+        session_id=session,
+        source=Source.DAEMON,
+        synthetic=True,
+        type=EventType.ERROR,
+        data=ErrorData(message=str(sequence)),
+    )
+
+
+class Journal:
+    """A journal that events enter before they are published, as sessions do it; reads take a turn of the loop."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.events: list[UniversalEvent] = []
+
+    def add(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.events.append(event(len(self.events) + 1))
+            self.feed.publish(self.events[-1])
+
+    async def read(self, after: int, limit: int) -> Sequence[UniversalEvent]:
+        await asyncio.sleep(0)
+        found = self.events[after : after + limit]
+        await asyncio.sleep(0)
+        return found
+
+
+async def test_history_then_live_at_random_speeds_has_no_gap_and_no_duplicate() -> None:
+    dice = random.Random(7)
+    for _ in range(RUNS):
+        feed = Feed(queue=dice.choice([1, 2, 5, 50]))
+        journal = Journal(feed)
+        journal.add(dice.randrange(20))
+        after = dice.randrange(len(journal.events) + 1)
+        follower = Follower(feed, "s", journal.read, after)
+        got: list[int] = []
+        end = len(journal.events) + 30
+
+        async def write(journal: Journal = journal, end: int = end) -> None:
+            while len(journal.events) < end:
+                journal.add(min(dice.randrange(1, 9), end - len(journal.events)))
+                for _ in range(dice.randrange(3)):
+                    await asyncio.sleep(0)
+
+        writing = asyncio.ensure_future(write())
+        async with asyncio.timeout(10):
+            while not got or got[-1] < end:
+                got += [one.sequence for one in await follower.take()]
+                for _ in range(dice.randrange(4)):
+                    await asyncio.sleep(0)
+        await writing
+        follower.close()
+        assert got == list(range(after + 1, end + 1))
+        assert feed.listeners == 0
+
+
+async def test_a_reader_that_does_not_read_holds_a_bounded_queue_and_loses_nothing() -> None:
+    feed = Feed(queue=10)
+    journal = Journal(feed)
+    follower = Follower(feed, "s", journal.read, 0)
+    journal.add(1)
+    assert [one.sequence for one in await follower.take()] == [1]
+    journal.add(1000)
+    assert feed.lag() <= 10
+    assert feed.cut_off > 0
+    got: list[int] = []
+    while len(got) < 1000:
+        got += [one.sequence for one in await follower.take()]
+    assert got == list(range(2, 1002))
+
+
+async def test_a_hole_in_the_journal_does_not_hold_the_stream() -> None:
+    feed = Feed()
+    journal = Journal(feed)
+    follower = Follower(feed, "s", journal.read, 0)
+    feed.publish(event(1))  # a disk that refused: published, never stored
+    assert [one.sequence for one in await follower.take()] == [1]
+
+
+async def test_take_ends_at_its_time_and_at_the_end_of_the_session() -> None:
+    feed = Feed()
+    journal = Journal(feed)
+    follower = Follower(feed, "s", journal.read, 0)
+    assert await follower.take(asyncio.get_running_loop().time()) == []
+    assert not follower.over
+    journal.add()
+    feed.end("s")
+    assert [one.sequence for one in await follower.take()] == [1]
+    assert await follower.take() == []
+    assert follower.over
+
+
+async def test_other_sessions_are_not_heard_and_a_closed_feed_ends_all() -> None:
+    feed = Feed()
+    journal = Journal(feed)
+    follower = Follower(feed, "s", journal.read, 0)
+    feed.publish(event(1, "other"))
+    assert feed.lag() == 0
+    feed.close()
+    assert await follower.take() == []
+    assert await Follower(feed, "s", journal.read, 0).take() == []
+
+
+async def test_an_observer_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    feed = Feed()
+    seen: list[int] = []
+
+    def broken(_: UniversalEvent) -> None:
+        raise RuntimeError("broken")
+
+    feed.observe(broken)
+    feed.observe(lambda one: seen.append(one.sequence))
+    feed.publish(event(1))
+    assert seen == [1]

@@ -1,0 +1,104 @@
+"""Command lines: whatever a client, an agent or an imported file names, it is a value there and never an option."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shim.agents.arguments import NAMES, refuse_options
+from shim.clock import ManualClock
+from shim.errors import AgentStartFailed, BadRequest
+from shim.host import search, vcs
+from shim.ids import Ids
+from tests.http.conftest import git, repository
+from tests.unit.test_layout import OURS, read
+from universal.codec import LaunchOptions
+from universal.registry import agents
+
+EVIL = ("--dangerously-skip-permissions", "-e", "--upload-pack=touch evil", "--", "-")
+STARTS = ("create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell", "Popen", "system", "popen")
+MAY_START = {
+    "shim/runtime/process.py": "agents: argv from the codec, which `refuse_options` looked at",
+    "shim/runtime/hidden_opencode.py": "constants and the located binary",
+    "shim/runtime/shell.py": "the person's own command, as one argument of `-c`",
+    "shim/runtime/pty.py": "the person's own terminal",
+    "shim/host/command.py": "git and rg; callers are checked below",
+    "shim/cli/clients.py": "OpenCode's TUI, for the person at this terminal",
+}
+"""Every place that starts a program, and why nobody else can put an option into its command line."""
+
+
+def started(name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(read(name))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in STARTS:
+            yield node
+
+
+def test_every_place_that_starts_a_program_is_known() -> None:
+    assert {name for name in OURS if any(started(name))} == set(MAY_START)
+
+
+def test_no_program_is_started_by_a_shell_of_ours() -> None:
+    """`shell=True` and the like would make every character a danger."""
+    for name in OURS:
+        assert not re.search(r"shell=True|create_subprocess_shell|subprocess_shell|os\.(system|popen)\(", read(name)), name
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [*EVIL, "a\0b"])
+def test_options_are_refused(name: str, value: str) -> None:
+    with pytest.raises(AgentStartFailed, match="looks like an option"):
+        refuse_options(LaunchOptions("agent", "/", **{name: value}))
+
+
+@pytest.mark.parametrize("agent", sorted(agents()))
+def test_what_is_not_refused_is_one_argument(agent: str) -> None:
+    """Blanks, quotes and newlines in a value do not make two arguments of it, nor does it begin one."""
+    value = "x y --evil 'z\"\n$(touch evil)"
+    options = LaunchOptions("/bin/agent", "/", native_session_id=value, resume=True, model=value, variant=value)
+    refuse_options(options)
+    argv = agents()[agent].make(Ids(ManualClock()).new).launch(options).argv
+    assert argv[0] == "/bin/agent"
+    for argument in argv:
+        assert "--evil" not in argument or argument == value or re.fullmatch(rf"--[a-z-]+={re.escape(value)}", argument), argv
+
+
+async def test_a_pattern_is_no_option_of_ripgrep(tmp_path: Path) -> None:
+    lines = ["--pre=evil", "--files", "-P", "--pcre2"]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    for line in lines:
+        assert [row["lines"]["text"].strip() for row in await search.texts(str(tmp_path), f"^{line}$")] == [line]
+        assert {row["lines"]["text"].strip() for row in await search.texts(str(tmp_path), line)} >= {line}
+
+
+async def test_searching_takes_no_time_that_the_pattern_chooses(tmp_path: Path) -> None:
+    """ripgrep's own engine is linear; the other one (PCRE2) cannot be reached, not even through a file of settings."""
+    (tmp_path / "a.txt").write_text("a" * 50_000 + "b\n")
+    (tmp_path / ".ripgreprc").write_text("--pcre2\n")
+    async with asyncio.timeout(search.TIMEOUT_S):
+        assert await search.texts(str(tmp_path), "(a+)+$") == []
+        assert await search.texts(str(tmp_path), "(a|aa)+$") == []
+    for pattern in ("(?=a)a", "(a)\\1", "(?>a+)", "((a{1000}){1000}){1000}", "("):
+        with pytest.raises(BadRequest):
+            await search.texts(str(tmp_path), pattern)
+
+
+async def test_names_in_a_repository_are_no_options_of_git(tmp_path: Path) -> None:
+    """A hostile repository can name files and refs as it likes."""
+    project = repository(tmp_path / "project", {"--output=evil": "1", "-p": "2", "--": "3", ":(exclude)x": "4"})
+    for name in ("--output=evil", "-p", "--", ":(exclude)x"):
+        (project / name).write_text("changed\n")
+    head = git(project, "rev-parse", "HEAD")
+    for ref in ("refs/heads/--output=evil", "refs/remotes/origin/--upload-pack=evil"):
+        git(project, "update-ref", ref, head)
+    git(project, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/--upload-pack=evil")
+    changed = {change.file for change in await vcs.diff(str(project), "git")}
+    assert changed == {"--output=evil", "-p", "--", ":(exclude)x"}
+    await vcs.diff(str(project), "branch")
+    assert (await vcs.branches(str(project))).current == "main"
+    assert sorted(path.name for path in project.iterdir()) == ["--", "--output=evil", "-p", ".git", ":(exclude)x"]

@@ -1,0 +1,198 @@
+"""Recording: what is scrubbed, what the report says, and a whole scene with an agent that is no agent."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.errors import ShimError
+from shim.record.driver import Driver, Part, SceneFailed, text_of
+from shim.record.homes import CANNOT, TARGETS, Place, target
+from shim.record.report import compare, kinds_of, lines
+from shim.record.scenes import SCENES, Abort, Say, Scene
+from shim.record.scrub import leaks, scrub
+from shim.record.take import chosen, packaged_version, take, version_before
+from universal.agents.acp_specs import own_spec
+from universal.registry import agents
+
+# --- scrubbing --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "shim-record-x1")
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("{root}/home/project/README.md", "/home/user/project/README.md"),
+        ("{root}/home/.claude", "/home/user/.claude"),
+        ("at http://127.0.0.1:5123/v1", "at http://127.0.0.1:8900/v1"),
+        ("/opt/x/node_modules/.bin/agent", "agent"),
+        ("/opt/y/node_modules/pkg/a.js", "/usr/lib/node_modules/pkg/a.js"),
+        ('{{"apiKey": "abcdef123"}}', '{{"apiKey": "<secret>"}}'),
+        ("key sk-ant-abcdef123456", "key <secret>"),
+        ("Authorization: Bearer abcdefgh.ijk", "Authorization: <secret>"),
+        ("by jane.doe@company.io", "by user@example.com"),
+        ("/root/look_around", "/root/look_around"),
+        ('{{"total_tokens": 12345678}}', '{{"total_tokens": 12345678}}'),
+    ],
+)
+def test_nothing_of_this_machine_is_left(said: str, left: str, place: Place) -> None:
+    text = scrub(said.format(root=place.root), place, "http://127.0.0.1:5123", "/opt/x/node_modules/.bin/agent")
+    assert text == left.format()
+    assert leaks(text, place) == []
+
+
+def test_a_folder_named_after_the_project_is_scrubbed_too(place: Place) -> None:
+    folder = re.sub(r"[^A-Za-z0-9]", "-", str(place.project))
+    assert scrub(f"projects/{folder}/x.jsonl", place, "http://m", "/b") == "projects/-home-user-project/x.jsonl"
+
+
+def test_what_is_left_is_found(place: Place) -> None:
+    assert leaks(f"see {place.root}", place) == [str(place.root), place.root.name]
+
+
+# --- the report -------------------------------------------------------------------------------------------
+
+
+def rows(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"dir": "out", "msg": message} for message in messages]
+
+
+def test_new_and_gone_kinds_and_fields_are_told() -> None:
+    before = kinds_of([rows({"type": "a", "x": {"y": 1}}, {"type": "system", "subtype": "old"})])
+    now = kinds_of([rows({"type": "a", "x": {"y": 1, "z": [{"deep": 1}]}}, {"type": "system", "subtype": "new"})])
+    told = ["- new kind `system/new`", "- kind not seen `system/old`", "- new in `a`: `x.z`"]
+    assert lines(compare(before, now)) == told
+    assert lines(compare(now, now)) == ["- no kind and no field is new or gone"]
+
+
+def test_kinds_of_all_wires() -> None:
+    asked = {"dir": "in", "msg": {"id": 1, "method": "thread/start"}}
+    found = kinds_of(
+        [
+            [asked, *rows({"id": 1, "result": {"thread": {"id": "t"}}})],
+            rows({"method": "item/started", "params": {"item": {"type": "commandExecution"}}}),
+            rows({"method": "session/update", "params": {"update": {"sessionUpdate": "tool_call"}}}),
+            rows({"event": {"type": "message.part.updated", "properties": {"part": {"type": "tool"}}}}),
+            rows({"type": "message_update", "assistantMessageEvent": {"type": "text_delta"}}),
+        ]
+    )
+    assert set(found) == {
+        "answer to thread/start",
+        "item/started commandExecution",
+        "session/update tool_call",
+        "message.part.updated tool",
+        "message_update/text_delta",
+    }
+
+
+def test_keys_that_are_data_are_no_fields() -> None:
+    said = {"type": "a", "input": {"any": 1}, "files": {"/a/b.txt": 1, "ok": 2}}
+    assert kinds_of([rows(said)]) == {"a": {"type", "input", "files", "files.ok"}}
+
+
+def test_the_version_before(tmp_path: Path) -> None:
+    for name in ("1.9.0", "1.10.0", "1.11.0"):
+        (tmp_path / name).mkdir()
+    assert version_before(tmp_path / "1.11.0") == tmp_path / "1.10.0"
+    assert version_before(tmp_path / "1.9.0") == tmp_path / "1.10.0"
+    for name in ("x-acp-1.0", "y-acp-1.1"):
+        (tmp_path / "acp" / name).mkdir(parents=True)
+    assert version_before(tmp_path / "acp" / "y-acp-1.1") is None
+
+
+# --- which agents, which scenes ------------------------------------------------------------------------------
+
+
+def test_an_agent_that_cannot_be_recorded_says_why() -> None:
+    with pytest.raises(ShimError, match="Amp's own server"):
+        target("amp")
+    with pytest.raises(ShimError, match="not known how"):
+        target("nobody")
+    assert TARGETS.keys() | CANNOT.keys() <= agents().keys()
+
+
+def test_scenes_that_an_agent_has_nothing_for_are_skipped_with_the_reason() -> None:
+    scenes, skipped = chosen((), target("pi"))
+    assert scenes.keys() | skipped.keys() == SCENES.keys()
+    assert skipped["mcp"].startswith("Pi has no MCP client")
+    with pytest.raises(ShimError, match="There is no scene nonsense"):
+        chosen(("nonsense",), target("pi"))
+
+
+def test_the_version_of_an_npm_package(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "package.json").write_text('{"version": "1.2.3"}')
+    assert packaged_version(tmp_path / "bin" / "agent") == "1.2.3"
+
+
+async def test_new_recordings_are_not_mixed_with_those_of_another_recorder(tmp_path: Path) -> None:
+    old = tmp_path / "out" / "pi" / "1.0.0" / "text.jsonl"
+    old.parent.mkdir(parents=True)
+    old.write_text('{"cmd": ["pi"], "scene": "text"}\n')
+    program = tmp_path / "pi"
+    program.write_text("#!/bin/sh\necho 1.0.0\n")
+    program.chmod(0o755)
+    with pytest.raises(ShimError, match=r"1 recordings of an earlier recorder.*--out"):
+        await take(agents()["pi"], tmp_path / "out", {"SHIM_PI_BIN": str(program)}, names=("text",))
+    assert list(old.parent.iterdir()) == [old]
+
+
+# --- a scene ------------------------------------------------------------------------------------------------
+
+FAKE = """
+import json, sys
+for line in sys.stdin:
+    m = json.loads(line)
+    say = lambda **x: print(json.dumps({"jsonrpc": "2.0", **x}), flush=True)
+    method = m.get("method")
+    if method == "initialize":
+        say(id=m["id"], result={"protocolVersion": 1, "agentCapabilities": {}})
+    elif method == "session/new":
+        say(id=m["id"], result={"sessionId": "s1"})
+    elif method == "session/prompt":
+        text = m["params"]["prompt"][0]["text"]
+        content = {"type": "text", "text": "echo: " + text}
+        update = {"sessionUpdate": "agent_message_chunk", "content": content}
+        say(method="session/update", params={"sessionId": "s1", "update": update})
+        if "[scene:hang]" not in text:
+            say(id=m["id"], result={"stopReason": "end_turn"})
+        held = m["id"]
+    elif method == "session/cancel":
+        say(id=held, result={"stopReason": "cancelled"})
+"""
+
+
+async def played(scene: Scene, tmp_path: Path) -> list[Part]:
+    place = await Place.make(tmp_path)
+    script = tmp_path / "agent.py"
+    script.write_text(FAKE)
+    spec = own_spec("fake", (sys.executable, str(script)), None, {})
+    driver = Driver(spec, sys.executable, "1.0.0", "test", scene, place)
+    await driver.play({})
+    return driver.parts
+
+
+async def test_a_scene_is_written_down(tmp_path: Path) -> None:
+    scene = Scene((Say("text", "hello"), Say("hang", until="delta"), Abort()))
+    [part] = await played(scene, tmp_path)
+    head, *lines_ = [json.loads(line) for line in text_of(part).splitlines()]
+    assert (head["form"], head["agent"], head["scene"], head["launch"]["resume"]) == (2, "fake", "test", False)
+    done = [row["msg"]["command"] for row in lines_ if row["dir"] == "do"]
+    assert done == ["prompt", "prompt", "abort"]
+    written = [row["msg"].get("method") for row in lines_ if row["dir"] == "in"]
+    assert written == ["initialize", "session/new", "session/prompt", "session/prompt", "session/cancel"]
+    assert lines_[-1] == {"t": lines_[-1]["t"], "dir": "exit", "msg": {"code": 0}}
+
+
+async def test_a_scene_that_does_not_show_its_thing_fails(tmp_path: Path) -> None:
+    with pytest.raises(SceneFailed, match="showed no tool"):
+        await played(Scene((Say("text"),), shows=("tool",)), tmp_path)

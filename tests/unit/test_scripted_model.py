@@ -1,0 +1,119 @@
+"""The scripted model: what it answers, on each of its three wires."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from shim.scripted.answers import Asked, answer
+from shim.scripted.server import ScriptedModel, serving
+from shim.scripted.tools import CLAUDE, CODEX, OPENCODE, PI, dialect
+
+NAMES = {
+    "claude": ("Read", "Edit", "Bash", "mcp__files__echo"),
+    "opencode": ("read", "edit", "bash", "todowrite", "files_echo"),
+    "codex": ("exec_command", "apply_patch", "update_plan"),
+    "pi": ("read", "edit", "bash", "write"),
+}
+
+
+def asked(*history: tuple[str, str], tools: tuple[str, ...] = NAMES["claude"], **body: Any) -> Asked:
+    return Asked(history, tools, "", {"note": "Working directory: /p", **body})
+
+
+def test_an_agent_is_known_by_its_tools() -> None:
+    assert [dialect(NAMES[name]) for name in NAMES] == [CLAUDE, OPENCODE, CODEX, PI]
+
+
+def test_the_number_of_results_since_the_last_tag_is_the_step() -> None:
+    history = (("user", "[scene:read_edit] please"),)
+    assert [c.name for c in answer(asked(*history), {}).calls] == ["Read"]
+    assert [c.name for c in answer(asked(*history, ("tool", "")), {}).calls] == ["Edit"]
+    assert answer(asked(*history, ("tool", ""), ("tool", "")), {}).text == "Done!"
+    again = (*history, ("tool", ""), ("tool", ""), ("user", "[scene:bash:ls] now"))
+    assert [c.arguments["command"] for c in answer(asked(*again), {}).calls] == ["ls"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"), [("claude", "mcp__files__echo"), ("opencode", "files_echo"), ("codex", None), ("pi", None)]
+)
+def test_a_tool_of_an_mcp_server_is_called_where_it_is_offered(agent: str, name: str | None) -> None:
+    said = answer(asked(("user", "[scene:mcp:echo] x"), tools=NAMES[agent]), {})
+    assert [(c.name, c.arguments) for c in said.calls] == ([(name, {"text": "hello"})] if name else [])
+
+
+def test_an_overloaded_prompt_is_answered_the_third_time() -> None:
+    attempts: dict[str, int] = {}
+    one, other = asked(("user", "[scene:overload] one")), asked(("user", "[scene:overload] other"))
+    assert [answer(one, attempts).status for _ in range(3)] == [529, 529, 200]
+    assert answer(other, attempts).status == 529
+
+
+def test_it_sees_images_and_words() -> None:
+    image = {"type": "image", "source": {}}
+    history = ("user", "[scene:see:magenta] look")
+    assert answer(asked(history, parts=[image, {"text": "[scene:see:magenta] look"}]), {}).text == "I see 1 image(s)."
+    assert answer(asked(history, parts=["a magenta file"]), {}).text == "I see 0 image(s), and the word magenta."
+
+
+async def ask(path: str, body: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """Status, and the stream's events (or the one answer)."""
+    async with (
+        serving(ScriptedModel()) as port,
+        ClientSession() as http,
+        http.post(f"http://127.0.0.1:{port}{path}", json=body) as response,
+    ):
+        said = await response.text()
+    lines = [line.removeprefix("data: ") for line in said.split("\n") if line.startswith("data: {")]
+    return response.status, [json.loads(line) for line in lines or [said]]
+
+
+PROMPT = "[scene:reason] think"
+
+
+async def test_anthropic_messages() -> None:
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": PROMPT}]}
+    _, events = await ask("/v1/messages", body)
+    assert events[0]["message"]["model"] == "m"
+    deltas = [e["delta"] for e in events if e["type"] == "content_block_delta"]
+    assert "".join(d.get("text", "") for d in deltas) == "After thinking: 42."
+    assert "".join(d.get("thinking", "") for d in deltas) == "Let me think about this carefully."
+    _, [whole] = await ask("/v1/messages", {**body, "stream": False})
+    assert [block["type"] for block in whole["content"]] == ["thinking", "text"]
+
+
+async def test_chat_completions() -> None:
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": PROMPT}]}
+    _, events = await ask("/v1/chat/completions", body)
+    deltas = [e["choices"][0]["delta"] for e in events if e["choices"]]
+    assert "".join(d.get("content", "") for d in deltas) == "After thinking: 42."
+    assert events[-1]["usage"]["total_tokens"] == 140
+    _, [whole] = await ask("/v1/chat/completions", {**body, "stream": False})
+    assert whole["choices"][0]["message"]["content"] == "After thinking: 42."
+
+
+async def test_responses() -> None:
+    tools = [{"type": "custom", "name": "apply_patch"}, {"type": "function", "name": "exec_command"}]
+    servers = [{"type": "namespace", "name": "mcp__files__", "tools": [{"type": "function", "name": "echo"}]}]
+    body = {"model": "m", "stream": True, "input": [{"type": "message", "role": "user", "content": "[scene:write] x"}]}
+    _, events = await ask("/responses", {**body, "tools": tools})
+    assert [e["sequence_number"] for e in events] == list(range(len(events)))
+    call = events[-1]["response"]["output"][-1]
+    assert (call["type"], call["input"].splitlines()[1]) == ("custom_tool_call", "*** Add File: ./new.txt")
+    _, events = await ask("/v1/responses", {**body, "input": "[scene:mcp:echo] x", "tools": [*tools, *servers]})
+    call = events[-1]["response"]["output"][-1]
+    assert (call["name"], call["namespace"]) == ("echo", "mcp__files__")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions", "/v1/responses"])
+async def test_failures_and_cuts(path: str) -> None:
+    def body(tag: str) -> dict[str, Any]:
+        return {"stream": True, "messages": [{"role": "user", "content": tag}], "input": tag}
+
+    assert (await ask(path, body("[scene:error:401] x")))[0] == 401
+    assert (await ask(path, body("[scene:overload] x")))[0] in (529, 503)
+    cut = json.dumps((await ask(path, body("[scene:length] x")))[1])
+    assert any(reason in cut for reason in ("max_tokens", '"length"', "max_output_tokens"))

@@ -1,0 +1,43 @@
+"""SECURITY.md names tests that exist, and a test for every promise."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+TEXT = (REPO / "SECURITY.md").read_text("utf-8")
+NAMED = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", TEXT)
+
+
+def missing(named: list[tuple[str, str]]) -> list[str]:
+    """Of these files and functions, those that are not there."""
+    found: list[str] = []
+    for file, test in named:
+        path = REPO / file
+        tree = ast.parse(path.read_text("utf-8")) if path.is_file() else ast.Module([], [])
+        tests = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        if not path.is_file() or (test and test not in tests):
+            found.append(f"{file}::{test}")
+    return found
+
+
+def test_every_test_that_is_named_exists() -> None:
+    assert len(NAMED) > 30
+    assert missing(NAMED) == []
+
+
+def test_one_that_does_not_exist_would_be_seen() -> None:
+    assert missing([("tests/unit/test_security_doc.py", "test_nothing"), ("tests/none.py", "")]) == [
+        "tests/unit/test_security_doc.py::test_nothing",
+        "tests/none.py::",
+    ]
+
+
+def test_every_promise_has_a_test() -> None:
+    promises = TEXT.split("## What is promised")[1].split("## ")[0]
+    rows = [row for row in promises.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) > 15
+    for row in rows:
+        assert re.search(r"`tests/[\w/]+\.py::\w+`", row), row

@@ -24,7 +24,6 @@ LEFT_OUT = {
     ("/provider", "input"): "optional: a limit of what goes in alone, which only some of native's models have",
     ("/provider", "env"): "no variable of the environment connects an agent",
     ("/agent", "permission"): "rules of the config hold for all modes, what a mode allows is the agent's",
-    ("/experimental/workspace/adapter", ""): "no workspace can be made here",
 }
 """(path, key) of what native has and we do not, or have empty, with the reason; key "" for the whole answer."""
 

@@ -74,6 +74,24 @@ def test_the_served_document_is_whole() -> None:
     }
 
 
+def test_the_served_document_is_opencodes() -> None:
+    """For what is served it is the same, word for word; what is ours stands under `x-`."""
+    native, ours = oracle().document, json.loads((generate.ROOT / "shim" / "opencode" / "openapi.json").read_text())
+    assert {key for key in ours if key not in native} == {generate.EXTENSION}
+    assert {key for key in native if key not in ours} == set()
+    for path, item in ours["paths"].items():
+        for method, operation in item.items():
+            assert operation == native["paths"][path][method], f"{method} {path}"
+    shown = {operation["operationId"] for item in ours["paths"].values() for operation in item.values()}
+    assert shown == SERVED & set(OPERATIONS)
+    assert all(schema == native["components"]["schemas"][name] for name, schema in ours["components"]["schemas"].items())
+    assert ours["security"] == native["security"]
+    routes = {(row["method"], row["path"]) for row in ours[generate.EXTENSION]["routes"]}
+    assert ("POST", "/session/import") in routes
+    assert all(row["summary"] for row in ours[generate.EXTENSION]["routes"])
+    assert not {path for _, path in routes} & native["paths"].keys()
+
+
 def test_the_page_names_every_operation() -> None:
     page = render(SERVED)
     assert all(f"| `{name}` |" in page for name in OPERATIONS)

@@ -14,7 +14,13 @@ import pytest
 from shim.clock import ManualClock
 from shim.errors import NotFound
 from shim.host.opencode_config import ConfigFiles
+from shim.host.project_copies import ProjectCopies
 from shim.host.projects import Projects
+from shim.host.terminals import Terminals
+from shim.host.tui_control import TuiControl
+from shim.host.watcher import Watchers
+from shim.host.workspaces import Workspaces
+from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.ids import Ids
 from shim.routes import opencode1
@@ -126,6 +132,10 @@ async def place(tmp_path: Path, project: Path, agents: FakeAgents, monkeypatch: 
     async with ApiClient(application(services, opencode1.MODULES, body_limit_bytes=100_000)) as client:
         yield Place(client, services, sessions, project, home)
         services.hub.close()
+        services.tui_control.close()
+        await services.terminals.close()
+        await services.worktrees.close()
+        await services.watchers.close()
     await services.store.close()
 
 
@@ -134,16 +144,26 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     clock = ManualClock()
     ids = Ids(clock)
     store = MemoryStore()
+    hub = Hub(clock, ids)
+    projects = Projects(store, clock)
     sessions = FakeSessions()
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "SHELL": "/bin/bash", "PS1": "$ "}
+    worktrees = Worktrees(data, projects, hub.publish)
     services = Services(
         settings=Settings(directory=directory, data_dir=data, cors=("https://ide.example",)),
         clock=clock,
         ids=ids,
-        hub=Hub(clock, ids),
+        hub=hub,
         store=store,
         sessions=cast("Any", sessions),
         agents=cast("Any", agents),
-        projects=Projects(store, clock),
+        projects=projects,
         config=ConfigFiles(home, {"USER": "someone", "HOME": str(home)}),
+        terminals=Terminals(clock=clock, ids=ids, environ=environ, owner="", publish=hub.publish),
+        worktrees=worktrees,
+        workspaces=Workspaces(store, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
+        copies=ProjectCopies(store, projects, hub.publish),
+        tui_control=TuiControl(),
+        watchers=Watchers(hub.publish, hub.listened, home),
     )
     return services, sessions

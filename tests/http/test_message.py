@@ -39,6 +39,8 @@ async def test_pages_of_messages(server: Live) -> None:
     assert collected == everything
     assert len((await server.api.get(f"/session/{session}/message", params={"limit": "0"}, status=200)).body) == 6
     await server.api.get(f"/session/{session}/message", params={"limit": "2", "before": "nonsense"}, status=400)
+    for limit in ("abc", "-1"):
+        await server.api.get(f"/session/{session}/message", params={"limit": limit}, status=400)
 
 
 async def test_one_message_and_its_parts_can_be_changed_and_removed(server: Live) -> None:

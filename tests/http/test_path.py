@@ -64,3 +64,10 @@ async def test_missing_directory_is_accepted(place: Place, tmp_path: Path) -> No
 async def test_nul_is_refused(place: Place) -> None:
     answer = await place.api.get("/path", params={"directory": "/a\0b"}, status=400)
     assert answer.body["data"]["kind"] == "Query"
+
+
+@pytest.mark.parametrize("directory", ["/" + "a" * 3000, "/" + "é" * 200, "/a" * 2000])
+async def test_directories_that_no_disk_has(place: Place, directory: str) -> None:
+    for path in ("/path", "/project", "/session", "/vcs", "/file?path=."):
+        answer = await place.api.get(path, headers={"x-opencode-directory": quote(directory)}, status=400)
+        assert "too long: at most 3840 bytes, and 255 in each name" in answer.body["data"]["message"]

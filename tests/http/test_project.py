@@ -98,6 +98,16 @@ async def test_another_repository_at_the_same_place(place: Place) -> None:
     assert (await current(place, place.project))["id"] != before["id"]
 
 
+async def test_an_empty_git_folder_is_no_repository(place: Place) -> None:
+    """Codex's sandbox makes one in its working directory, and in /tmp, while a command runs; git does not take it for one."""
+    folder = place.project / "src"
+    (folder / ".git").mkdir(parents=True)
+    assert await current(place, folder) == await current(place, place.project)
+    alone = place.home / "alone"
+    (alone / ".git").mkdir(parents=True)
+    assert (await current(place, alone))["worktree"] == "/"
+
+
 async def test_update(place: Place) -> None:
     id_ = (await current(place, place.project))["id"]
     async with place.api.stream("/global/event") as events:

@@ -54,10 +54,11 @@ async def test_the_answer_is_small(place: Place) -> None:
     assert len(body) < 3000
 
 
-async def test_nobody_can_log_in_from_here(place: Place) -> None:
-    assert (await place.api.get("/provider/auth", status=200)).body == {}
-    answer = await place.api.put("/auth/claude", {"type": "api", "key": "k"}, status=501)
-    assert "log in with the agent" in answer.body["data"]["message"]
+async def test_agents_take_keys_and_no_logins(place: Place) -> None:
+    told = (await place.api.get("/provider/auth", status=200)).body
+    assert told["claude"] == [{"type": "api", "label": "API key (ANTHROPIC_API_KEY)"}]
+    answer = await place.api.post("/provider/claude/oauth/authorize", {"method": 0}, status=501)
+    assert "claude auth login" in answer.body["data"]["message"]
 
 
 # --- agents ----------------------------------------------------------------------------------------------

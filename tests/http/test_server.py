@@ -9,6 +9,7 @@ import structlog
 
 from shim.http.operation import collect
 from shim.opencode.operations import OPENCODE_VERSION, OPERATIONS
+from shim.opencode.unsupported import SAME
 from shim.routes import opencode1
 from tests.http.conftest import Place
 
@@ -33,9 +34,12 @@ async def test_dispose_of_a_directory(place: Place) -> None:
 
 async def test_dispose_of_all(place: Place) -> None:
     place.sessions.known = [{"id": SESSION, "directory": "/elsewhere"}]
-    async with place.api.stream("/global/event") as events:
+    async with place.api.stream("/global/event") as events, place.api.stream("/event") as here:
         assert (await place.api.post("/global/dispose", status=200)).body is True
         seen = await events.until("global.disposed")
+        await here.until("server.instance.disposed")
+        with pytest.raises(EOFError):  # it ends, as native's
+            await here.next()
     disposed = [event["properties"]["directory"] for event in seen if event["type"] == "server.instance.disposed"]
     assert disposed == sorted([place.directory, "/elsewhere"])
     assert place.sessions.disposed == [None]
@@ -74,7 +78,6 @@ async def test_document_is_what_is_served(place: Place) -> None:
         ("/experimental/console/orgs", {"orgs": []}),
         ("/experimental/workspace", []),
         ("/experimental/workspace/status", []),
-        ("/experimental/workspace/adapter", []),
         ("/experimental/worktree", []),
     ],
 )
@@ -101,8 +104,8 @@ async def test_preview(place: Place) -> None:
         "location": location,
         "data": [{"path": "src/a.py", "type": "file"}],
     }
-    refused = await place.api.get("/api/session", status=501)
-    assert "later version" in refused.body["data"]["message"]
+    refused = await place.api.get("/api/session/active", status=501)
+    assert "use the 1.x routes" in refused.body["data"]["message"]
 
 
 # --- remote control --------------------------------------------------------------------------------------------
@@ -150,3 +153,35 @@ async def test_remote_control(place: Place, path: str, body: Any, kind: str, pro
 )
 async def test_bad_remote_control(place: Place, path: str, body: Any, status: int) -> None:
     await place.api.post(f"/tui/{path}", body, status=status)
+
+
+ALWAYS: dict[str, tuple[str, str, Any]] = {
+    "lsp.status": ("GET", "/lsp", []),
+    "find.symbols": ("GET", "/find/symbol?query=main", []),
+    "formatter.status": ("GET", "/formatter", []),
+    "app.skills": ("GET", "/skill", []),
+    "experimental.resource.list": ("GET", "/experimental/resource", {}),
+    "v2.reference.list": ("GET", "/api/reference", []),
+    "experimental.console.get": ("GET", "/experimental/console", {"consoleManagedProviders": [], "switchableOrgCount": 0}),
+    "experimental.console.listOrgs": ("GET", "/experimental/console/orgs", {"orgs": []}),
+    "experimental.capabilities.get": ("GET", "/experimental/capabilities", {"backgroundSubagents": False}),
+    "experimental.session.background": ("POST", f"/experimental/session/{SESSION}/background", False),
+    "experimental.workspace.syncList": ("POST", "/experimental/workspace/sync-list", None),
+    "sync.start": ("POST", "/sync/start", True),
+    "tui.control.response": ("POST", "/tui/control/response", True),
+}
+
+
+def test_what_has_nothing_to_tell_is_all_named() -> None:
+    assert ALWAYS.keys() == SAME.keys()
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+async def test_what_has_nothing_to_tell(place: Place, name: str) -> None:
+    """docs/operations.md and GET /doc say of these that they are always the same: so they are."""
+    method, path, wanted = ALWAYS[name]
+    assert (OPERATIONS[name].method, name in SAME) == (method, True)
+    answer = await place.api.request(method, path, status=204 if wanted is None else 200)
+    body = answer.body["data"] if name.startswith("v2.") else answer.body
+    assert body == wanted
+    assert (await place.api.get("/doc", status=200)).body["x-opencode-shim"]["always_the_same"][name]

@@ -43,6 +43,16 @@ async def test_bodies_of_create(server: Live, body: Any, status: int) -> None:
         assert answer.body["title"] == "mine"
 
 
+async def test_a_body_may_be_left_out_but_null_is_none(server: Live) -> None:
+    """As native 1.18.33: an empty body and blanks are none, `null` is refused, whatever the content type."""
+    session = await server.session()
+    for path in ("/session", f"/session/{session}/fork"):
+        for data in (b"", b" "):
+            await server.api.request("POST", path, data=data, status=200)
+        refused = await server.api.request("POST", path, data=b"null", status=400)
+        assert refused.body["data"] == {"message": "Expected object, got null", "kind": "Payload"}
+
+
 async def test_lists_are_newest_first_and_can_be_narrowed(server: Live) -> None:
     first = await server.session(title="Apple pie")
     second = await server.session(title="Banana")
@@ -53,7 +63,8 @@ async def test_lists_are_newest_first_and_can_be_narrowed(server: Live) -> None:
     assert await ids(server, roots="true") == [first, second]
     assert await ids(server, search="APPLE") == [first, child]
     assert await ids(server, limit="1") == [first]
-    assert await ids(server, limit="abc") == [first, child, second]
+    for none in ("abc", "NaN", "inf", "-1"):
+        assert await ids(server, limit=none, start=none) == [first, child, second]
     updated = (await server.api.get(f"/session/{first}", status=200)).body["time"]["updated"]
     assert await ids(server, start=str(updated)) == [first]
     await server.api.get("/session", params={"roots": "1"}, status=400)
@@ -145,10 +156,12 @@ async def test_fork(server: Live) -> None:
     session = await server.session(title="origin")
     await server.ask(session, "echo one")
     await server.ask(session, "echo two", messageID="msg_mine")
+    await server.api.patch(f"/session/{session}", {"time": {"archived": 1}}, status=200)
     whole = (await server.api.post(f"/session/{session}/fork", {}, status=200)).body
     part = (await server.api.post(f"/session/{session}/fork", {"messageID": "msg_mine"}, status=200)).body
     assert (whole["title"], part["title"]) == ("origin (fork #1)", "origin (fork #2)")
     assert "parentID" not in whole
+    assert "archived" not in whole["time"], "an archived session's fork is there to be worked with"
     assert len(await server.messages(whole["id"])) == 4
     assert len(await server.messages(part["id"])) == 2
     old = {m["info"]["id"] for m in await server.messages(session)}
@@ -156,6 +169,20 @@ async def test_fork(server: Live) -> None:
     await server.api.post(f"/session/{session}/fork", {"messageID": "msg_nosuch"}, status=404)
     answer = await server.ask(part["id"], "echo three")
     assert answer["info"]["sessionID"] == part["id"]
+
+
+async def test_a_fork_has_the_tools_as_they_were(server: Live) -> None:
+    """Their input was lost once: the TUI showed "Reading file..." for ever."""
+    session = await server.session()
+    await server.ask(session, "edit README.md")
+    fork = (await server.api.post(f"/session/{session}/fork", {}, status=200)).body["id"]
+    names = ("tool", "state", "text", "reason", "hash", "files")
+    old, new = [
+        [{name: part.get(name) for name in names} for one in await server.messages(id_) for part in one["parts"]]
+        for id_ in (session, fork)
+    ]
+    assert new == old
+    assert [part["state"]["input"].keys() >= {"filePath"} for part in new if part["tool"]] == [True]
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -69,6 +69,22 @@ async def test_one_that_escaped_with_the_pipe_does_not_hold_us_up(
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_what_is_left_behind_may_tidy_up(spawn: Nursery, tmp_path: Path, how: str) -> None:
+    """As the helper of Codex's sandbox does: what it has made in other people's folders is gone before it is."""
+    made = tmp_path / "made"
+    made.touch()
+    process, seen = await spawn("leaves_helper.py", str(made))
+    await seen.said(b"ready")
+    if how == "stop":
+        await process.stop()
+    else:
+        process.kill()
+    await seen.exit()
+    assert not made.exists()
+    assert spawn.orphans() == []
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_one_that_has_dropped_the_token_is_found_by_its_parent(spawn: Nursery, how: str) -> None:
     """Only while the agent lives: the tree leads to it, and it is remembered until the agent is gone."""
     process, seen = await spawn("tool_shell.py", "hides")

@@ -12,7 +12,7 @@ import pytest
 
 from shim.errors import AgentGone, AgentStuck
 from shim.runtime.environment import MARK
-from shim.runtime.process import OUTGOING_BYTES
+from shim.runtime.process import LINES_AT_ONCE, OUTGOING_BYTES
 from tests.process.support import BOUND_S, PATIENT, WAITS, Nursery, has_died, is_live
 from universal.codec import Exit
 
@@ -325,3 +325,25 @@ async def test_a_reader_that_raises_ends_the_process(spawn: Nursery) -> None:
     process, seen = await spawn("ignores_term.py", on_lines=on_lines)
     assert (await seen.exit()).signal == signal.SIGKILL
     assert not is_live(process.pid)
+
+
+async def test_a_flood_comes_in_small_helpings_with_room_for_others_between(spawn: Nursery) -> None:
+    helpings: list[int] = []
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    try:
+        _, seen = await spawn("flood.py", "5000", on_lines=lambda lines: helpings.append(len(lines)))
+        await seen.exit()
+    finally:
+        beside.cancel()
+    await asyncio.wait({beside})
+    assert sum(helpings) >= 5000
+    assert max(helpings) <= LINES_AT_ONCE
+    assert turns >= len(helpings)

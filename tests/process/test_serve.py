@@ -11,8 +11,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.process.support import is_live
 
 START_S = 40
 STOP_S = 5.0
@@ -77,6 +80,25 @@ def test_it_serves_tells_how_to_attach_and_stops_cleanly(tmp_path: Path, number:
             process.send_signal(number)
             assert process.wait(STOP_S + SLACK_S) == 0
         assert "Traceback" not in (tmp_path / "stderr").read_text()
+
+
+def test_what_a_command_put_into_the_background_ends_with_the_server(tmp_path: Path) -> None:
+    """Also in a session of its own, which no signal to the command's group reaches."""
+
+    def post(path: str, body: object) -> dict[str, Any]:
+        request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=START_S) as answer:
+            return json.load(answer)
+
+    with serving(tmp_path) as (process, url):
+        session = post("/session", {})["id"]
+        command = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
+        told = post(f"/session/{session}/shell", {"command": command, "agent": "build"})
+        pid = int(next(part["state"]["output"] for part in told["parts"] if part["type"] == "tool"))
+        assert is_live(pid), "the test tests nothing if it is gone"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S + SLACK_S) == 0
+        assert not is_live(pid)
 
 
 def test_the_data_directory_is_private(tmp_path: Path) -> None:

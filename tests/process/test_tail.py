@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.runtime.tail import HEAD_BYTES, TAIL_BYTES, Tail
+from shim.runtime.tail import HEAD_BYTES, TAIL_BYTES, Tail, structured
 
 
 def text(*pieces: bytes) -> str:
@@ -42,7 +42,7 @@ def test_lines_in_the_middle_are_left_out() -> None:
 def test_bytes_in_the_middle_are_left_out() -> None:
     lines = text(*(numbered(n, n + 1) for n in range(100_000))).split("\n")
     assert lines[:20] == [*map(str, range(20))]
-    assert lines[20].startswith("... (more than ")
+    assert lines[20].startswith("... (99930 lines, more than ")
     assert lines[21:] == [*map(str, range(99_950, 100_000))]
 
 
@@ -57,3 +57,17 @@ def test_memory_is_bounded_without_a_newline_too(piece: int) -> None:
 def test_exactly_full() -> None:
     assert "left out" not in text(b"x" * (HEAD_BYTES + TAIL_BYTES))
     assert "1 bytes left out" in text(b"x" * (HEAD_BYTES + TAIL_BYTES + 1))
+
+
+@pytest.mark.parametrize(("count", "truncated"), [(1, False), (70, False), (71, True), (100, True), (100_000, True)])
+def test_in_parts(count: int, truncated: bool) -> None:
+    found = structured(text(numbered(count)))
+    assert found is not None
+    assert (found.truncated, found.total_lines) == (truncated, count)
+    every = [str(number) for number in range(count)]
+    assert (found.head or "").split("\n") == (every[:20] if truncated else every)
+    assert found.tail == ("\n".join(every[-50:]) if truncated else None)
+
+
+def test_nothing_in_parts() -> None:
+    assert structured(text()) is None

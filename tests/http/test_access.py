@@ -1,0 +1,390 @@
+"""Who may use the server: passwords, names, pages. Every route, streams included, over the real application."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType, web
+from pydantic import SecretStr
+
+from shim.http.access import ACCESS, CHALLENGE, HEALTH, PUBLIC, Access
+from shim.http.application import application
+from shim.http.throttle import Throttle
+from shim.opencode.operations import OPERATIONS
+from shim.routes import opencode1
+from shim.settings import Settings
+from shim.sse.hub import Hub
+from tests.fakes.agents_directory import FakeAgents, claude
+from tests.http.conftest import services_for
+from tests.support.api import ApiClient
+
+PASSWORD = "pä:ss wörd"
+USER = "opencode"
+TOKEN = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+GOOD = f"Basic {TOKEN}"
+OWN_PAGE = "http://localhost:5173"
+FOREIGN_PAGE = "https://evil.example"
+PATHS = sorted({re.sub(r"\{(\w+)\}|\*", "x", row.path) for row in OPERATIONS.values()} | {"/doc", "/nosuch", "/"})
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts a server with these settings; a client that shows nothing by itself."""
+    opened: list[ApiClient] = []
+    hubs: list[Hub] = []
+
+    async def started(*, extend: Callable[[web.Application], None] | None = None, **more: Any) -> ApiClient:
+        services, _ = services_for(tmp_path, tmp_path, FakeAgents(claude()), tmp_path / "data")
+        services = replace(services, settings=Settings(directory=tmp_path, data_dir=tmp_path / "data", **more))
+        await services.store.open()
+        hubs.append(services.hub)
+        app = application(services, opencode1.MODULES)
+        if extend is not None:
+            extend(app)
+        client = await ApiClient(app).__aenter__()
+        opened.append(client)
+        return client
+
+    yield started
+    for hub in hubs:
+        hub.close()
+    for client in opened:
+        await client.__aexit__()
+
+
+@pytest.fixture
+async def locked(start: Start) -> ApiClient:
+    return await start(password=SecretStr(PASSWORD))
+
+
+async def status(client: ApiClient, method: str, path: str, **headers: str) -> int:
+    async with client.raw.request(
+        method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    ) as answer:
+        return answer.status
+
+
+# --- the password --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+async def test_no_route_answers_without_the_password(locked: ApiClient, method: str) -> None:
+    public = PUBLIC if method in ("GET", "HEAD") else frozenset[str]()
+    for path in PATHS:
+        answer = await locked.raw.request(method, path)
+        wanted = 401 if path not in public else 200 if path in HEALTH else 404
+        assert answer.status == wanted, (method, path)
+        if wanted == 401:
+            assert answer.headers["WWW-Authenticate"] == CHALLENGE
+
+
+async def test_every_route_answers_with_it(locked: ApiClient) -> None:
+    for path in ("/path", "/config", "/project", "/api/location", "/doc"):
+        assert await status(locked, "GET", path, Authorization=GOOD) == 200, path
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event"])
+async def test_streams_want_it_too(locked: ApiClient, path: str) -> None:
+    assert await status(locked, "GET", path) == 401
+    async with locked.stream(path, params={"auth_token": TOKEN}) as events:
+        first = await events.next()
+        assert first.get("payload", first)["type"] == "server.connected"
+    async with locked.stream(path, headers={"Authorization": GOOD}) as events:
+        await events.next()
+
+
+def encoded(text: str, encoding: str = "utf-8") -> str:
+    return base64.b64encode(text.encode(encoding)).decode()
+
+
+@pytest.mark.parametrize(
+    ("header", "token", "wanted"),
+    [
+        (GOOD, None, 200),
+        (GOOD.replace("Basic", "basic"), None, 200),
+        (f"Bearer {PASSWORD}", None, 200),
+        (None, TOKEN, 200),
+        (None, TOKEN.rstrip("="), 200),
+        # As native: what the query says counts, whatever the header says.
+        ("Basic nonsense", TOKEN, 200),
+        (GOOD, "nonsense", 401),
+        (f"Bearer {PASSWORD}x", None, 401),
+        ("Bearer", None, 401),
+        ("Bearer ", None, 401),
+        ("Basic", None, 401),
+        ("Basic !!!", None, 401),
+        ("Digest x", None, 401),
+        (f"Basic {encoded(f'other:{PASSWORD}')}", None, 401),
+        (f"Basic {encoded(f'{USER}:')}", None, 401),
+        (f"Basic {encoded(USER)}", None, 401),
+        (f"Basic {encoded(f':{PASSWORD}')}", None, 401),
+        (f"Basic {encoded(f'{USER}:{PASSWORD}', 'latin-1')}", None, 401),
+        # Bearer is the password alone, the query both.
+        (f"Bearer {USER}:{PASSWORD}", None, 401),
+        (None, PASSWORD, 401),
+    ],
+)
+async def test_forms(locked: ApiClient, header: str | None, token: str | None, wanted: int) -> None:
+    headers = {"Authorization": header} if header is not None else {}
+    params = {"auth_token": token} if token is not None else {}
+    assert (await locked.get("/path", headers=headers, params=params)).status == wanted
+
+
+async def test_without_a_password_whatever_is_shown_is_fine(start: Start) -> None:
+    assert await status(await start(), "GET", "/path", Authorization="Basic nonsense") == 200
+
+
+async def test_the_refusal_says_what_to_do_and_nothing_else(locked: ApiClient) -> None:
+    body = (await locked.get("/path", status=401)).body
+    assert body["name"] == "UnauthorizedError"
+    assert "OPENCODE_SERVER_PASSWORD" in body["data"]["message"]
+    assert (await locked.get("/api/location", status=401)).body == {
+        "_tag": "UnauthorizedError",
+        "message": "Authentication required",
+    }
+
+
+async def test_health_says_that_we_live_and_no_more(locked: ApiClient) -> None:
+    for path in HEALTH:
+        body = (await locked.get(path, status=200)).body
+        assert set(body) <= {"healthy", "version"}, path
+        assert await status(locked, "POST", path) == 401
+
+
+async def test_a_preflight_needs_none(locked: ApiClient) -> None:
+    headers = {
+        "Origin": OWN_PAGE,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,x-opencode-directory",
+    }
+    async with locked.raw.options("/session", headers=headers) as answer:
+        assert answer.status == 204
+        assert answer.headers["Access-Control-Allow-Origin"] == OWN_PAGE
+        assert answer.headers["Access-Control-Allow-Headers"] == "authorization,x-opencode-directory"
+
+
+async def test_a_page_can_read_why_it_was_refused(locked: ApiClient) -> None:
+    async with locked.raw.get("/path", headers={"Origin": OWN_PAGE}) as answer:
+        assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (401, OWN_PAGE)
+
+
+async def test_a_wrong_password_is_looked_at_before_the_ticket(locked: ApiClient) -> None:
+    path = "/pty/pty_1/connect?ticket=x"
+    assert await status(locked, "GET", path, Authorization="Basic nonsense") == 401
+    assert await status(locked, "GET", "/pty/pty_1/connect") == 401
+    assert await status(locked, "GET", "/pty/pty_1/connect?ticket=") == 401
+    assert await status(locked, "POST", path) == 401
+    assert await status(locked, "GET", "/pty/pty_1/connect/more?ticket=x") == 401
+    assert await status(locked, "GET", "/session?ticket=x") == 401
+
+
+# --- too many wrong ones ---------------------------------------------------------------------------------
+
+
+def with_throttle(throttle: Throttle) -> Callable[[web.Application], None]:
+    def change(app: web.Application) -> None:
+        app[ACCESS] = replace(app[ACCESS], throttle=throttle)
+
+    return change
+
+
+async def test_guessing_is_stopped_also_for_the_right_one(start: Start) -> None:
+    client = await start(password=SecretStr(PASSWORD), extend=with_throttle(Throttle(burst=3, refill_s=600)))
+    for guess in range(3):
+        assert await status(client, "GET", "/path", Authorization=f"Bearer {guess}") == 401
+    answer = await client.get("/path", headers={"Authorization": "Bearer 4"}, status=429)
+    assert 0 < int(answer.headers["Retry-After"]) <= 600
+    assert "Too many wrong passwords" in answer.body["data"]["message"]
+    # Otherwise guessing could go on.
+    assert await status(client, "GET", "/path", Authorization=GOOD) == 429
+    # A browser that has not asked yet is still told to ask.
+    assert await status(client, "GET", "/path") == 401
+
+
+async def test_the_same_wrong_one_again_costs_nothing(start: Start) -> None:
+    client = await start(password=SecretStr(PASSWORD), extend=with_throttle(Throttle(burst=2, refill_s=600)))
+    for _ in range(10):
+        assert await status(client, "GET", "/path", Authorization="Bearer wrong") == 401
+    assert await status(client, "GET", "/path", Authorization=GOOD) == 200
+
+
+# --- names: DNS rebinding ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "wanted"),
+    [
+        ("localhost:4096", 200),
+        ("LOCALHOST", 200),
+        ("app.localhost:1", 200),
+        ("127.0.0.1:4096", 200),
+        ("[::1]:4096", 200),
+        ("192.168.1.5:4096", 200),
+        ("evil.example:4096", 403),
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("127.0.0.1:4096@evil.example", 403),
+        ("evil.example:4096#localhost", 403),
+        ("local host", 403),
+    ],
+)
+async def test_names(start: Start, host: str, wanted: int) -> None:
+    client = await start()
+    assert await status(client, "GET", "/path", Host=host) == wanted
+    assert await status(client, "POST", "/instance/dispose", Host=host) == wanted
+
+
+async def test_names_are_looked_at_before_passwords_and_health(locked: ApiClient) -> None:
+    assert await status(locked, "GET", "/path", Host="evil.example", Authorization=GOOD) == 403
+    assert await status(locked, "GET", "/global/health", Host="evil.example") == 403
+
+
+async def test_more_names(start: Start) -> None:
+    client = await start(allowed_hosts=("Build.Example",))
+    assert await status(client, "GET", "/path", Host="build.example:4096") == 200
+    refused = await client.get("/path", headers={"Host": "other.example:1"}, status=403)
+    assert "--allowed-hosts other.example (" in refused.body["data"]["message"]
+    assert await status(await start(allowed_hosts=("*",)), "GET", "/path", Host="any.example") == 200
+
+
+# --- pages -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("origin", [FOREIGN_PAGE, "null", "http://localhost.evil.example:80", "file://", "http://127.0.0.1:x"])
+async def test_foreign_pages_change_nothing(start: Start, method: str, origin: str) -> None:
+    client = await start()
+    for path in ("/session", "/session/ses_x/shell", "/nosuch"):
+        assert await status(client, method, path, Origin=origin) == 403, path
+    # They may read, but their browser hides it from them.
+    async with client.raw.get("/path", headers={"Origin": origin}) as answer:
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://localhost:3000",
+        "http://127.0.0.1:4096",
+        "tauri://localhost",
+        "http://tauri.localhost",
+        "https://app.opencode.ai",
+        "oc://renderer",
+        "https://ide.example",
+    ],
+)
+async def test_known_pages_may(start: Start, origin: str) -> None:
+    client = await start(cors=("https://ide.example",))
+    async with client.raw.post("/instance/dispose", headers={"Origin": origin}) as answer:
+        assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, origin)
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "wanted"),
+    [
+        ("http://192.168.1.5:4096", "192.168.1.5:4096", 200),
+        ("https://192.168.1.5", "192.168.1.5:443", 200),
+        ("https://192.168.1.5", "192.168.1.5", 200),
+        ("http://[fd00::1]:4096", "[fd00::1]:4096", 200),
+        ("http://192.168.1.5:4097", "192.168.1.5:4096", 403),
+        ("http://192.168.1.6:4096", "192.168.1.5:4096", 403),
+    ],
+)
+async def test_our_own_page_under_our_own_name(start: Start, origin: str, host: str, wanted: int) -> None:
+    assert await status(await start(), "POST", "/instance/dispose", Origin=origin, Host=host) == wanted
+
+
+def with_socket(app: web.Application) -> None:
+    async def handler(request: web.Request) -> web.WebSocketResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await ws.send_str("hello")
+        await ws.close()
+        return ws
+
+    app.router.add_get("/test/socket", handler)
+
+
+async def test_websockets_want_password_name_and_page(start: Start) -> None:
+    client = await start(password=SecretStr(PASSWORD), extend=with_socket)
+    upgrade = {"Connection": "keep-alive, Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    for wanted, headers in (
+        (401, {}),
+        (403, {"Authorization": GOOD, "Origin": FOREIGN_PAGE}),
+        (403, {"Authorization": GOOD, "Host": "evil.example"}),
+    ):
+        async with client.raw.get("/test/socket", headers={**upgrade, **headers}) as answer:
+            assert answer.status == wanted, headers
+    async with client.raw.ws_connect("/test/socket", params={"auth_token": TOKEN}, headers={"Origin": OWN_PAGE}) as ws:
+        message = await ws.receive()
+        assert (message.type, message.data) == (WSMsgType.TEXT, "hello")
+
+
+async def test_no_page_may_frame_ours(start: Start) -> None:
+    async with (await start()).raw.get("/path") as answer:
+        assert answer.headers["X-Frame-Options"] == "SAMEORIGIN"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+# --- proxies -------------------------------------------------------------------------------------------------
+
+
+async def test_forwarded_headers_count_only_when_told(start: Start) -> None:
+    forwarded = {"X-Forwarded-Host": "evil.example", "Host": "localhost"}
+    assert await status(await start(), "GET", "/path", **forwarded) == 200
+    trusting = await start(trust_proxy=True, allowed_hosts=("ide.example",))
+    assert await status(trusting, "GET", "/path", **forwarded) == 403
+    assert await status(trusting, "GET", "/path", X_Forwarded_Host="evil.example, ide.example") == 200
+    page = {"Origin": "https://ide.example", "X-Forwarded-Host": "ide.example"}
+    assert await status(trusting, "POST", "/instance/dispose", **page) == 200
+    assert await status(await start(), "POST", "/instance/dispose", **page) == 403
+
+
+async def test_failures_are_counted_by_the_clients_address_behind_a_proxy(start: Start) -> None:
+    limited = with_throttle(Throttle(burst=1, refill_s=600))
+    client = await start(password=SecretStr(PASSWORD), trust_proxy=True, extend=limited)
+    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.9, 10.0.0.1", Authorization="Bearer a") == 401
+    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.8, 10.0.0.1", Authorization="Bearer b") == 429
+    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.2", Authorization=GOOD) == 200
+    client = await start(password=SecretStr(PASSWORD), extend=with_throttle(Throttle(burst=1, refill_s=600)))
+    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.1", Authorization="Bearer a") == 401
+    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.2", Authorization="Bearer b") == 429
+
+
+async def test_below_a_base_path_and_without_it(start: Start) -> None:
+    client = await start(password=SecretStr(PASSWORD), base_path="/tools/opencode")
+    for path in ("/path", "/tools/opencode/path", "/tools/opencode/path/"):
+        assert await status(client, "GET", path) == 401, path
+        assert await status(client, "GET", path, Authorization=GOOD) == 200, path
+    assert await status(client, "GET", "/tools/opencode/global/health") == 200
+    assert await status(client, "GET", "/tools/opencode/nosuch", Authorization=GOOD) == 404
+    assert await status(client, "GET", "/other/path", Authorization=GOOD) == 404
+    async with client.raw.get("/tools/opencode/event", params={"auth_token": TOKEN}, headers={"Origin": OWN_PAGE}) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/event-stream")
+        assert answer.headers["Access-Control-Allow-Origin"] == OWN_PAGE
+
+
+def test_the_password_is_not_kept() -> None:
+    access = Access.of(Settings(password=SecretStr("hunter2hunter2")))
+    assert "hunter2" not in repr(access)
+    assert "hunter2" not in repr(Settings(password=SecretStr("hunter2hunter2")))
+
+
+async def test_a_ticket_that_nobody_made_opens_no_terminal(locked: ApiClient) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    for ticket in ("x", TOKEN, PASSWORD):
+        async with locked.raw.get("/pty/pty_1/connect", params={"ticket": ticket}, headers=upgrade) as answer:
+            assert answer.status == 403
+            assert (await answer.json())["_tag"] == "PtyForbiddenError"
+    assert await status(locked, "POST", "/pty/pty_1/connect-token", x_opencode_ticket="1") == 401

@@ -1,0 +1,85 @@
+"""API keys: kept for their owner only, handed to agents, never shown."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.agents.keys import KeyStore
+from shim.errors import StoreError
+from tests.support.live import Live, live
+
+KEY = "sk-very-secret-123"
+GIVEN = {"type": "api", "key": KEY}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as made:
+        yield made
+
+
+async def test_a_key_is_kept_in_a_file_of_its_owner(server: Live, tmp_path: Path) -> None:
+    assert (await server.api.request("PUT", "/auth/claude", json=GIVEN, status=200)).body is True
+    file = tmp_path / "data" / "auth.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text()) == {"claude": GIVEN}
+    assert KeyStore(file).environment("claude") == {"ANTHROPIC_API_KEY": KEY}
+    assert KeyStore(file).environment("codex") == {}
+    assert (await server.api.delete("/auth/claude", status=200)).body is True
+    assert (await server.api.delete("/auth/claude", status=200)).body is True
+    assert KeyStore(file).environment("claude") == {}
+
+
+async def test_it_is_in_no_answer_and_no_log(server: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    await server.api.request("PUT", "/auth/anthropic", json=GIVEN, status=200)
+    for path in ("/config", "/config/providers", "/provider", "/provider/auth", "/global/config"):
+        assert KEY not in json.dumps((await server.api.get(path, status=200)).body)
+    broken = await server.api.request("PUT", "/auth/nobody", json=GIVEN, status=400)
+    assert KEY not in json.dumps(broken.body)
+    wrong = await server.api.request("PUT", "/auth/claude", json={"type": "api", "key": [KEY]}, status=400)
+    assert KEY not in json.dumps(wrong.body)
+    captured = capsys.readouterr()
+    assert KEY not in captured.out + captured.err
+
+
+@pytest.mark.parametrize(
+    ("provider", "body", "why"),
+    [
+        ("claude", {"type": "oauth", "refresh": "r", "access": "a", "expires": 1}, "claude auth login"),
+        ("claude", {"type": "api", "key": "  "}, "Only API keys"),
+        ("mock", GIVEN, 'a key of "mock"'),
+    ],
+)
+async def test_what_cannot_be_kept_says_what_to_do(server: Live, tmp_path: Path, provider: str, body: Any, why: str) -> None:
+    answer = await server.api.request("PUT", f"/auth/{provider}", json=body, status=400)
+    assert why in answer.body["data"]["message"]
+    assert not (tmp_path / "data" / "auth.json").exists()
+
+
+async def test_logins_are_refused_with_what_to_do(server: Live) -> None:
+    answer = await server.api.post("/provider/claude/oauth/authorize", {"method": 0}, status=501)
+    assert "claude auth login" in answer.body["data"]["message"]
+
+
+def test_keys_for_all_and_for_one(tmp_path: Path) -> None:
+    keys = KeyStore(tmp_path / "auth.json")
+    keys.set("anthropic", "all")
+    keys.set("openai", "o")
+    keys.set("claude", "own")
+    assert keys.environment("claude")["ANTHROPIC_API_KEY"] == "own"
+    assert keys.environment("pi")["ANTHROPIC_API_KEY"] == "all"
+    assert keys.environment("codex")["CODEX_API_KEY"] == "o"
+
+
+def test_a_key_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    keys = KeyStore(tmp_path / "file" / "auth.json")
+    with pytest.raises(StoreError, match="could not be kept"):
+        keys.set("claude", KEY)
+    assert keys.environment("claude") == {}

@@ -1,0 +1,53 @@
+"""`GET /mcp`: what the agents of a directory have told of their MCP servers, also after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from shim.http.operation import SERVICES
+from shim.store.sqlite import SqliteStore
+from tests.support.live import Live, live
+
+UP, DOWN = {"status": "connected"}, {"status": "failed", "error": "no such file"}
+
+
+async def tell(server: Live, session: str, agent: str, servers: dict[str, Any]) -> None:
+    """As the codec of `agent` does, in a turn of this session."""
+    branch = (await server.api.raw.app[SERVICES].sessions.actor(session)).main
+    branch.projector.agent = agent
+    branch.status("mcp", servers=servers)
+
+
+async def mcp(server: Live) -> Any:
+    return (await server.api.get("/mcp", status=200)).body
+
+
+async def test_what_was_told_is_answered_and_survives_a_restart(tmp_path: Path) -> None:
+    store = tmp_path / "data" / "shim.db"
+    async with live(tmp_path, store=SqliteStore(store)) as server:
+        assert await mcp(server) == {}
+        session = await server.session()
+        await tell(server, session, "mock", {"a": DOWN})
+        await tell(server, session, "mock", {"a": UP, "b": DOWN})
+        assert await mcp(server) == {"a": UP, "b": DOWN}
+    async with live(tmp_path, store=SqliteStore(store)) as server:
+        assert await mcp(server) == {"a": UP, "b": DOWN}
+
+
+async def test_the_newest_word_of_each_agent_counts(tmp_path: Path) -> None:
+    async with live(tmp_path) as server:
+        old, new = await server.session(), await server.session()
+        await server.api.patch(f"/session/{new}", {"title": "newer"}, status=200)
+        await tell(server, old, "one", {"gone": UP, "a": DOWN})
+        await tell(server, old, "two", {"b": UP})
+        await tell(server, new, "one", {"a": UP})
+        assert await mcp(server) == {"a": UP, "b": UP}
+
+
+async def test_other_directories_have_their_own(tmp_path: Path) -> None:
+    async with live(tmp_path) as server:
+        await tell(server, await server.session(), "mock", {"a": UP})
+        other = tmp_path / "other"
+        other.mkdir()
+        assert (await server.api.get("/mcp", params={"directory": str(other)}, status=200)).body == {}

@@ -1,0 +1,303 @@
+"""Terminals over HTTP and WebSockets: real shells, the wire of a live OpenCode 1.18.33."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from yarl import URL
+
+from shim.clock import ManualClock
+from shim.errors import BadRequest
+from shim.host.terminals import NewTerminal, Terminals
+from tests.http.conftest import Place
+
+WAIT_S = 15.0
+TICKET = {"x-opencode-ticket": "1"}
+
+
+class Screen:
+    """A terminal's WebSocket and what came out of it."""
+
+    def __init__(self, socket: ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.text = ""
+        self.replayed = ""
+        self.cursor: int | None = None
+
+    async def until(self, wanted: str | Callable[[], bool]) -> None:
+        """Read until the text has it. Raises EOFError if the socket ends before."""
+        async with asyncio.timeout(WAIT_S):
+            while not (wanted in self.text if isinstance(wanted, str) else wanted()):
+                message = await self.socket.receive()
+                if message.type is WSMsgType.TEXT:
+                    self.text += message.data
+                elif message.type is WSMsgType.BINARY:
+                    assert message.data[:1] == b"\0" and self.cursor is None, message.data
+                    self.cursor, self.replayed = json.loads(message.data[1:])["cursor"], self.text
+                else:
+                    raise EOFError(f"{message.type} {message.data}: {self.text!r}")
+
+    async def greeted(self) -> Screen:
+        await self.until(lambda: self.cursor is not None)
+        return self
+
+    async def end(self) -> int | None:
+        """Read to the end; the close code."""
+        with pytest.raises(EOFError):
+            await self.until(lambda: False)
+        return self.socket.close_code
+
+    async def type(self, text: str | bytes) -> None:
+        await (self.socket.send_bytes(text) if isinstance(text, bytes) else self.socket.send_str(text))
+
+
+@asynccontextmanager
+async def connect(place: Place, id_: str, headers: dict[str, str] | None = None, **query: str) -> AsyncIterator[Screen]:
+    async with place.api.raw.ws_connect(f"/pty/{id_}/connect", params=query, headers=headers) as socket:
+        yield Screen(socket)
+
+
+async def create(place: Place, *script: str, **more: Any) -> dict[str, Any]:
+    """A terminal that runs a script of sh (`-l` that is added is its $0), or the person's shell."""
+    body = {**({"command": "/bin/sh", "args": ["-c", *script]} if script else {}), **more}
+    return (await place.api.post("/pty", body, status=200)).body
+
+
+def alive(pid: int) -> bool:
+    """It runs; one that waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while alive(pid):
+            await asyncio.sleep(0.01)
+
+
+async def test_life(place: Place) -> None:
+    async with place.api.stream("/event") as events:
+        made = await create(place)
+        assert made == {
+            "id": made["id"],
+            "title": f"Terminal {made['id'][-4:]}",
+            "command": "/bin/bash",
+            "args": ["-l"],
+            "cwd": place.directory,
+            "status": "running",
+            "pid": made["pid"],
+        }
+        assert (await events.until("pty.created"))[-1]["properties"] == {"info": made}
+        assert (await place.api.get("/pty", status=200)).body == [made]
+        path = f"/pty/{made['id']}"
+        changed = (await place.api.put(path, {"title": "mine", "size": {"rows": 30, "cols": 100}}, status=200)).body
+        assert changed == made | {"title": "mine"} == (await place.api.get(path, status=200)).body
+        assert (await events.until("pty.updated"))[-1]["properties"] == {"info": changed}
+        async with connect(place, made["id"]) as screen:
+            await screen.type("stty size\r")
+            await screen.until("30 100")
+            assert (await place.api.delete(path, status=200)).body is True
+            assert await screen.end() == 1000
+        assert (await events.until("pty.deleted"))[-1]["properties"] == {"id": made["id"]}
+        await gone(made["pid"])
+        assert (await place.api.get("/pty", status=200)).body == []
+
+
+async def test_exit(place: Place) -> None:
+    async with place.api.stream("/event") as events:
+        made = await create(place, "read line; echo last $line; exit 3")
+        async with connect(place, made["id"]) as screen:
+            await screen.type("words\r")
+            await screen.until("last words")
+            assert await screen.end() == 1000
+        exited = (await events.until("pty.exited"))[-1]
+        assert exited["properties"] == {"id": made["id"], "exitCode": 3}
+        assert (await place.api.get(f"/pty/{made['id']}", status=404)).body["_tag"] == "PtyNotFoundError"
+        killed = await create(place, "kill -9 $$")
+        assert (await events.until("pty.exited"))[-1]["properties"] == {"id": killed["id"], "exitCode": 137}
+
+
+async def test_replay_from_a_cursor(place: Place) -> None:
+    """Positions are UTF-16 units; what is no number is the start; -1 is the end."""
+    made = await create(place, "stty -echo; printf 'a\\360\\237\\231\\202b'; read x; printf '[%s]' \"$x\"; read y")
+    async with connect(place, made["id"]) as screen:
+        await screen.until("a🙂b")
+    for cursor, kept in {"0": "a🙂b", "x": "a🙂b", "3": "b", "1": "🙂b", "-1": "", "99": ""}.items():
+        async with connect(place, made["id"], cursor=cursor) as screen:
+            await screen.greeted()
+            assert (screen.replayed, screen.cursor) == (kept, 4), cursor
+    async with connect(place, made["id"], cursor="-1") as screen:
+        await screen.greeted()
+        await screen.type("é\r".encode())
+        await screen.until("[é]")
+        assert "a🙂b" not in screen.text
+    await place.api.delete(f"/pty/{made['id']}", status=200)
+
+
+async def test_two_watch(place: Place) -> None:
+    made = await create(place, "read x; echo got $x; read y")
+    async with connect(place, made["id"]) as one, connect(place, made["id"]) as other:
+        await one.greeted()
+        await other.greeted()
+        await one.type("it\r")
+        await one.until("got it")
+        await other.until("got it")
+
+
+async def test_it_is_a_terminal(place: Place) -> None:
+    """Ctrl-C ends what runs in it, the size can be asked, and the environment is a terminal's."""
+    made = await create(place, 'trap "echo caught" INT; echo $TERM $A ready; read x', cwd="/", title="T", env={"A": "b"})
+    assert (made["cwd"], made["title"], made["args"][-1]) == ("/", "T", "-l")
+    async with connect(place, made["id"]) as screen:
+        await screen.until("xterm-256color b ready")
+        await screen.type("\x03")
+        await screen.until("caught")
+
+
+async def test_input_larger_than_the_terminal_takes_at_once(place: Place) -> None:
+    made = await create(place, "stty raw -echo; echo go; head -c 300000 | wc -c; exit")
+    async with connect(place, made["id"]) as screen:
+        await screen.until("go")
+        await screen.type("x" * 300_000)
+        await screen.until("300000")
+
+
+async def test_a_flood_does_not_stop_the_server(place: Place) -> None:
+    made = await create(place, "yes")
+    async with connect(place, made["id"]) as screen:
+        await screen.until(lambda: len(screen.text) > 500_000)
+        assert (await place.api.get("/global/health", status=200)).body["healthy"] is True
+        await screen.type("\x03")
+        assert await screen.end() == 1000
+
+
+async def test_dispose_ends_what_was_started_in_terminals(place: Place) -> None:
+    """Also what has left the terminal's session and outlived it."""
+    hides = "trap '' HUP; echo pid=$$.; exec sleep 300 >/dev/null 2>&1"
+    made = await create(place, f'setsid sh -c "{hides.replace("$", chr(92) + "$")}" & read x')
+    other = (await place.api.post("/pty", {"command": "cat"}, params={"directory": str(place.home)}, status=200)).body
+    async with connect(place, made["id"]) as screen:
+        await screen.until(".")
+        hidden = int(screen.text.split("pid=")[1].split(".")[0])
+        await screen.type("\r")
+        assert await screen.end() == 1000
+    assert alive(hidden)
+    await place.api.post("/instance/dispose", status=200)
+    await gone(hidden)
+    assert (await place.api.get("/pty", params={"directory": str(place.home)}, status=200)).body == [other]
+    await place.api.post("/global/dispose", status=200)
+    await gone(other["pid"])
+
+
+async def test_one_that_is_being_started_is_disposed_of_too(place: Place) -> None:
+    """It is in no list yet; it must not come to life after everything was ended."""
+    terminals = place.services.terminals
+    starting = asyncio.create_task(terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
+    await asyncio.sleep(0)
+    await terminals.dispose(place.directory)
+    with pytest.raises(BadRequest, match="disposed of"):
+        await starting
+    assert terminals.all(place.directory) == []
+    await terminals.remove(await terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
+
+
+async def test_a_directory_has_its_own(place: Place) -> None:
+    made = await create(place, "read x")
+    elsewhere = {"directory": str(place.home)}
+    assert (await place.api.get("/pty", params=elsewhere, status=200)).body == []
+    await place.api.get(f"/pty/{made['id']}", params=elsewhere, status=404)
+
+
+async def refused(place: Place, id_: str, **query: str) -> int:
+    with pytest.raises(WSServerHandshakeError) as failed:
+        async with connect(place, id_, **query):
+            pass
+    return failed.value.status
+
+
+async def test_tickets(place: Place) -> None:
+    made, other = await create(place, "read x"), await create(place, "read x")
+    path = f"/pty/{made['id']}/connect-token"
+    assert (await place.api.post(path, status=403)).body["_tag"] == "PtyForbiddenError"
+    await place.api.post("/pty/pty_none/connect-token", headers=TICKET, status=404)
+
+    async def ticket() -> str:
+        answer = (await place.api.post(path, headers=TICKET, status=200)).body
+        assert answer["expires_in"] == 60
+        return answer["ticket"]
+
+    good = await ticket()
+    async with connect(place, made["id"], ticket=good) as screen:
+        await screen.greeted()
+    assert await refused(place, made["id"], ticket=good) == 403, "used up"
+    assert await refused(place, other["id"], ticket=await ticket()) == 403, "for another terminal"
+    assert await refused(place, made["id"], ticket="nonsense") == 403
+    old = await ticket()
+    clock = place.services.clock
+    assert isinstance(clock, ManualClock)
+    clock.value_ms += 61_000
+    assert await refused(place, made["id"], ticket=old) == 403, "too old"
+
+
+async def test_foreign_pages_may_not_connect(place: Place) -> None:
+    made = await create(place, "read x")
+    with pytest.raises(WSServerHandshakeError, match="403"):
+        async with connect(place, made["id"], headers={"Origin": "http://evil.example"}):
+            pass
+    own = str(URL(str(place.api.raw.make_url("/"))).origin())
+    for origin in (own, "http://localhost:3000", "https://ide.example"):
+        async with connect(place, made["id"], headers={"Origin": origin}) as screen:
+            await screen.greeted()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"command": "/nosuch"}, 'There is no program /nosuch\n  at ["command"]'),
+        ({"command": "cat", "cwd": "/nosuch"}, 'There is no folder /nosuch\n  at ["cwd"]'),
+        ({"command": "cat", "cwd": "x" * 5000}, None),
+        ({"command": "c\0t"}, None),
+        ({"command": "x" * 5000}, None),
+        ({"command": "cat", "args": ["\0"]}, None),
+        ({"command": "cat", "env": {"A=B": "x"}}, None),
+        ({"command": "cat", "args": "x"}, 'Expected array, got "x"\n  at ["args"]'),
+    ],
+)
+async def test_what_cannot_be_started(place: Place, body: dict[str, Any], message: str | None) -> None:
+    """`message` None: any will do."""
+    answer = await place.api.post("/pty", body, status=400)
+    assert message is None or answer.body["data"] == {"message": message, "kind": "Payload"}
+    assert (await place.api.get("/pty", status=200)).body == []
+
+
+async def test_bad_requests(place: Place) -> None:
+    made = await create(place, "read x")
+    answer = await place.api.put(f"/pty/{made['id']}", {"size": {"rows": 0, "cols": 9}}, status=400)
+    assert answer.body["data"]["message"] == 'Expected a value greater than 0, got 0\n  at ["size"]["rows"]'
+    await place.api.get("/pty/nope", status=400)
+    await place.api.get(f"/pty/{made['id']}/connect", status=400)
+    assert await refused(place, "pty_none") == 404
+
+
+async def test_there_is_a_limit(place: Place) -> None:
+    services = place.services
+    few = Terminals(clock=services.clock, ids=services.ids, environ={}, owner="", publish=services.hub.publish, limit=1)
+    await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))
+    with pytest.raises(BadRequest, match="limit"):
+        await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))
+    await few.close()
+    assert few.all(place.directory) == []
+
+
+async def test_shells(place: Place) -> None:
+    body = (await place.api.get("/pty/shells", status=200)).body
+    assert {"path": "/bin/sh", "name": "sh", "acceptable": True} in body

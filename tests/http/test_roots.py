@@ -1,0 +1,110 @@
+"""The allow-list of directories: every way to name one, sessions that lie elsewhere, attached files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from shim.store.memory import MemoryStore
+from tests.support.live import Live, live
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret.txt").write_text("the secret")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "link").symlink_to(folder)
+    (tmp_path / "project" / "inside.txt").write_text("not secret")
+    (tmp_path / "project-too").mkdir()
+    return folder
+
+
+async def test_directories_outside_are_refused_however_they_are_named(tmp_path: Path, outside: Path) -> None:
+    root = tmp_path / "project"
+    async with live(tmp_path, roots=(root,)) as server:
+        await server.api.get("/path", status=200)
+        await server.api.get("/path", params={"directory": str(root / "new")}, status=200)
+        for elsewhere in (outside, root / ".." / "outside", root / "link", tmp_path / "project-too", Path("/"), tmp_path):
+            for options in (
+                {"params": {"directory": str(elsewhere)}},
+                {"headers": {"x-opencode-directory": quote(str(elsewhere), safe="")}},
+                {"headers": {"x-opencode-directory": str(elsewhere)}},
+            ):
+                answer = await server.api.get("/path", status=403, **options)
+                assert answer.body["name"] == "ForbiddenError"
+                assert str(root) + " " not in answer.body["data"]["message"]
+                await server.api.post("/session", {}, status=403, **options)
+            params = {"location[directory]": str(elsewhere)}
+            await server.api.get("/api/fs/list", params=params, status=403)
+        await server.api.get("/event", params={"directory": str(outside)}, status=403)
+
+
+async def test_sessions_from_before_that_lie_elsewhere_are_out_of_reach(tmp_path: Path, outside: Path) -> None:
+    store = MemoryStore()
+    async with live(tmp_path, store=store) as server:
+        params = {"directory": str(outside)}
+        session = (await server.api.post("/session", {}, params=params, status=200)).body["id"]
+    async with live(tmp_path, store=store, roots=(tmp_path / "project",)) as server:
+        body = {"parts": [{"type": "text", "text": "hello"}]}
+        await server.api.post(f"/session/{session}/prompt_async", body, status=403)
+        await server.api.post(f"/session/{session}/shell", {"command": "ls", "agent": "build"}, status=403)
+        await server.api.get(f"/session/{session}/message", status=403)
+        await server.api.get("/session/ses_0000000000000000000000000/message", status=404)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+async def test_attached_files(tmp_path: Path, outside: Path, limited: bool) -> None:
+    root = tmp_path / "project"
+    async with live(tmp_path, roots=(root,) if limited else ()) as server:
+        session = await server.session()
+        for place, hidden in (
+            (root / "inside.txt", False),
+            (outside / "secret.txt", limited),
+            (root / "link" / "secret.txt", limited),
+            (root / ".." / "outside" / "secret.txt", limited),
+        ):
+            part = {"type": "file", "mime": "text/plain", "filename": "f", "url": f"file://{place}"}
+            answer = await server.api.post(f"/session/{session}/message", {"parts": [part], "noReply": True}, status=200)
+            told = str((await server.messages(session))[-1])
+            assert ("outside of the directories" in told) is hidden, (place, answer.body)
+            assert ("secret" in told.replace("secret.txt", "")) is not hidden
+
+
+async def test_lists_hide_what_lies_outside(tmp_path: Path, outside: Path) -> None:
+    store = MemoryStore()
+    async with live(tmp_path, store=store) as server:
+        hidden = (await server.api.post("/session", {}, params={"directory": str(outside)}, status=200)).body["id"]
+        shown = await server.session()
+        assert {hidden, shown} <= await listed(server)
+    async with live(tmp_path, store=store, roots=(tmp_path / "project",)) as server:
+        found = await listed(server)
+        assert shown in found
+        assert hidden not in found
+
+
+async def listed(server: Live) -> set[str]:
+    """Ids in all lists of sessions."""
+    rows = [
+        *(await server.api.get("/session", params={"scope": "project"}, status=200)).body,
+        *(await server.api.get("/experimental/session", status=200)).body,
+        *(await server.api.get("/api/session", status=200)).body["data"],
+    ]
+    async with server.api.raw.get("/v1/sessions") as answer:
+        rows += [{"id": row["openCodeSessionId"]} for row in (await answer.json())["sessions"]]
+    return {row["id"] for row in rows}
+
+
+async def test_terminals_start_inside(tmp_path: Path, outside: Path) -> None:
+    root = tmp_path / "project"
+    (root / "below").mkdir()
+    async with live(tmp_path, roots=(root,)) as server:
+        for cwd in (str(outside), "../outside", str(root / "link"), "link", "/"):
+            body = {"command": "/bin/sh", "cwd": cwd}
+            assert (await server.api.post("/pty", body, status=403)).body["name"] == "ForbiddenError"
+        for cwd in (None, str(root), str(root / "below")):
+            made = (await server.api.post("/pty", {"command": "/bin/sh", **({"cwd": cwd} if cwd else {})}, status=200)).body
+            await server.api.delete(f"/pty/{made['id']}", status=200)

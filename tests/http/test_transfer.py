@@ -1,0 +1,135 @@
+"""Export and import of sessions. `all_parts.json` is what `opencode export` of 1.18.33 wrote of one with all kinds of parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.store.memory import MemoryStore
+from tests.support.live import TURN_S, Live, live
+
+EXPORTED = Path(__file__).parents[2] / "compat_fixtures" / "opencode" / "1.18.33" / "export" / "all_parts.json"
+PLACE = ("directory", "projectID", "path")
+"""What an import changes of a session, in native OpenCode too: it belongs to where it is imported."""
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def document() -> Any:
+    return json.loads(EXPORTED.read_text())
+
+
+def without_place(info: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in info.items() if k not in PLACE}
+
+
+async def exported(server: Live, session: str) -> Any:
+    return (await server.api.get(f"/session/{session}/export", status=200)).body
+
+
+async def test_a_native_session_comes_in_field_by_field(server: Live, document: Any) -> None:
+    kinds = {p["type"] for m in document["messages"] for p in m["parts"]}
+    wanted = {"text", "reasoning", "tool", "file", "patch", "compaction", "subtask", "step-start", "step-finish"}
+    assert wanted <= kinds, "the fixture has all kinds of parts"
+    info = (await server.api.post("/session/import", document, status=200)).body
+    session = document["info"]["id"]
+    assert without_place(info) == without_place(document["info"])
+    assert info["directory"] == str(server.directory)
+    assert await server.messages(session) == document["messages"]
+    assert (await exported(server, session))["messages"] == document["messages"]
+    assert [t["status"] for t in (await server.api.get(f"/session/{session}/todo", status=200)).body] != []
+    assert session in [s["id"] for s in (await server.api.get("/session", status=200)).body]
+
+
+async def test_it_is_announced_and_told_once(server: Live, document: Any) -> None:
+    async with server.api.stream("/event") as events:
+        await server.api.post("/session/import", document, status=200)
+        await server.api.post("/session/import", document, status=200)
+        await server.api.patch(f"/session/{document['info']['id']}", {"title": "over"}, status=200)
+        seen: list[Any] = []
+        async with asyncio.timeout(TURN_S):
+            while not seen or seen[-1]["properties"].get("info", {}).get("title") != "over":
+                seen.append(await events.next())
+    told = [e["properties"]["info"]["id"] for e in seen if e["type"] == "message.updated"]
+    assert told == [m["info"]["id"] for m in document["messages"]]
+
+
+async def test_it_is_rebuilt_from_the_journal(tmp_path: Path, document: Any) -> None:
+    store = MemoryStore()
+    session = document["info"]["id"]
+    async with live(tmp_path, store=store) as first:
+        await first.api.post("/session/import", document, status=200)
+        before = await exported(first, session)
+    async with live(tmp_path, store=store) as second:
+        assert await exported(second, session) == before
+
+
+async def test_the_agent_is_told_what_was_imported(server: Live, document: Any) -> None:
+    await server.api.post("/session/import", document, status=200)
+    session = document["info"]["id"]
+    # no model is named: the session's own is unknown here, so the default agent takes it
+    parts = [{"type": "text", "text": "remember"}]
+    answer = (await server.api.post(f"/session/{session}/message", {"parts": parts}, status=200)).body
+    said = "".join(p["text"] for p in answer["parts"] if p["type"] == "text")
+    assert "I was also told what others said" in said
+    after = await server.messages(session)
+    assert after[: len(document["messages"])] == document["messages"]
+    assert [m["info"]["role"] for m in after[len(document["messages"]) :]] == ["user", "assistant"]
+
+
+async def test_a_fork_of_an_import_has_ids_of_its_own(server: Live, document: Any) -> None:
+    await server.api.post("/session/import", document, status=200)
+    session, messages = document["info"]["id"], document["messages"]
+    fork = (await server.api.post(f"/session/{session}/fork", {"messageID": messages[4]["info"]["id"]}, status=200)).body
+    copied = await server.messages(fork["id"])
+    assert len(copied) == 4
+    assert not {m["info"]["id"] for m in copied} & {m["info"]["id"] for m in messages}
+    assert {p["sessionID"] for m in copied for p in m["parts"]} == {fork["id"]}
+    users = [m["info"]["id"] for m in copied if m["info"]["role"] == "user"]
+    assert all(m["info"]["parentID"] in users for m in copied if m["info"]["role"] == "assistant")
+    texts = [[p.get("text") for p in m["parts"]] for m in copied]
+    assert texts == [[p.get("text") for p in m["parts"]] for m in messages[:4]]
+
+
+async def test_our_own_session_comes_back_as_it_was(server: Live, tmp_path: Path) -> None:
+    session = await server.session()
+    for prompt in ("think", "tool", "edit", "todo", "compact", "failtool"):
+        await server.ask(session, prompt)
+    document = await exported(server, session)
+    (tmp_path / "other").mkdir()
+    async with live(tmp_path / "other") as other:
+        info = (await other.api.post("/session/import", document, status=200)).body
+        assert without_place(info) == without_place(document["info"])
+        assert await other.messages(session) == document["messages"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({}, "no exported session"),
+        ({"info": {"id": "ses_1"}, "messages": 5}, "no exported session"),
+        ({"info": {"id": "nope", "time": {"created": 1, "updated": 1}}, "messages": []}, "info.id"),
+        ({"info": {"id": "ses_1", "time": {}}, "messages": []}, 'info.time has no "created"'),
+    ],
+)
+async def test_what_is_no_export_is_refused_with_what_is_wrong(server: Live, body: Any, why: str) -> None:
+    answer = await server.api.post("/session/import", body, status=400)
+    assert why in answer.body["data"]["message"]
+    assert (await server.api.get("/session", status=200)).body == []
+
+
+async def test_a_broken_part_is_refused_whole(server: Live, document: Any) -> None:
+    document["messages"][1]["parts"][0] = {**document["messages"][1]["parts"][0], "type": "text", "text": 5}
+    answer = await server.api.post("/session/import", document, status=400)
+    assert "messages[1].parts[0].text is number, not string" in answer.body["data"]["message"]
+    assert (await server.api.get("/session", status=200)).body == []

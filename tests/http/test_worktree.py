@@ -1,0 +1,177 @@
+"""Worktrees and copies of a project, and patches: real git, the wire of a live OpenCode 1.18.33."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.http.conftest import Place, git
+
+WORKTREE = "/experimental/worktree"
+
+
+def branches(place: Place) -> set[str]:
+    return set(git(place.project, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+
+
+async def create(place: Place, **body: Any) -> dict[str, Any]:
+    """One whose files are there."""
+    async with place.api.stream("/global/event") as events:
+        made = (await place.api.post(WORKTREE, body, status=200)).body
+        ready = (await events.until("worktree.ready"))[-1]
+        assert ready["properties"] == {"name": made["name"], "branch": made["branch"]}
+    return made
+
+
+async def test_life(place: Place) -> None:
+    made = await create(place, name="My Feature! x")
+    project = (await place.api.get("/project/current", status=200)).body
+    assert made == {
+        "name": "my-feature-x",
+        "branch": "opencode/my-feature-x",
+        "directory": str(place.services.settings.data_dir / "worktree" / project["id"] / "my-feature-x"),
+    }
+    folder = Path(made["directory"])
+    assert (folder / "README.md").read_text() == "Hello\n"
+    assert project["sandboxes"] == (await place.api.get(WORKTREE, status=200)).body == [made["directory"]]
+    assert branches(place) == {"main", made["branch"]}
+    again = await create(place, name="my feature x")
+    assert again["name"].startswith("my-feature-x-")
+    async with place.api.stream("/global/event") as events:
+        assert (await place.api.request("DELETE", WORKTREE, json={"directory": made["directory"]}, status=200)).body is True
+        seen = await events.until("project.updated")
+    assert [e["properties"] for e in seen if e["type"] == "server.instance.disposed"] == [{"directory": made["directory"]}]
+    assert place.sessions.disposed == [made["directory"]]
+    assert not folder.exists() and branches(place) == {"main", again["branch"]}
+    assert (await place.api.get(WORKTREE, status=200)).body == [again["directory"]]
+    await place.api.request("DELETE", WORKTREE, json={"directory": made["directory"]}, status=200)
+
+
+async def test_start_commands_run_in_it(place: Place) -> None:
+    project = (await place.api.get("/project/current", status=200)).body
+    await place.api.patch(f"/project/{project['id']}", {"commands": {"start": "echo one >> started; false"}}, status=200)
+    made = await create(place, startCommand="echo two >> started")
+    await place.services.worktrees.settled()
+    assert (Path(made["directory"]) / "started").read_text() == "one\ntwo\n"
+
+
+async def test_reset(place: Place) -> None:
+    made = await create(place)
+    folder = Path(made["directory"])
+    (folder / "README.md").write_text("changed\n")
+    git(folder, "commit", "-q", "-a", "-m", "two")
+    (folder / "junk").write_text("x")
+    await place.api.post(f"{WORKTREE}/reset", {"directory": str(folder)}, status=200)
+    assert ((folder / "README.md").read_text(), (folder / "junk").exists()) == ("Hello\n", False)
+    assert git(folder, "rev-parse", "HEAD") == git(place.project, "rev-parse", "HEAD")
+
+
+async def test_only_what_was_made_here_is_touched(place: Place) -> None:
+    own = place.home / "own"
+    git(place.project, "worktree", "add", "-q", str(own), "-b", "own")
+    link = place.services.settings.data_dir / "worktree" / "x" / "link"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(own)
+    for target in (own, place.project, link, place.home):
+        removal = await place.api.request("DELETE", WORKTREE, json={"directory": str(target)}, status=400)
+        reset = await place.api.post(f"{WORKTREE}/reset", {"directory": str(target)}, status=400)
+        assert (removal.body["name"], reset.body["name"]) == ("WorktreeRemoveFailedError", "WorktreeResetFailedError")
+    assert (own / "README.md").exists() and place.sessions.disposed == []
+
+
+async def test_refused(place: Place) -> None:
+    outside = {"directory": str(place.home)}
+    assert (await place.api.post(WORKTREE, {}, params=outside, status=400)).body["name"] == "WorktreeNotGitError"
+    unborn = place.home / "unborn"
+    unborn.mkdir()
+    git(unborn, "init", "-q")
+    answer = await place.api.post(WORKTREE, {}, params={"directory": str(unborn)}, status=400)
+    assert answer.body["name"] == "WorktreeCreateFailedError" and "no commit" in answer.body["data"]["message"]
+
+
+async def test_names_that_no_file_can_have(place: Place) -> None:
+    project = (await place.api.get("/project/current", status=200)).body["id"]
+    for name in ("/" + "x" * 5000, "/a\0b"):
+        await place.api.request("DELETE", WORKTREE, json={"directory": name}, status=200)
+        await place.api.post(f"{WORKTREE}/reset", {"directory": name}, status=400)
+        body = {"strategy": "git_worktree", "directory": name}
+        await place.api.post(f"/experimental/project/{project}/copy", body, status=400)
+    await place.api.post(WORKTREE, {"startCommand": "a\0b"}, status=400)
+
+
+# --- copies
+
+
+async def test_copies(place: Place) -> None:
+    project = (await place.api.get("/project/current", status=200)).body["id"]
+    path = f"/experimental/project/{project}/copy"
+    body = {"strategy": "git_worktree", "directory": str(place.home), "name": "cc"}
+    async with place.api.stream("/event") as events:
+        made = [(await place.api.post(path, body, status=200)).body["directory"] for _ in range(2)]
+        assert (await events.until("project.directories.updated"))[-1]["properties"] == {"projectID": project}
+    assert made == [str(place.home / "cc"), str(place.home / "cc-2")]
+    listed = (await place.api.get(f"/project/{project}/directories", status=200)).body
+    assert [row["directory"] for row in listed] == [place.directory, *made]
+    (place.home / "cc" / "new").write_text("x")
+    dirty = await place.api.request("DELETE", path, json={"directory": made[0], "force": False}, status=400)
+    assert dirty.body["data"]["forceRequired"] is True
+    await place.api.request("DELETE", path, json={"directory": made[0], "force": True}, status=204)
+    await place.api.request("DELETE", path, json={"directory": made[1], "force": False}, status=204)
+    assert not (place.home / "cc").exists() and not (place.home / "cc-2").exists()
+
+
+async def test_copies_that_are_refused(place: Place) -> None:
+    project = (await place.api.get("/project/current", status=200)).body["id"]
+    own = place.home / "own"
+    git(place.project, "worktree", "add", "-q", "--detach", str(own))
+    path = f"/experimental/project/{project}/copy"
+    for body in ({"strategy": "nope", "directory": str(place.home)}, {"strategy": "git_worktree", "directory": "/nosuch"}):
+        assert (await place.api.post(path, body, status=400)).body["name"] == "ProjectCopyError"
+    for target in (own, place.project, "/nosuch"):
+        await place.api.request("DELETE", path, json={"directory": str(target), "force": True}, status=400)
+    assert own.exists()
+    await place.api.post("/experimental/project/other/copy", {"strategy": "git_worktree", "directory": "/"}, status=400)
+    # What was made elsewhere is taken in by a refresh.
+    await place.api.post(f"{path}/refresh", status=204)
+    assert (await place.api.get(WORKTREE, status=200)).body == [str(own)]
+
+
+async def test_names(place: Place) -> None:
+    path = "/experimental/project/any/copy/generate-name"
+    assert (await place.api.post(path, {"context": "Fix the login page, please"}, status=200)).body == {
+        "name": "fix-the-login-page"
+    }
+    assert "-" in (await place.api.post(path, {}, status=200)).body["name"]
+
+
+# --- patches
+
+
+async def apply(place: Place, patch: str, **options: Any) -> Any:
+    return (await place.api.post("/vcs/apply", {"patch": patch}, **options)).body
+
+
+async def test_a_patch(place: Place) -> None:
+    (place.project / "README.md").write_text("Hello\nmore\n")
+    (place.project / "new.txt").write_text("new\n")
+    git(place.project, "add", "-N", "new.txt")
+    patch = git(place.project, "diff") + "\n"
+    git(place.project, "reset", "-q", "--hard")
+    (place.project / "sub").mkdir()
+    assert await apply(place, patch, params={"directory": str(place.project / "sub")}, status=200) == {"applied": True}
+    assert ((place.project / "README.md").read_text(), (place.project / "new.txt").read_text()) == ("Hello\nmore\n", "new\n")
+    refused = await apply(place, patch, status=400)
+    assert (refused["name"], refused["data"]["reason"]) == ("VcsApplyError", "not-clean")
+    assert "README.md" in refused["data"]["message"], "it says what does not fit"
+
+
+async def test_patches_that_do_not_fit(place: Place) -> None:
+    half = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1 +1 @@\n-notes\n+changed\n"
+    half += "--- a/README.md\n+++ b/README.md\n@@ -1 +1 @@\n-Other\n+x\n"
+    outside = "--- /dev/null\n+++ b/../outside.txt\n@@ -0,0 +1 @@\n+x\n"
+    for patch in (half, outside, "", "garbage"):
+        assert (await apply(place, patch, status=400))["data"]["reason"] == "not-clean"
+    assert (place.project / "notes.txt").read_text() == "notes\n", "all of it or nothing"
+    assert not (place.project.parent / "outside.txt").exists()
+    body = await apply(place, half, params={"directory": str(place.home)}, status=400)
+    assert body["data"]["reason"] == "non-git"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 
-from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent, Started, TurnMachine
+from universal.turn import OURS, Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent, Started, TurnMachine
 
 IDLE_MAY_HEED = (Input.PROMPT, Input.ACTIVITY, Input.DELETE)
 
@@ -49,7 +49,7 @@ class LawBook:
 
     def watch(self, machine: TurnMachine, input_: Input, key: str = "") -> list[Effect]:
         """Apply one input to the machine and check all laws."""
-        was_live, was_aborting, was_deleted = self.live, self.aborting, self.deleted
+        was_live, was_aborting, was_deleted, was_at_work = self.live, self.aborting, self.deleted, self.agent_at_work
         effects = machine.apply(input_, key)
         self.history.append((input_, key, effects))
         try:
@@ -67,7 +67,10 @@ class LawBook:
             if input_ is Input.ABORT and was_live:
                 law("nothing accepted before an abort is handed after it", not self.pending)
             if (input_ is Input.DELETE and not was_deleted) or (input_ is Input.ABORT_TIMEOUT and was_aborting):
-                law("the agent is killed", effects.count(KillAgent()) == 1)
+                law(
+                    "the agent is killed, if it does not stop",
+                    effects.count(KillAgent()) == (input_ is Input.DELETE or was_at_work),
+                )
         except LawBroken as broken:
             told = (f"\n  {heard} {of} -> {came}" for heard, of, came in self.history)
             raise LawBroken(f"{broken}{''.join(told)}") from None
@@ -93,11 +96,12 @@ class LawBook:
         elif input_ is Input.ABORT_TIMEOUT:
             self.stopped = self.aborting
         else:  # DONE, FAILED, EXIT
+            idle = input_ is Input.EXIT and not self.agent_at_work
             self.working = False
             self.stopped = self.aborting
             if input_ is Input.EXIT:
-                self.held.clear()
-            if input_ is not Input.DONE:
+                self.held = {held for held in self.held if held.startswith(OURS)}
+            if input_ is not Input.DONE and not idle:
                 self.failure = self.failure or ("error" if input_ is Input.FAILED else "agent_exited")
 
     def _see(self, effect: Effect, input_: Input, before: list[Effect]) -> None:
@@ -111,7 +115,7 @@ class LawBook:
                 law("a prompt is handed only in a running turn", self.live and not self.aborting and not self.deleted)
                 law("L4 no prompt is handed twice", key not in self.handed)
                 law("prompts are handed in order", self.pending[:1] == [key])
-                law("prompts are handed one at a time", not self.working)
+                law("prompts are handed one at a time, and not beside work of ours", not (self.working or self.ours))
                 self.handed.append(self.pending.pop(0))
                 self.working, self.failure = True, None
             case Cancelled(keys):
@@ -128,7 +132,7 @@ class LawBook:
                 law("Ended is the last effect of its turn", not any(isinstance(e, Ended) for e in before))
             case Ended(turn, reason):
                 law("L1 exactly one end per turn", self.live and turn == self.turns)
-                over = self.stopped or not (self.working or self.held)
+                over = not (self.agent_at_work or self.ours)
                 law("L2 a turn ends when nothing goes on, not before", self.deleted or over)
                 law("a turn ends only after its queue", self.aborting or not self.pending)
                 expected = "aborted" if self.aborting or self.deleted else self.failure or "completed"
@@ -136,6 +140,16 @@ class LawBook:
                 self.live = self.working = self.aborting = self.interrupted = self.stopped = False
                 self.failure = None
                 self.held.clear()
+
+    @property
+    def ours(self) -> bool:
+        """Work of the server itself holds the turn, also one that is aborted or has lost its agent."""
+        return any(held.startswith(OURS) for held in self.held)
+
+    @property
+    def agent_at_work(self) -> bool:
+        """The agent owes an answer or something that holds the turn open, and has not stopped."""
+        return not self.stopped and (self.working or any(not held.startswith(OURS) for held in self.held))
 
     def _rest(self, machine: TurnMachine) -> None:
         """What must hold between two inputs."""
@@ -145,17 +159,21 @@ class LawBook:
         if self.live:
             law("a deleted session is not busy", not self.deleted)
             law("a turn without work ends (no busy for ever)", self.working or bool(self.held))
-            law("an abort ends with the agent's stop or the timeout", not self.stopped)
-            law("a prompt waits only for another to be answered", not self.pending or self.working or self.aborting)
+            law("an abort ends with the agent's stop or the timeout", not self.stopped or self.ours)
+            law(
+                "a prompt waits only for an answer or for work of ours",
+                not self.pending or self.working or self.aborting or self.ours,
+            )
         else:
             law("L3 nothing is open and nothing waits when idle", not machine.open and not self.pending)
 
 
 MOVES: tuple[tuple[Input, str], ...] = (
     *((input_, "") for input_ in Input if input_ not in (Input.OPENED, Input.CLOSED)),
-    *((input_, key) for input_ in (Input.OPENED, Input.CLOSED) for key in ("a", "b")),
+    *((input_, key) for input_ in (Input.OPENED, Input.CLOSED) for key in ("a", "b", f"{OURS}s")),
 )
-"""Everything that can happen, with two pieces of work that hold a turn open; a PROMPT gets a key of its own."""
+"""Everything that can happen, with three pieces of work that hold a turn open, one of them the server's own (a snapshot);
+a PROMPT gets a key of its own."""
 
 
 def walk(make: Callable[[], TurnMachine], prompts_waiting: int = 3, states: int = 5_000) -> int:

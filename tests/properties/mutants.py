@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from universal.turn import (
+    OURS,
     TRANSITIONS,
     Cancelled,
     Effect,
@@ -85,6 +86,52 @@ class OpenSurvivesExit(TurnMachine):
         left = set(self.open)
         super()._fail(lost=lost)
         self.open |= left
+
+
+class OursLostInExit(TurnMachine):
+    """The process is gone, and with it the snapshot of what it changed: idle is said too early."""
+
+    def _fail(self, *, lost: bool) -> None:
+        super()._fail(lost=lost)
+        if lost:
+            self.open.clear()
+
+
+class OursLostInAbort(TurnMachine):
+    """An aborted turn ends while the snapshot of what it changed is still being taken."""
+
+    def _held(self) -> bool:
+        return False
+
+
+class HandedBesideOurs(TurnMachine):
+    """A prompt is handed over while a command of the person's runs, or the snapshot of the one before is being taken."""
+
+    def _held(self) -> bool:
+        return self.state is State.ABORTING and super()._held()
+
+
+class ExitFailsTheAnswered(TurnMachine):
+    """The agent has answered and goes; the turn that only waits for a snapshot is told to have lost it."""
+
+    @property
+    def agent_at_work(self) -> bool:
+        return not self._stopped and (self._at_work or bool(self.open))
+
+
+class OursNeverReleased(TurnMachine):
+    """The snapshot is taken, the turn waits for it all the same."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        if step != "release" or not key.startswith(OURS):
+            super()._step(step, key, effects)
+
+
+class AllHoldTheAbort(TurnMachine):
+    """The agent's background work holds an aborted turn as the server's does."""
+
+    def _held(self) -> bool:
+        return bool(self.open)
 
 
 class DoubleEnd(TurnMachine):
@@ -255,6 +302,12 @@ MUTANTS: dict[str, Callable[[], TurnMachine]] = {
             QueueLostInExit,
             OpenNotCleared,
             OpenSurvivesExit,
+            OursLostInExit,
+            OursLostInAbort,
+            HandedBesideOurs,
+            ExitFailsTheAnswered,
+            OursNeverReleased,
+            AllHoldTheAbort,
             DoubleEnd,
             DoubleEndAfterKill,
             HandedTwice,

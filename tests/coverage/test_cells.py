@@ -1,0 +1,86 @@
+"""Every cell of the README's matrix: what has a tick there holds here, in each of the recordings that it names.
+
+And the predicates can fail: in recordings that do not have the thing, they do not hold.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.coverage.cells import COLUMNS, Cell
+from tests.coverage.features import FEATURES
+from tests.coverage.seen import Seen, look
+from tests.support.recordings import ROOT
+from tools import coverage
+from universal.registry import agents
+
+CELLS = [(agent, feature) for agent in COLUMNS for feature in FEATURES if COLUMNS[agent].cell(feature) is not None]
+ALWAYS = {"text", "deltas", "lifecycle", "usage", "cost"}
+"""What even a plain answer shows, of one agent or another."""
+SAME = (
+    "deltas",
+    "reasoning",
+    "permissions",
+    "questions",
+    "interrupt",
+    "resume",
+    "subagents",
+    "todos",
+    "usage",
+    "mcp",
+)
+"""Rows that are capabilities by the same name. (Those of images and files speak of the protocol, not of the text in a prompt.)"""
+PLAIN = ("claude/2.1.329/text", "codex/0.166.0/text", "opencode/1.18.32/text", "pi/0.86.1/text", "mock/echo")
+
+
+@pytest.mark.parametrize(("agent", "feature"), CELLS, ids=lambda name: name)
+async def test_a_cell(agent: str, feature: str) -> None:
+    cell = COLUMNS[agent].cell(feature)
+    assert cell is not None
+    assert bool(cell.recordings) != bool(cell.why), "recordings that show it, or the reason why there are none"
+    for name in cell.recordings:
+        assert FEATURES[feature].holds(await look(name)), f"{name} does not show: {FEATURES[feature].means}"
+
+
+@pytest.mark.parametrize("feature", [name for name in FEATURES if name not in ALWAYS])
+async def test_a_plain_answer_does_not_show_it(feature: str) -> None:
+    for name in PLAIN:
+        assert not FEATURES[feature].holds(await look(name)), name
+
+
+@pytest.mark.parametrize("feature", sorted(ALWAYS - {"lifecycle"}))
+async def test_a_refused_request_does_not_show_it(feature: str) -> None:
+    """A turn of which the model's answer was an error: nothing is said, nothing is spent."""
+    assert not FEATURES[feature].holds(await look("codex/0.166.0/error"))
+
+
+def test_a_session_without_an_idle_does_not_show_its_lifecycle() -> None:
+    cut = Seen("cut", (), ("completed", "completed"), (), (), (), native_session_id="n")
+    assert not FEATURES["lifecycle"].holds(cut)
+
+
+@pytest.mark.parametrize("agent", sorted(COLUMNS.keys() & agents().keys()))
+def test_what_an_agent_says_that_it_can_is_what_the_table_says(agent: str) -> None:
+    """`/v1/agents` and the README do not contradict each other."""
+    can = agents()[agent].capabilities
+    cells = {name: cell for name in SAME if (cell := COLUMNS[agent].cell(name)) is not None}
+    assert {name: bool(cell.recordings) for name, cell in cells.items()} == {name: getattr(can, name) for name in cells}
+
+
+def test_no_cell_names_what_is_not_there() -> None:
+    assert {feature for column in COLUMNS.values() for feature in column.differs} <= FEATURES.keys()
+    for column in COLUMNS.values():
+        for folder in column.folders:
+            assert list((ROOT / folder).glob("*.jsonl")) or list(ROOT.glob(f"{folder}/*")), folder
+
+
+def test_a_cell_that_fails_has_no_tick() -> None:
+    held = coverage.symbol(Cell(("x",)), holds=True)
+    assert [held, coverage.symbol(Cell(("x",)), holds=False), coverage.symbol(None, holds=False)] == ["✓", "✗", "·"]
+    assert coverage.symbol(Cell(why="it has none"), holds=False) == "–"
+
+
+async def test_the_readme_has_this_table() -> None:
+    files = await coverage.rendered()
+    stale = [str(path.relative_to(coverage.ROOT)) for path, words in files.items() if path.read_text("utf-8") != words]
+    assert stale == [], "run `make gen`"

@@ -1,0 +1,48 @@
+"""Recordings that `opencode-shim record` has made, of every agent: what holds for all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.own_replay import (
+    check_asks,
+    check_clients,
+    check_everything_is_known,
+    check_items,
+    check_turns,
+    recordings,
+    replay,
+)
+
+NAMES = recordings()
+
+
+def test_there_are_recordings() -> None:
+    assert NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_recording(name: str) -> None:
+    played = await replay(name)
+    check_everything_is_known(played)
+    check_items(played)
+    check_asks(played)
+    check_turns(played)
+    await check_clients(played)
+
+
+async def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
+    """Its card ends with its result, not as an error because another message began (claude-agent-acp)."""
+    played = await replay("acp/claude-agent-acp-0.99.1/task")
+    parts = [p for m in played.branches[None].conversation.messages.values() for p in m.wire()["parts"]]
+    assert [p["type"] for p in parts if p["type"] in ("tool", "text")][-3:] == ["tool", "text", "text"]
+    cards = [(p["tool"], p["state"]["status"], p["state"].get("output", "")) for p in parts if p["type"] == "tool"]
+    assert [card[:2] for card in cards] == [("task", "completed"), ("bash", "completed")]
+    assert cards[1][2] == "hi\nREADME.md\nnotes.txt\nsecret.txt"
+
+
+@pytest.mark.parametrize("name", ["claude/2.1.329/text", "codex/0.166.0/text"])
+async def test_the_agents_mcp_servers_are_known(name: str) -> None:
+    played = await replay(name)
+    (servers,) = played.branches[None].conversation.mcp.values()
+    assert servers == {"scripted": {"status": "connected"}}

@@ -1,6 +1,7 @@
 // A browser that Python drives: one JSON command a line on stdin, one JSON answer a line on stdout.
 //   node browser.mjs MODULES CHROMIUM USER_DATA_DIR
 // Each command is {"do": NAME, ...}; each answer {"ok": value} or {"error": text}. Playwright's own waiting is used throughout.
+import { readFile } from "node:fs/promises"
 import { createInterface } from "node:readline"
 import { createRequire } from "node:module"
 
@@ -8,7 +9,7 @@ const [modules, chromium, profile] = process.argv.slice(2)
 const { chromium: launcher } = createRequire(modules + "/")("playwright-core")
 const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync", "--font-render-hinting=none", "--force-color-profile=srgb",
+  "--disable-component-update", "--disable-sync", "--enable-precise-memory-info", "--font-render-hinting=none", "--force-color-profile=srgb",
 ]
 const context = await launcher.launchPersistentContext(profile, {
   executablePath: chromium, headless: true, args: FLAGS, viewport: { width: 1280, height: 900 },
@@ -41,7 +42,21 @@ const readTurns = (selector) => {
   return [...document.querySelectorAll(selector)].map(read)
 }
 
+// What axe finds wrong with the page as it is: a line for each rule, with the first elements.
+const axe = async () => {
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(await readFile(modules + "/axe-core/axe.min.js", "utf8"))
+  const { violations } = await page.evaluate(() => globalThis.axe.run())
+  return violations.map((rule) => `${rule.id} (${rule.impact}): ${rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`)
+}
+
 const COMMANDS = {
+  axe,
+  look: async ({ width, height, scheme }) => {
+    if (width) await page.setViewportSize({ width, height })
+    if (scheme) await page.emulateMedia({ colorScheme: scheme })
+  },
+  fill: ({ selector, text }) => page.locator(selector).first().fill(text, { timeout: 10000 }).then(() => null),
+  accept: () => void page.once("dialog", (dialog) => dialog.accept()),
   turns: ({ selector }) => page.evaluate(readTurns, selector),
   goto: ({ url }) => page.goto(url, { waitUntil: "domcontentloaded" }).then(() => null),
   reload: () => page.reload({ waitUntil: "domcontentloaded" }).then(() => null),

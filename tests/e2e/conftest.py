@@ -10,6 +10,15 @@ from .support.bench import Bench, bench
 from .support.wire import Stream
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With pytest-xdist (`--dist loadgroup`), the tests that share a server and a terminal go to one worker."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if "served" in params:
+            group = f"{item.path.stem} {params['served']} {params.get('version', '')}"
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="module")
 def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A server with the agent that the test names: `@pytest.mark.parametrize("served", [MOCK], indirect=True)`."""

@@ -15,7 +15,7 @@ both = pytest.mark.parametrize("served", [MOCK, CLAUDE], indirect=True)
 
 
 def run(served: Bench, text: str, *flags: str, client: str = "opencode-1.18.33") -> str:
-    model = "claude/default" if served.claude else "mock/mock"
+    model = "claude/default" if served.real else "mock/mock"
     argv = [program(client), "run", "--attach", served.url, "--model", model, *flags, text]
     done = subprocess.run(
         argv,

@@ -23,7 +23,7 @@ def test_sdk(served: Bench, version: str) -> None:
         "permission": served.say("[scene:bash:touch made.txt] make it", "permission"),
         "question": served.say("[scene:question] ask", "question"),
         "hang": served.say("[scene:hang] think", "hang"),
-        "model": {"providerID": "claude", "modelID": "default"} if served.claude else {"providerID": "mock", "modelID": "mock"},
+        "model": {"providerID": "claude", "modelID": "default"} if served.real else {"providerID": "mock", "modelID": "mock"},
     }
     argv = [tool("node"), str(SCRIPT), str(MODULES), served.url, str(served.place.project), version, json.dumps(scenes)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=140, check=False, env=served.place.env())

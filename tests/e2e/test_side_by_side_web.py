@@ -24,7 +24,6 @@ PICTURES = REPO / "docs" / "pictures" / "claude"
 
 DIFFERENCES: dict[str, str] = {
     "task.end": "Claude 2.1.330 runs subagents in the background by default, names their kind, and speaks again at their end.",
-    "permission.end": "What a shell command changes is not among the changed files: that needs snapshots, not built yet.",
     "error.end": "The words are Claude's own.",
 }
 """Every other transcript is equal to native's."""

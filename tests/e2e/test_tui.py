@@ -72,7 +72,7 @@ def test_a_permission_is_asked_and_given(served: Bench, fresh: Terminal) -> None
     assert "Allow once" in screen
     fresh.key("Enter", pause_s=0.5)
     finished(fresh)
-    if served.claude:
+    if served.real:
         assert (served.place.project / "made.txt").exists()
 
 

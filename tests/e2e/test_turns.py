@@ -172,7 +172,7 @@ def test_permission(served: Bench, stream: Stream, reply: str, message: str | No
     messages = watch.ended(at)
     (call,) = tools(messages)
     assert call["state"]["status"] == ("error" if reply == "reject" else "completed")
-    if served.claude:
+    if served.real:
         assert (served.place.project / name).exists() == (reply != "reject")
     if reply == "reject":
         assert "rejected permission" in call["state"]["error"], "the TUI strikes the card through by these words"

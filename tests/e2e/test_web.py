@@ -11,13 +11,14 @@ from .support.bench import CLAUDE, MOCK, Bench, bench
 from .support.browser import Browser
 from .support.children import wait_for
 from .support.places import program
+from .support.wire import texts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module", params=[MOCK, CLAUDE])
 def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench(request.param, SHIM_WEB_UI="true", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
+    with bench(request.param, command="web", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
         yield made
 
 
@@ -30,10 +31,13 @@ def browser(served: Bench) -> Iterator[Browser]:
 
 
 @pytest.fixture(autouse=True)
-def new_session(served: Bench, browser: Browser) -> None:
+def new_session(served: Bench, browser: Browser) -> Iterator[None]:
+    """Each test has a session of its own, and must leave the page without an error of its scripts."""
     served.place.reset()
     webui.new_session(browser, served.place, served.url)
     browser.notes()
+    yield
+    assert [note for note in browser.notes() if note["kind"] == "pageerror"] == []
 
 
 def finished(browser: Browser) -> None:
@@ -42,19 +46,16 @@ def finished(browser: Browser) -> None:
     webui.wait_idle(browser)
 
 
-def faults(browser: Browser) -> list[dict[str, str]]:
-    return [note for note in browser.notes() if note.get("kind") == "pageerror"]
-
-
 def test_a_prompt_is_answered_in_a_stream_and_a_second_one_too(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:long:60] say much", "echo " + " ".join(f"word{n}" for n in range(60))))
-    browser.wait_text("word3", 40)
+    early, late = served.say("word3", "tick 1"), served.say("word59", "tick 5")
+    webui.submit(browser, served.say("[scene:drip:60] say much", "slow 5"))
+    browser.wait_text(rf"{early}\b", 40)
+    assert late not in browser.text(), "the text must be seen to grow"
     finished(browser)
-    assert "word59" in browser.text()
+    assert late in browser.text()
     webui.submit(browser, served.say("[scene:text] again", "echo You said: again"))
     browser.wait_text("You said: again", 40)
     finished(browser)
-    assert faults(browser) == []
 
 
 def test_an_edit_shows_its_diff(served: Bench, browser: Browser) -> None:
@@ -72,7 +73,7 @@ def test_a_permission_is_answered(served: Bench, browser: Browser) -> None:
     browser.wait_text("Allow once", 40)
     browser.click('button:text-is("Allow once")')
     finished(browser)
-    if served.claude:
+    if served.real:
         assert (served.place.project / "made.txt").exists()
 
 
@@ -103,13 +104,26 @@ def test_stop(served: Bench, browser: Browser) -> None:
 
 
 def test_a_reload_in_the_middle_of_a_turn_loses_nothing(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:long:300] say much", "slow 8"))
-    browser.wait(webui.STOP, timeout_s=40)
+    webui.submit(browser, served.say("[scene:drip:120] say much", "slow 12"))
+    browser.wait_text(served.say("word9", "tick 1"), 40)
     session = webui.session_id(browser)
-    browser.goto(browser.do("url"))
+    browser.do("reload")
+    browser.wait_text(served.say("word9", "tick 1"), 20)
+    browser.wait(webui.STOP)
+    assert session in served.api.status(), "the turn must still run"
     finished(browser)
-    said = [p["text"] for m in served.api.get(f"/session/{session}/message") for p in m["parts"] if p["type"] == "text"]
-    wait_for(lambda: said[-1].split()[-1] in browser.text(), 20, lambda: browser.text())
+    (said,) = texts(served.api.messages(session))
+    assert " ".join(said.split()) in " ".join(browser.text().split())
+
+
+def test_the_home_page_lists_the_sessions(served: Bench, browser: Browser) -> None:
+    webui.submit(browser, served.say("[scene:text] to be found again", "echo to be found again"))
+    finished(browser)
+    browser.goto(f"{served.url}/")
+    browser.wait_text("Today", 20)
+    browser.click('main :text("to be found again")')
+    browser.wait_text(served.say("You said: to be found again", "to be found again"), 20)
+    assert webui.session_id(browser) == served.api.get("/session?roots=true")[0]["id"]
 
 
 def test_a_waiting_permission_survives_a_reload(served: Bench, browser: Browser) -> None:
@@ -119,6 +133,25 @@ def test_a_waiting_permission_survives_a_reload(served: Bench, browser: Browser)
     browser.wait_text("Allow once", 40)
     browser.click('button:text-is("Allow once")')
     finished(browser)
+
+
+def test_the_file_tree_and_a_file(served: Bench, browser: Browser) -> None:
+    """Beside the conversation: the changed files as git says, all files with folders, and the text of one."""
+    (served.place.project / "src").mkdir(exist_ok=True)
+    (served.place.project / "src" / "main.py").write_text("def main():\n    return 'hello'\n")
+    row = '[data-slot="file-tree-v2-row"]'
+    webui.submit(browser, served.say("[scene:text] hello", "echo You said: hello"))
+    finished(browser)
+    browser.click('[aria-label="Toggle review"]')
+    browser.wait(f'{row}:has-text("main.py")')
+    assert not browser.do("count", selector=f'{row}:has-text("notes.txt")'), "it is as it was committed"
+    browser.click('[aria-label="Open file"]')
+    browser.wait(f'{row}:has-text("notes.txt")')
+    browser.click(f'{row}:has-text("src")')
+    browser.click(f'{row}:has-text("main.py")')
+    browser.wait('[role="tab"]:has-text("main.py")')
+    wait_for(lambda: "return 'hello'" in "".join(browser.do("turns", selector="main")), 20, "the file is not shown")
+    assert [note for note in browser.notes() if note["kind"] == "http"] == []
 
 
 def test_sessions_are_there_after_the_server_was_killed(served: Bench, browser: Browser) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from .children import processes_with, wait_for
+from .children import children_of, processes_with, wait_for
 from .places import Place
 from .scenes import CONFIG
-from .servers import Model, Shim, configure
+from .servers import MODEL, Model, Shim, configure
 from .wire import Api, Json, Stream, brief, fold, session_of, texts, tools
 
+DATABASE = "opencode-shim.db"
 MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude-2.1.330", "claude-2.1.197"
 STOP_S = 8
+MODELS_S = 60
+GUARD = "/bin/sh -c exec 3<&0"
+"""A shell that ends OpenCode's server when ours is gone stands before it."""
 
 
 @dataclass
@@ -26,14 +31,24 @@ class Bench:
     model: Model
     shim: Shim
     settings: dict[str, str] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
     _closers: list[Callable[[], None]] = field(default_factory=list)
 
     @classmethod
-    def open(cls, agent: str, *, config: dict[str, object] | None = None, command: str = "serve", **settings: str) -> Bench:
+    def open(
+        cls,
+        agent: str,
+        *,
+        also: tuple[str, ...] = (),
+        config: dict[str, object] | None = None,
+        command: str = "serve",
+        **settings: str,
+    ) -> Bench:
         place = Place.make()
         configure(place, CONFIG if config is None else config)
         model = Model(place)
-        return cls(agent, place, model, Shim(place, agent=agent, model=model, command=command, **settings), settings)
+        shim = Shim(place, agent=agent, also=also, model=model, command=command, **settings)
+        return cls(agent, place, model, shim, settings, also)
 
     @property
     def url(self) -> str:
@@ -44,26 +59,48 @@ class Bench:
         return Api(self.url, self.place.project)
 
     @property
-    def claude(self) -> bool:
-        return self.agent.startswith("claude")
+    def real(self) -> bool:
+        """Not the mock."""
+        return self.agent != MOCK
 
     def say(self, scene: str, mock: str) -> str:
         """The prompt for this agent: a scene of the scripted model, or a word of the mock."""
-        return scene if self.claude else mock
+        return scene if self.real else mock
 
     def later(self, close: Callable[[], None]) -> None:
         self._closers.append(close)
 
     def agents(self) -> dict[int, str]:
-        """Processes of the agent that run for this server."""
-        return {pid: line for pid, line in processes_with(str(self.place.root)).items() if "--input-format" in line}
+        """The agents' processes that run for this server, each at the head of its own family: pid -> command line."""
+        found = children_of(self.shim.child.pid)
+        for guard in [pid for pid, line in found.items() if line.startswith(GUARD)]:
+            del found[guard]
+            found |= {pid: line for pid, line in children_of(guard).items() if not line.startswith("cat")}
+        return found
+
+    def models(self, provider: str | None = None) -> list[str]:
+        """The models of the agent, its default first. Waits until it has told them itself."""
+        name = provider or self.shim.provider
+
+        def told() -> list[str]:
+            offered = self.api.get("/provider")
+            models = next((list(p["models"]) for p in offered["all"] if p["id"] == name), [])
+            return sorted(models, key=lambda m: m != offered["default"].get(name)) if models != ["default"] else []
+
+        return wait_for(told, MODELS_S, f"{name} does not tell its models")
+
+    def unparsed(self) -> list[str]:
+        """What the journal has of messages of agents that nobody understood."""
+        with closing(sqlite3.connect(f"file:{self.place.home / 'data' / DATABASE}?mode=ro", uri=True)) as journal:
+            return [body for (body,) in journal.execute("SELECT body FROM event WHERE type = 'agent.unparsed'")]
 
     def restart(self, *, kill: bool = False) -> None:
         if kill:
             self.shim.child.send(9)
             self.shim.child.wait(10)
         self.shim.close()
-        self.shim = Shim(self.place, agent=self.agent, model=self.model, port=self.shim.port, **self.settings)
+        again = {"port": self.shim.port, "command": self.shim.command, **self.settings}
+        self.shim = Shim(self.place, agent=self.agent, also=self.also, model=self.model, **again)
 
     def close(self) -> None:
         """Ends everything. AssertionError if the server does not stop well, or leaves a process behind."""
@@ -75,7 +112,7 @@ class Bench:
         root = str(self.place.root)
 
         def left() -> dict[int, str]:
-            return {pid: line for pid, line in processes_with(root).items() if "model.py" not in line}
+            return {pid: line for pid, line in processes_with(root).items() if MODEL not in line}
 
         try:
             wait_for(lambda: not left(), 3, lambda: f"left behind: {left()}")
@@ -152,6 +189,17 @@ class Watch:
         self.stream.idle(self.session, since=since, timeout_s=timeout_s)
         self.stream.quiet(1.2)
         return self.check(since, idles=idles)
+
+    def at_rest(self, since: int) -> bool:
+        """Whether what was prompted since then has ended."""
+        kinds = [event["type"] for event in self.events(since)]
+        return not self.stream.ended and self.session not in self.api.status() and kinds[-1:] in ([], ["session.idle"])
+
+    def answered(self, since: int) -> list[Json]:
+        """As `ended`; gives the messages of this turn alone: what came after the last prompt."""
+        messages = self.ended(since)
+        prompts = [at for at, message in enumerate(messages) if message["info"]["role"] == "user"]
+        return messages[prompts[-1] + 1 :]
 
     def check(self, since: int, *, idles: int = 1) -> list[Json]:
         turn = self.events(since)

@@ -88,6 +88,23 @@ def processes_with(text: str) -> dict[int, str]:
     return found
 
 
+def children_of(parent: int) -> dict[int, str]:
+    """Live processes (no zombies) that this one has started itself: pid -> command line."""
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) != parent:
+                continue
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if command:
+            found[int(entry.name)] = command
+    return found
+
+
 def connections_to(port: int) -> int:
     """How many established TCP connections the server at this port of the machine has."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]

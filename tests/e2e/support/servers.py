@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 
+from shim.record.homes import OPENCODE_ENV
+
+from .agents import AGENTS, inherited, native_config
 from .children import Child
-from .places import CLAUDE_ENV, OPENCODE_ENV, REPO, Place, program
+from .places import REPO, Place, program
 
 START_S = 60
+MODEL = "shim.scripted"
 URL = re.compile(r"https?://127\.0\.0\.1:(\d+)")
 
 
@@ -19,8 +22,7 @@ class Model:
 
     def __init__(self, place: Place) -> None:
         self.requests_path = place.log("model-requests")
-        script = Path(__file__).with_name("model.py")
-        argv = [sys.executable, str(script), "0", str(self.requests_path)]
+        argv = [sys.executable, "-m", MODEL, "0", str(self.requests_path)]
         self.child = Child(argv, place.root, place.env(), place.log("model"))
         self.port = int(self.child.wait_log(lambda log: re.search(r"listening on (\d+)", log), START_S).group(1))
 
@@ -42,15 +44,6 @@ def configure(place: Place, config: dict[str, object]) -> None:
     file = place.home / ".config" / "opencode" / "opencode.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(config))
-
-
-def native_config(model_url: str) -> dict[str, object]:
-    """OpenCode's configuration with the scripted model as its only one."""
-    limits = {"context": 100000, "output": 8000}
-    model = {"name": "Scripted", "reasoning": True, "tool_call": True, "attachment": True, "limit": limits}
-    options = {"baseURL": f"{model_url}/v1", "apiKey": "x"}
-    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": options, "models": {"scripted": model}}
-    return {"model": "scripted/scripted", "small_model": "scripted/scripted", "provider": {"scripted": provider}}
 
 
 class Native:
@@ -75,7 +68,7 @@ class Native:
 class Shim:
     """`opencode-shim serve` on the place's project, with the data kept in the place, so that it can be started again.
 
-    agent      "mock", or "claude-VERSION"
+    agent      one of `AGENTS`, the default; `also`: more of them
     settings   more environment (SHIM_*), and what the agent inherits
     """
 
@@ -84,19 +77,16 @@ class Shim:
         place: Place,
         *,
         agent: str = "mock",
+        also: tuple[str, ...] = (),
         model: Model | None = None,
         port: int = 0,
         args: tuple[str, ...] = (),
         command: str = "serve",
         **settings: str,
     ) -> None:
-        self.place, self.agent = place, agent
-        env = dict(CLAUDE_ENV)
-        if model is not None:
-            env |= {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}
-        claude = program(agent) if agent.startswith("claude-") else str(place.home / "no-such-claude")
-        env |= {"SHIM_CLAUDE_BIN": claude, **settings}
-        self.provider = agent.partition("-")[0]
+        self.place, self.command = place, command
+        env = {**inherited(place, model.url if model is not None else None, (agent, *also)), **settings}
+        self.provider = AGENTS[agent].provider
         argv = [
             str(REPO / ".venv" / "bin" / "opencode-shim"), command, "--hostname", "127.0.0.1", "--port", str(port),
             "--directory", str(place.project), "--data-dir", str(place.home / "data"), "--default-agent", self.provider, *args,

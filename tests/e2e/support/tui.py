@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .places import OPENCODE_ENV, Place, program
+from shim.record.homes import OPENCODE_ENV
+
+from .places import Place, program
 from .tmux import Terminal
 
 READY = r"Ask anything|Type your own answer|Permission required|commands *$|\[exit"

@@ -1,0 +1,107 @@
+// The inspector's modules that need no page: rows, conversation, the window over a list, streams. `node --test` runs them.
+import assert from "node:assert/strict"
+import { test } from "node:test"
+
+const at = (name) => import(new URL(`../../../shim/inspector/${name}.js`, import.meta.url))
+const { cutter } = await at("api")
+const { Talk } = await at("talk")
+const { Trace } = await at("trace")
+const { Heights } = await at("windowed")
+const { nativeLine, span } = await at("format")
+
+const row = (sequence, { type = "item.delta", data = { delta: "x", part_type: "text" }, opencode = [], state = "running", open = [] } = {}) =>
+  ({ event: { sequence, time: new Date(sequence * 10).toISOString(), type, data, raw: { n: sequence } }, opencode, state, queued: 0, open })
+const part = (id, extra = {}) => ({ type: "message.part.updated", properties: { part: { id, messageID: "m", type: "text", text: "", ...extra } } })
+const filled = (rows, options) => {
+  const trace = new Trace("s", options)
+  for (const one of rows) trace.add(JSON.stringify(one))
+  return trace
+}
+
+test("a stream is cut into events wherever its pieces end", () => {
+  const text = ': connected\n\nid: 1\ndata: {"a":1}\n\n: keep-alive\n\nid: 2\ndata: {"b":"\\n\\n"}\n\ndata: 3\n\n'
+  for (let size = 1; size < text.length; size++) {
+    const cut = cutter()
+    const got = []
+    for (let from = 0; from < text.length; from += size) got.push(...cut(text.slice(from, from + size)))
+    assert.deepEqual(got, ['{"a":1}', '{"b":"\\n\\n"}', "3"])
+  }
+})
+
+test("rows: order, gaps, segments, and nothing twice", () => {
+  const trace = filled([row(1, { state: "idle" }), row(2), row(2), row(3), row(4, { state: "waiting" })])
+  assert.deepEqual(trace.rows.map((one) => [one.sequence, one.gap]), [[1, 0], [2, 10], [3, 10], [4, 10]])
+  assert.deepEqual(trace.segments.map((one) => [one.state, one.index]), [["idle", 0], ["running", 1], ["waiting", 3]])
+  assert.equal(trace.indexOf(3), 2)
+  assert.equal(trace.indexOf(9), -1)
+})
+
+test("filters by kind, text and part, also for rows that come later", () => {
+  const trace = filled([row(1), row(2, { type: "error", data: { message: 'a "quoted" Text' } }), row(3, { opencode: [part("p1")] })])
+  trace.select({ kinds: new Set(["error"]) })
+  assert.deepEqual(trace.found, [1])
+  trace.add(JSON.stringify(row(4, { type: "error", data: { message: "b" } })))
+  assert.deepEqual(trace.found, [1, 3])
+  trace.select({ kinds: new Set(), text: '"QUOTED" text' })
+  assert.deepEqual(trace.found, [1])
+  trace.select({ text: ".*" })
+  assert.deepEqual(trace.found, [])
+  trace.select({ text: "", part: "p1" })
+  assert.deepEqual(trace.found, [2])
+  assert.equal(trace.positionOf(2), 0)
+  trace.select({ part: null })
+  assert.equal(trace.length, 4)
+})
+
+test("texts beyond the budget are dropped, oldest first, and asked for again", async () => {
+  const rows = Array.from({ length: 200 }, (_, index) => row(index + 1))
+  const asked = []
+  const trace = filled(rows, { budget: 5000, load: async (sequence) => (asked.push(sequence), rows[sequence - 1]) })
+  const kept = trace.rows.reduce((sum, one) => sum + (one.text?.length ?? 0), 0)
+  assert.ok(kept <= 5000 && trace.dropped > 100)
+  assert.equal(trace.rows[0].text, null)
+  assert.equal(trace.whole(199).event.sequence, 200)
+  await new Promise((done) => assert.equal(trace.whole(3, done), null))
+  assert.deepEqual(asked, [4])
+  assert.equal(trace.whole(3).event.sequence, 4)
+})
+
+test("the conversation: parts grow, go and are replaced; asks come and go; ends and errors are told", () => {
+  const talk = new Talk()
+  const feed = (type, properties) => talk.feed(row(1, { opencode: [{ type, properties }] }))
+  feed("message.updated", { info: { id: "m", role: "assistant", time: {} } })
+  feed("message.part.updated", part("p").properties)
+  feed("message.part.delta", { messageID: "m", partID: "p", field: "text", delta: "Hel" })
+  feed("message.part.delta", { messageID: "m", partID: "p", field: "text", delta: "lo" })
+  assert.equal(talk.messages.get("m").parts.get("p").text, "Hello")
+  feed("message.part.removed", { messageID: "m", partID: "p" })
+  assert.equal(talk.messages.get("m").parts.size, 0)
+  talk.feed(row(2, { type: "permission.requested", data: { permission_id: "q" }, open: ["q"] }))
+  assert.deepEqual(talk.waiting.map((ask) => ask.kind), ["permission"])
+  talk.feed(row(3, { type: "permission.resolved", data: { permission_id: "q" }, open: [] }))
+  assert.deepEqual(talk.waiting, [])
+  feed("session.error", { error: { data: { message: "broken" } } })
+  talk.feed(row(4, { type: "session.ended", data: { reason: "terminated", terminated_by: "daemon" } }))
+  assert.equal(talk.ended, true)
+  assert.deepEqual(talk.notes.map((note) => [note.kind, note.after]), [["error", "m"], ["ended", "m"]])
+  feed("message.removed", { messageID: "m" })
+  assert.equal(talk.messages.size, 0)
+})
+
+test("the window: what is seen of a list with opened rows", () => {
+  const heights = new Heights(10)
+  assert.deepEqual(heights.seen(0, 100, 1000, 0), [0, 11])
+  heights.opened.set(5, 200)
+  assert.equal(heights.top(6), 250)
+  assert.equal(heights.find(249, 1000), 5)
+  assert.equal(heights.find(250, 1000), 6)
+  assert.deepEqual(heights.seen(1e9, 100, 1000, 3), [997, 1000])
+  assert.deepEqual(heights.seen(0, 100, 0), [0, 0])
+})
+
+test("lines", () => {
+  assert.equal(nativeLine({ method: "turn/started", params: {} }), "turn/started")
+  assert.equal(nativeLine({ type: "stream_event", event: { type: "content_block_delta" } }), "stream_event · content_block_delta")
+  assert.equal(nativeLine("no JSON"), "no JSON")
+  assert.deepEqual([span(3), span(1250), span(61_000)], ["3 ms", "1.3 s", "1 min"])
+})

@@ -1,0 +1,107 @@
+"""The real agents that the tests drive: how each is found, and what is written into its home so that it asks the scripted model.
+
+A home is only of the place, so nothing of the person's own configuration or login is seen or changed. Configurations are those of
+`opencode-shim record` (shim/record/homes.py), without its MCP server, second model and rules.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shim.record.homes import (
+    CLAUDE_ENV,
+    OPENCODE_ENV,
+    OPENCODE_MODEL,
+    PI_ENV,
+    PI_MODEL,
+    PI_SETTINGS,
+    codex_toml,
+    opencode_config,
+    pi_models,
+)
+
+from .places import NODE, Place, program
+
+Env = dict[str, str]
+Prepare = Callable[[Place, str], Env]
+"""(place, URL of the scripted model) -> what the agent inherits; it writes the agent's configuration."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """One agent. `provider` is its name in the registry, `program` one of `PROGRAMS`."""
+
+    provider: str
+    program: str | None
+    prepare: Prepare
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that names its program to the server."""
+        return f"SHIM_{self.provider.upper().replace('-', '_')}_BIN"
+
+
+def _nothing(_place: Place, _url: str) -> Env:
+    return {}
+
+
+def _claude(place: Place, url: str) -> Env:
+    return {**CLAUDE_ENV, "ANTHROPIC_BASE_URL": url, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}
+
+
+def _codex(place: Place, url: str) -> Env:
+    _write(place.home / ".codex" / "config.toml", codex_toml(place.project, url))
+    return {}
+
+
+def _pi(place: Place, url: str) -> Env:
+    folder = place.home / ".pi" / "agent"
+    _write(folder / "models.json", json.dumps(pi_models(url, PI_MODEL)))
+    _write(folder / "settings.json", json.dumps({**PI_SETTINGS, "retry": {"baseDelayMs": 300}}))
+    return dict(PI_ENV)
+
+
+def _opencode(place: Place, url: str) -> Env:
+    file = place.home / ".config" / "opencode" / "opencode.json"
+    _write(file, json.dumps({**native_config(url), **(json.loads(file.read_text()) if file.exists() else {})}))
+    return dict(OPENCODE_ENV)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def native_config(model_url: str) -> dict[str, object]:
+    """OpenCode's configuration with the scripted model as its only one."""
+    return opencode_config(model_url, {"scripted": OPENCODE_MODEL})
+
+
+AGENTS: Mapping[str, Driven] = {
+    "mock": Driven("mock", None, _nothing),
+    "claude-2.1.330": Driven("claude", "claude-2.1.330", _claude),
+    "claude-2.1.197": Driven("claude", "claude-2.1.197", _claude),
+    "codex": Driven("codex", "codex-0.169.0", _codex),
+    "pi": Driven("pi", "pi-0.87.1", _pi),
+    "opencode": Driven("opencode", "opencode-1.18.33", _opencode),
+    "claude-agent-acp": Driven("claude-agent-acp", "claude-agent-acp-0.100.0", _claude),
+    "opencode-acp": Driven("opencode-acp", "opencode-1.18.33", _opencode),
+}
+"""By the name that tests give to `bench`."""
+
+
+def inherited(place: Place, model_url: str | None, names: Iterable[str]) -> Env:
+    """The environment of a server that has these agents, and of the person's usual ones no other. Writes their homes."""
+    env: Env = {"SHIM_CLAUDE_BIN": str(place.home / "no-such-claude")}
+    for name in names:
+        agent = AGENTS[name]
+        if agent.program is not None:
+            env[agent.variable] = program(agent.program)
+        if model_url is not None:
+            env |= agent.prepare(place, model_url)
+    env["PATH"] = os.pathsep.join([str(NODE), place.env()["PATH"]])
+    return env

@@ -1,0 +1,333 @@
+"""The other real agents over HTTP and SSE, against the scripted model: Codex, OpenCode, Pi, and two that speak ACP.
+
+The scenes of an agent are turns of one session, until one of them fails. After each: exactly one idle, and nothing of the
+session after it; nothing open; HTTP tells what the stream told; nothing that the agent said went unparsed.
+What an agent does not have is in `LACKS` with the reason, and that it is so is seen in its requests to the model or in the turn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from .support.bench import Bench, Watch
+from .support.children import processes_with, wait_for
+from .support.wire import Json, Stream, texts, tools
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+NAMES = ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
+everyone = pytest.mark.parametrize("served", NAMES, indirect=True)
+
+TODO_TOOLS = {"TodoWrite", "TaskCreate", "todowrite", "update_plan", "todo"}
+QUESTION_TOOLS = {"AskUserQuestion", "question", "request_user_input"}
+LACKS: dict[tuple[str, str], str] = {
+    ("codex", "failed read"): "Codex has no tool to read with: a command that fails tells its exit code, which is no failed tool",
+    ("codex", "retry"): "Codex tells a retry only when a stream breaks; a refused request is tried again in silence",
+    ("pi", "todo"): "Pi has no todo tool",
+    ("claude-agent-acp", "todo"): "the adapter offers its model no todo tool",
+    ("claude-agent-acp", "retry"): "the adapter says nothing of retries",
+    ("opencode-acp", "question"): "`opencode acp` offers its model no question tool",
+    ("opencode-acp", "retry"): "`opencode acp` says nothing of retries",
+}
+"""(agent, thing) -> why it is not there."""
+
+
+@dataclass
+class Talk:
+    """The session in which the scenes of an agent are played; a new one when the last scene has left it unfit."""
+
+    served: Bench
+    watch: Watch | None = None
+
+    def session(self) -> Watch:
+        if self.watch is None:
+            self.watch = Watch.on(self.served.api, Stream(self.served.api))
+        return self.watch
+
+    def drop(self) -> None:
+        if self.watch is not None:
+            self.watch.stream.close()
+            self.watch = None
+
+
+@pytest.fixture(scope="module")
+def talk(served: Bench) -> Iterator[Talk]:
+    made = Talk(served)
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def watch(served: Bench, talk: Talk) -> Iterator[Watch]:
+    """The agent's session, on the project as it was at the start."""
+    served.place.reset()
+    current = talk.session()
+    at = current.stream.mark()
+    yield current
+    if served.unparsed() or not current.at_rest(at):
+        talk.drop()
+    assert served.unparsed() == []
+
+
+def lacks(served: Bench, thing: str) -> bool:
+    return (served.agent, thing) in LACKS
+
+
+def offered(served: Bench) -> set[str]:
+    """The tools that the agent offered to the model in its last request."""
+    names: set[str] = set()
+    for tool in _last_request(served).get("tools", []):
+        names.add(tool.get("name") or tool.get("function", {}).get("name") or tool.get("type"))
+    return names
+
+
+def _last_request(served: Bench) -> Json:
+    bodies: list[Json] = [r["body"] for r in served.model.requests() if r["kind"] in ("anthropic", "chat", "responses")]
+    return [body for body in bodies if body.get("tools")][-1]
+
+
+def errors(messages: list[Json]) -> list[str]:
+    return [message["info"]["error"]["name"] for message in messages if "error" in message["info"]]
+
+
+def _ticking(served: Bench) -> list[str]:
+    return [line for line in processes_with(str(served.place.root)).values() if "echo tick" in line]
+
+
+@everyone
+def test_text_grows(watch: Watch) -> None:
+    at = watch.prompt("[scene:text] say hello")
+    assert texts(watch.answered(at)) == ["You said: say hello"]
+    deltas = [event["properties"]["delta"] for event in watch.events(at) if event["type"] == "message.part.delta"]
+    assert "".join(deltas) == "You said: say hello"
+    assert len(deltas) > 1
+
+
+@everyone
+def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, watch: Watch) -> None:
+    at = watch.prompt("[scene:read_edit] edit")
+    messages = watch.answered(at)
+    assert (served.place.project / "README.md").read_text() == "Hello\nAdded line\n"
+    read, edit = tools(messages)
+    assert read["state"]["status"] == edit["state"]["status"] == "completed"
+    assert "Hello" in read["state"]["output"]
+    assert edit["tool"] in ("edit", "apply_patch"), "one of the cards that show a diff"
+    assert "\n Hello\n+Added line\n" in edit["state"]["metadata"]["diff"]
+    last = [event for event in watch.events(at) if event["type"] == "session.diff"][-1]["properties"]["diff"]
+    assert ("README.md", 1, 0) in [(entry["file"], entry["additions"], entry["deletions"]) for entry in last]
+    assert served.api.get(f"/session/{watch.session}/diff") == last
+
+
+@everyone
+@pytest.mark.parametrize(("reply", "message"), [("once", None), ("reject", None), ("reject", "use another name")])
+def test_a_permission(served: Bench, watch: Watch, reply: str, message: str | None) -> None:
+    name = f"made-{reply}-{'told' if message else 'silent'}.txt"
+    at = watch.prompt(f"[scene:ask_bash:touch {name}] make")
+    asked = watch.wait("permission.asked", at)
+    assert (asked["permission"], asked["patterns"], asked["always"]) == ("bash", [f"touch {name}"], ["touch *"])
+    assert [ask["id"] for ask in served.api.get("/permission")] == [asked["id"]]
+    served.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
+    (call,) = tools(watch.answered(at))
+    assert call["state"]["input"]["command"] == f"touch {name}"
+    assert (served.place.project / name).exists() == (reply != "reject")
+    if reply == "reject":
+        assert call["state"]["status"] == "error"
+        assert "rejected permission" in call["state"]["error"], "the TUI strikes the card through by these words"
+        assert (message or "") in call["state"]["error"]
+    else:
+        assert call["state"]["status"] == "completed"
+
+
+@everyone
+def test_a_permission_for_good(served: Bench, watch: Watch) -> None:
+    """With a command of which no other scene asks, since "always" holds for the project."""
+    at = watch.prompt("[scene:ask_bash:git push -q . HEAD:refs/heads/one] push")
+    asked = watch.wait("permission.asked", at)
+    assert asked["always"] == ["git push *"]
+    served.api.post(f"/permission/{asked['id']}/reply", {"reply": "always"})
+    assert [call["state"]["status"] for call in tools(watch.answered(at))] == ["completed"]
+    at = watch.prompt("[scene:ask_bash:git push -q . HEAD:refs/heads/two] push")
+    assert [call["state"]["status"] for call in tools(watch.answered(at))] == ["completed"]
+    assert "permission.asked" not in [event["type"] for event in watch.events(at)]
+    assert {"one", "two"} <= {path.name for path in (served.place.project / ".git" / "refs" / "heads").iterdir()}
+
+
+@everyone
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_question(served: Bench, watch: Watch, answered: bool) -> None:
+    at = watch.prompt("[scene:question] ask")
+    if lacks(served, "question"):
+        watch.ended(at)
+        assert not offered(served) & QUESTION_TOOLS
+        assert "question.asked" not in [event["type"] for event in watch.events(at)]
+        return
+    asked = watch.wait("question.asked", at)
+    (question,) = asked["questions"]
+    assert (question["question"], [o["label"] for o in question["options"]]) == ("Which colour?", ["Red", "Blue"])
+    if answered:
+        served.api.post(f"/question/{asked['id']}/reply", {"answers": [["Red"]]})
+    else:
+        served.api.post(f"/question/{asked['id']}/reject")
+    (call,) = tools(watch.answered(at))
+    assert call["tool"] == "question"
+    if answered:
+        assert call["state"]["metadata"]["answers"] == [["Red"]]
+    else:
+        assert call["state"]["status"] == "error"
+        assert "user dismissed" in call["state"]["error"], "the TUI strikes the card through by these words"
+
+
+@everyone
+def test_reasoning(watch: Watch) -> None:
+    at = watch.prompt("[scene:reason] think")
+    (message,) = watch.answered(at)
+    assert [part["type"] for part in message["parts"]] == ["step-start", "reasoning", "text", "step-finish"]
+    assert message["parts"][1]["text"] == "Let me think about this carefully."
+
+
+@everyone
+def test_todos(served: Bench, watch: Watch) -> None:
+    at = watch.prompt("[scene:todo] plan")
+    messages = watch.answered(at)
+    if lacks(served, "todo"):
+        assert not offered(served) & TODO_TOOLS
+        assert "todo.updated" not in [event["type"] for event in watch.events(at)]
+        return
+    todos = served.api.get(f"/session/{watch.session}/todo")
+    assert [(entry["content"], entry["status"]) for entry in todos] == [("first", "completed"), ("second", "in_progress")]
+    assert {call["tool"] for call in tools(messages)} == {"todowrite"}
+    last = [event for event in watch.events(at) if event["type"] == "todo.updated"][-1]
+    assert last["properties"]["todos"] == todos
+
+
+@everyone
+def test_a_failed_tool_does_not_end_the_turn(served: Bench, watch: Watch) -> None:
+    messages = watch.answered(watch.prompt("[scene:fail_tool] read"))
+    (call,) = tools(messages)
+    if lacks(served, "failed read"):
+        assert (call["tool"], call["state"]["metadata"]["exit"]) == ("bash", 1)
+        assert "No such file" in call["state"]["output"]
+    else:
+        assert (call["tool"], call["state"]["status"]) == ("read", "error")
+        assert "missing.txt" in call["state"]["error"] or "does not exist" in call["state"]["error"]
+    assert texts(messages)[-1] == "Done!"
+    assert errors(messages) == []
+
+
+@everyone
+def test_an_error_of_the_model(watch: Watch) -> None:
+    at = watch.prompt("[scene:error] fail")
+    messages = watch.answered(at)
+    assert len(errors(messages)) == 1
+    assert "scripted failure" in messages[-1]["info"]["error"]["data"]["message"]
+    assert len([event for event in watch.events(at) if event["type"] == "session.error"]) == 1
+    again = watch.prompt("[scene:text] and now")
+    assert texts(watch.answered(again)) == ["You said: and now"], "the session goes on"
+
+
+@everyone
+def test_an_overloaded_model_is_asked_again(served: Bench, watch: Watch) -> None:
+    before = len(served.model.requests())
+    at = watch.prompt("[scene:overload] again please")
+    assert texts(watch.answered(at)) == ["Back again."]
+    tries = [r for r in served.model.requests()[before:] if "scene:overload" in json.dumps(r)]
+    assert len(tries) >= 3
+    told = [e["properties"]["status"] for e in watch.events(at) if e["type"] == "session.status"]
+    retries = [status for status in told if status["type"] == "retry"]
+    if lacks(served, "retry"):
+        assert retries == []
+        return
+    assert [status["attempt"] for status in retries] == [1, 2]
+    assert all("scripted failure" in status["message"] for status in retries)
+
+
+@everyone
+def test_abort_while_text_streams(served: Bench, watch: Watch) -> None:
+    at = watch.prompt("[scene:drip:300] talk")
+    watch.wait_text("word5", at)
+    assert served.api.post(f"/session/{watch.session}/abort") is True
+    messages = watch.answered(at)
+    assert errors(messages) == ["MessageAbortedError"]
+    assert "word5" in texts(messages)[0], "what was said stays"
+    again = watch.prompt("[scene:text] again")
+    assert texts(watch.answered(again)) == ["You said: again"]
+
+
+@everyone
+def test_abort_while_a_tool_runs(served: Bench, watch: Watch) -> None:
+    at = watch.prompt("[scene:slow_bash:60] run")
+    watch.wait_tool("running", at)
+    wait_for(lambda: _ticking(served), 10, "the tool's shell does not start")
+    assert served.api.post(f"/session/{watch.session}/abort") is True
+    messages = watch.answered(at)
+    assert errors(messages) == ["MessageAbortedError"]
+    assert len(tools(messages)) == 1
+    wait_for(lambda: not _ticking(served), 5, "the tool's shell still runs")
+
+
+@everyone
+def test_abort_while_a_permission_is_open(served: Bench, watch: Watch) -> None:
+    at = watch.prompt("[scene:ask_bash:touch never.txt] make")
+    asked = watch.wait("permission.asked", at)
+    assert served.api.post(f"/session/{watch.session}/abort") is True
+    messages = watch.answered(at)
+    assert errors(messages) == ["MessageAbortedError"]
+    answered = watch.wait("permission.replied", at)
+    assert (answered["requestID"], answered["reply"]) == (asked["id"], "reject")
+    assert not (served.place.project / "never.txt").exists()
+
+
+@everyone
+def test_abort_right_after_the_204(served: Bench, watch: Watch) -> None:
+    at = watch.prompt("[scene:hang] think")
+    assert served.api.post(f"/session/{watch.session}/abort") is True
+    assert errors(watch.answered(at)) in (["MessageAbortedError"], [])
+    again = watch.prompt("[scene:text] after that")
+    assert texts(watch.answered(again)) == ["You said: after that"], "the aborted prompt does not come back"
+
+
+@everyone
+def test_three_turns(served: Bench, watch: Watch) -> None:
+    for word in ("amber", "birch", "cedar"):
+        assert texts(watch.answered(watch.prompt(f"[scene:text] {word}"))) == [f"You said: {word}"]
+    said = json.dumps(_last_request(served))
+    assert said.index("amber") < said.index("birch") < said.index("cedar"), "the agent tells its model what was said before"
+
+
+@everyone
+def test_the_agent_is_killed(served: Bench, watch: Watch) -> None:
+    watch.answered(watch.prompt("[scene:text] walnut"))
+    at = watch.prompt("[scene:slow_bash:60] run")
+    watch.wait_tool("running", at)
+    for pid in served.agents():
+        os.kill(pid, signal.SIGKILL)
+    assert len(errors(watch.answered(at))) == 1
+    wait_for(lambda: not _ticking(served), 5, "the tool's shell outlives its agent")
+    again = watch.prompt("[scene:text] once more")
+    assert texts(watch.answered(again)) == ["You said: once more"]
+    assert "walnut" in json.dumps(_last_request(served)), "the next prompt resumes the conversation"
+
+
+@everyone
+def test_the_server_is_killed_and_started_again(served: Bench, talk: Talk) -> None:
+    before = talk.session()
+    before.answered(before.prompt("[scene:text] maple"))
+    served.restart(kill=True)
+    after = Watch(served.api, Stream(served.api), before.session)
+    try:
+        at = after.prompt("[scene:text] and on")
+        after.stream.idle(after.session, since=at)
+        after.stream.quiet()
+        kinds = [event["type"] for event in after.events(at)]
+        assert (kinds.count("session.idle"), kinds[-1]) == (1, "session.idle")
+        assert texts(served.api.messages(after.session))[-2:] == ["You said: maple", "You said: and on"]
+        assert "maple" in json.dumps(_last_request(served)), "the agent resumes its conversation"
+        assert served.unparsed() == []
+    finally:
+        after.stream.close()
+        talk.drop()

@@ -1,0 +1,87 @@
+"""The TUIs of OpenCode 1.0.98, 1.2.27, 1.3.2, 1.14.41 and 1.15.13 on our server, with the mock: text that grows, an edit with its
+diff, a permission that is asked and given. 1.1.53 and 1.18.33 are in `test_tui.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from .support.bench import MOCK, Bench
+from .support.places import OLDER
+from .support.tmux import Terminal
+from .support.tui import tui
+from .support.wire import tools
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(120),
+    pytest.mark.parametrize("version", OLDER, scope="module"),
+    pytest.mark.parametrize("served", [MOCK], indirect=True, scope="module"),
+]
+ASKS = {"1.0.98": r"Permission required to run this tool"}
+"""How the dialog begins; since 1.1 it is another."""
+BUSY = r"esc interrupt|esc again"
+TURN_S = 40
+
+
+@pytest.fixture(scope="module")
+def terminal(served: Bench, version: str) -> Iterator[Terminal]:
+    made = tui(served.place, served.url, version=version)
+    yield made
+    made.close()
+
+
+def idle(terminal: Terminal) -> str:
+    return terminal.wait(BUSY, TURN_S, gone=True)
+
+
+def last(served: Bench) -> list[object]:
+    newest = max(served.api.get("/session?roots=true"), key=lambda session: session["time"]["updated"])
+    return served.api.messages(newest["id"])
+
+
+def test_the_answer_grows(served: Bench, terminal: Terminal) -> None:
+    """1.0 and 1.1 get another event for it than later ones."""
+    terminal.submit("slow 6")
+    assert "tick 6" not in terminal.wait(r"tick 1\b", TURN_S), "the text must be seen to grow"
+    terminal.wait("tick 6", TURN_S)
+    screen = idle(terminal)
+    assert len(re.findall(r"tick 5\b", screen)) == 1, "nothing is shown twice"
+
+
+def test_an_edit_is_shown(served: Bench, terminal: Terminal) -> None:
+    served.place.reset()
+    terminal.submit("edit README.md")
+    terminal.wait("I added a line to README.md", TURN_S)
+    screen = idle(terminal)
+    assert "← Edit README.md" in screen
+    added = (served.place.project / "README.md").read_text().splitlines()[1]
+    assert re.search(rf"\+ ?{re.escape(added)}", screen), screen
+
+
+def test_a_permission_is_asked_and_given(served: Bench, version: str, terminal: Terminal) -> None:
+    """By 1.0's own event and answer, and by today's."""
+    terminal.submit("permission")
+    screen = terminal.wait(ASKS.get(version, r"△ Permission required"), TURN_S)
+    assert "git push origin main" in screen
+    terminal.key("Enter", pause_s=0.5)
+    terminal.wait(r"Pushed\.", TURN_S)
+    idle(terminal)
+    assert tools(last(served))[-1]["state"]["status"] == "completed"
+
+
+def test_a_question(served: Bench, version: str, terminal: Terminal) -> None:
+    """1.0 has none: it is told what waits, and can stop."""
+    terminal.submit("question 1")
+    if version == "1.0.98":
+        assert "Which colour" in terminal.wait(r"1\.1 or later", TURN_S)
+        terminal.key("Escape", pause_s=0.3)
+        terminal.key("Escape", pause_s=0.3)
+    else:
+        terminal.wait(r"(?s)1\. Red.*2\. ", TURN_S)
+        terminal.key("Enter", pause_s=0.5)
+    idle(terminal)
+    status = tools(last(served))[-1]["state"]["status"]
+    assert status == ("error" if version == "1.0.98" else "completed")

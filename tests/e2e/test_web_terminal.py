@@ -1,0 +1,93 @@
+"""The terminal tab of OpenCode's own web UI: a shell of this machine, typed into and seen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from .support import webui
+from .support.bench import MOCK, Bench, bench
+from .support.browser import Browser
+from .support.children import wait_for
+from .support.places import program
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+TERMINAL = '[data-component="terminal"]'
+INK = f"""(() => {{
+  const canvas = document.querySelector('{TERMINAL} canvas')
+  if (!canvas) return -1
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d")
+  copy.drawImage(canvas, 0, 0)
+  const data = copy.getImageData(0, 0, canvas.width, canvas.height).data
+  let count = 0
+  for (let i = 0; i < data.length; i += 4) if (data[i] + data[i + 1] + data[i + 2] > 380) count++
+  return count
+}})()"""
+"""The terminal is drawn on a canvas, so what is seen of it is counted: bright pixels, which are letters."""
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Bench]:
+    with bench(MOCK, command="web", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
+        yield made
+
+
+@pytest.fixture
+def browser(served: Bench) -> Iterator[Browser]:
+    made = Browser(served.place, f"browser-{os.urandom(3).hex()}")
+    webui.know_project(made, served.place)
+    yield made
+    made.close()
+
+
+def type_line(browser: Browser, line: str) -> None:
+    for key in line:
+        browser.press("Space" if key == " " else key)
+    browser.press("Enter")
+
+
+def ink(browser: Browser) -> int:
+    return browser.do("eval", script=INK)
+
+
+def open_terminal(served: Bench, browser: Browser) -> None:
+    webui.new_session(browser, served.place, served.url)
+    webui.submit(browser, served.say("[scene:text] hello", "hello"))
+    webui.wait_idle(browser)
+    browser.press("Control+`")
+    browser.wait(TERMINAL)
+    wait_for(lambda: ink(browser) > 0, 20, "no prompt is drawn in the terminal")
+    browser.click(TERMINAL)
+
+
+def test_a_command_is_typed_and_its_output_seen(served: Bench, browser: Browser) -> None:
+    open_terminal(served, browser)
+    made = served.place.project / "from-terminal.txt"
+    type_line(browser, "tty > from-terminal.txt")
+    wait_for(
+        lambda: made.exists() and made.read_text().startswith("/dev/"),
+        20,
+        lambda: f"the command did not run in a terminal: {served.api.get('/pty')}",
+    )
+    browser.do("rest")
+    before = ink(browser)
+    type_line(browser, "printf '%0400d' 8")
+    wait_for(lambda: ink(browser) > before + 400 * 10, 20, lambda: f"the output is not seen: {before} -> {ink(browser)} pixels")
+    terminal = served.api.get("/pty")[0]
+    assert (terminal["command"], terminal["cwd"], terminal["status"]) == ("/bin/bash", str(served.place.project), "running")
+    before = ink(browser)
+    browser.do("reload")
+    browser.wait(TERMINAL)
+    wait_for(lambda: ink(browser) > before // 2, 20, "after a reload the output is not there any more")
+    assert [note for note in browser.notes() if note["kind"] in ("pageerror", "http")] == []
+
+
+def test_exit_ends_it(served: Bench, browser: Browser) -> None:
+    open_terminal(served, browser)
+    known = {one["id"] for one in served.api.get("/pty")}
+    assert known
+    type_line(browser, "exit")
+    wait_for(lambda: len(served.api.get("/pty")) < len(known), 20, "the terminal is still listed")

@@ -1,0 +1,184 @@
+"""The figures as a page and a plot. Pure but for the machine's description."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+Figures = Mapping[str, float]
+Found = Mapping[str, Mapping[str, Figures]]
+"""row -> contender -> figure -> median of the rounds."""
+
+NAMES = {"shim": "opencode-shim", "native": "OpenCode 1.18.33", "peer": "sandbox-agent 0.4.2", "floor": "bare aiohttp"}
+MIB, KIB = 2**20, 2**10
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: which figure, how it is shown, and what it is to reach against native and the floor.
+
+    better   "more" or "less": what the ratio is to be above or below of
+    """
+
+    what: str
+    row: str
+    key: str
+    show: Callable[[float], str]
+    better: str
+    native: float | None = None
+    floor: float | None = None
+
+
+def seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
+
+
+def mib(value: float) -> str:
+    return f"{value / MIB:.0f} MiB"
+
+
+def kib(value: float) -> str:
+    return f"{value / KIB:.1f} KiB"
+
+
+def rate(value: float) -> str:
+    return f"{value:,.0f}/s"
+
+
+LINES = (
+    Line("cold start to healthy, wall", "cold", "s", seconds, "less", 1 / 7, 1.6),
+    Line("cold start to healthy, CPU", "cold", "cpu", seconds, "less", 1 / 7, 1.6),
+    Line("memory at rest", "cold", "rss", mib, "less", 1 / 5, 1.6),
+    Line("sessions made one by one", "creates", "per_s", rate, "more", 25, 0.6),
+    Line("CPU of one of them", "creates", "cpu", seconds, "less"),
+    Line("2,000 pieces to 1 reader", "answers", "delivered_per_s_1", rate, "more", 2.5, 0.5),
+    Line("2,000 pieces to 20 readers, delivered", "answers", "delivered_per_s_20", rate, "more", 2.5, 0.8),
+    Line("2,000 pieces to 200 readers, delivered", "answers", "delivered_per_s_200", rate, "more", 2.5, 0.8),
+    Line("pieces lost at 200 readers", "answers", "lost_200", lambda value: f"{value:.0f}", "less"),
+    Line("CPU of 2,000 pieces to 1 reader", "answers", "cpu_1", seconds, "less", 1 / 12, 3),
+    Line("CPU of 2,000 pieces to 20 readers", "answers", "cpu_20", seconds, "less"),
+    Line("CPU of 2,000 pieces to 200 readers", "answers", "cpu_200", seconds, "less"),
+    Line("prompt to the first piece at a reader", "answers", "first_s_1", seconds, "less"),
+    Line("bytes to a reader for 2,000 pieces", "answers", "bytes_1", kib, "less", 1),
+    Line("`GET message` of such an answer", "answers", "message_s", seconds, "less", 1 / 5),
+    Line("memory at the end of these", "answers", "rss", mib, "less", 1 / 10),
+    Line("memory of a session at rest", "creates", "rss_each", kib, "less"),
+    Line("memory of a waiting reader", "subscribers", "rss_each", kib, "less"),
+    Line("agent's write to reader's read, p50", "latencies", "p50", seconds, "less"),
+    Line("agent's write to reader's read, p99", "latencies", "p99", seconds, "less"),
+)
+
+OWN = (
+    ("bytes of 2,000 pieces, plain", "compressed", "plain", kib),
+    ("the same with gzip", "compressed", "gzip", kib),
+    ("100 sessions at 100 pieces/s each: agent to reader, p50", "streams", "p50", seconds),
+    ("the same, p99", "streams", "p99", seconds),
+    ("the same, pieces lost", "streams", "lost", lambda value: f"{value:.0f}"),
+    ("start on an empty journal", "journal", "empty_s", seconds),
+    ("start on a journal of 100,000 events", "journal", "s", seconds),
+    ("first `GET message` of its session", "journal", "first_message_s", seconds),
+    ("bytes of the journal for each event", "journal", "bytes_per_event", lambda value: f"{value:.0f}"),
+    ("`GET /session` of 10,000 sessions", "lists", "s", seconds),
+    ("`GET message` of 500 parts", "parts", "s_500", seconds),
+    ("`GET message` of 1,000 parts", "parts", "s_1000", seconds),
+    ("`GET message` of 2,000 parts", "parts", "s_2000", seconds),
+)
+
+CURVES = (
+    ("pieces of an answer", "deltas"),
+    ("readers (per piece and reader)", "readers"),
+    ("sessions that exist", "sessions"),
+)
+
+
+def page(found: Found, rounds: int) -> str:
+    """The whole page."""
+    out = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`: the same work on each server in turn, so that what the machine does meanwhile falls on all. "
+        f"Medians of {rounds} rounds on {machine()}. CPU is that of the serving process alone. OpenCode answers from a scripted "
+        "model on loopback at no delay; we have a program that speaks Claude Code's protocol at no delay (tests/bench/agent.py), "
+        "so that agents and models are not what is measured; the floor is a bare aiohttp server that writes the same bytes and "
+        "neither translates nor stores (tests/bench/floor.py). Absolute figures hold for this machine only; ratios travel.",
+        "",
+        "| | " + " | ".join(NAMES.values()) + " | to native | to the floor |",
+        "|---|" + "---|" * (len(NAMES) + 2),
+    ]
+    out += [_line(line, found.get(line.row, {})) for line in LINES if line.row in found]
+    out += ["", "A ratio with ✗ misses its target, which stands beside it.", "", "## Ours alone", "", "| | |", "|---|---|"]
+    out += [f"| {what} | {show(found[row]['shim'][key])} |" for what, row, key, show in OWN if row in found]
+    if "growth" in found:
+        out += ["", "## As it grows", "", "CPU of one piece, in microseconds; flat is right.", ""]
+        for title, prefix in CURVES:
+            points = curve(found["growth"]["shim"], prefix)
+            out += [f"| {title} | " + " | ".join(f"{at:,}" for at, _ in points) + " |", "|---|" + "---|" * len(points)]
+            out += ["| µs | " + " | ".join(f"{value:.1f}" for _, value in points) + " |", ""]
+        out += ["![CPU of one piece as work grows](pictures/bench.svg)", ""]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def _line(line: Line, by: Mapping[str, Figures]) -> str:
+    cells = [line.show(by[who][line.key]) if line.key in by.get(who, {}) else "" for who in NAMES]
+    ours = by.get("shim", {}).get(line.key)
+    ratios = [_ratio(ours, by.get(who, {}).get(line.key), line.better, target) for who, target in
+              (("native", line.native), ("floor", line.floor))]  # fmt: skip
+    return f"| {line.what} | " + " | ".join([*cells, *ratios]) + " |"
+
+
+def _ratio(ours: float | None, theirs: float | None, better: str, target: float | None) -> str:
+    if ours is None or not theirs:
+        return ""
+    ratio = ours / theirs
+    shown = f"{ratio:.2f}" if ratio >= 0.1 else f"1/{1 / ratio:.0f}" if ratio > 0 else "0"
+    if target is None:
+        return shown
+    met = ratio >= target if better == "more" else ratio <= target
+    wanted = f"{target:g}" if target >= 0.1 and target not in (1 / 5, 1 / 7) else f"1/{1 / target:.0f}"
+    return f"{shown} (≥ {wanted}){'' if met else ' ✗'}" if better == "more" else f"{shown} (≤ {wanted}){'' if met else ' ✗'}"
+
+
+def curve(figures: Figures, prefix: str) -> list[tuple[int, float]]:
+    """The points of `prefix_N` figures, by N."""
+    points = [(int(key.rpartition("_")[2]), value) for key, value in figures.items() if key.rpartition("_")[0] == prefix]
+    return sorted(points)
+
+
+def machine() -> str:
+    """The processor, its cores and Python."""
+    info = Path("/proc/cpuinfo")
+    names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+WIDTH, HEIGHT, LEFT, TOP = 260, 160, 46, 28
+
+
+def plot(found: Found) -> str:
+    """The curves side by side, as SVG."""
+    figures = found["growth"]["shim"]
+    charts = [_chart(at, title, curve(figures, prefix)) for at, (title, prefix) in enumerate(CURVES)]
+    width = (WIDTH + LEFT + 14) * len(charts)
+    style = "text{font:11px sans-serif;fill:#777}.a{stroke:#999;fill:none}.l{stroke:#2a7;stroke-width:2;fill:none}.d{fill:#2a7}"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT + TOP + 30}"><style>{style}</style>'
+    return head + "".join(charts) + "</svg>\n"
+
+
+def _chart(index: int, title: str, points: list[tuple[int, float]]) -> str:
+    """One curve; the steps of the horizontal axis are the sizes that were measured, the vertical one begins at 0."""
+    left, top = index * (WIDTH + LEFT + 14) + LEFT, TOP
+    highest = max(value for _, value in points) * 1.2
+    step = WIDTH / max(len(points) - 1, 1)
+    places = [(left + at * step, top + HEIGHT * (1 - value / highest)) for at, (_, value) in enumerate(points)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    out = [f'<text x="{left}" y="{top - 12}">µs of CPU by {title}</text>',
+           f'<path class="a" d="M{left},{top}V{top + HEIGHT}H{left + WIDTH}"/><polyline class="l" points="{line}"/>',
+           f'<text x="{left - 6}" y="{top + 10}" text-anchor="end">{highest:.0f}</text>',
+           f'<text x="{left - 6}" y="{top + HEIGHT}" text-anchor="end">0</text>']  # fmt: skip
+    for (size, _), (x, y) in zip(points, places, strict=True):
+        out.append(f'<circle class="d" cx="{x:.1f}" cy="{y:.1f}" r="3"/>')
+        out.append(f'<text x="{x:.1f}" y="{top + HEIGHT + 16}" text-anchor="middle">{size:,}</text>')
+    return "".join(out)

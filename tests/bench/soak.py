@@ -1,0 +1,227 @@
+"""`make soak MINUTES=5`: mixed work for minutes, and whether anything grows; written to docs/SOAK.md.
+
+`python -m tests.bench.soak [--minutes N] [--out FILE]`. One server on SQLite. Workers make sessions, let the built-in agent and a
+process of its own play turns, abort, let agents be killed, subscribe and leave (some without a goodbye), and delete the sessions
+again. At rest, every few seconds, the server is looked at from outside: memory, open files, threads, child processes, tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.bench.contenders import Contender, shim
+from tests.bench.load import MOCK, load_of_machine, memory
+from tests.bench.report import MIB
+from tests.e2e.support.places import REPO, Place
+
+WORKERS = 6
+ROUND_S = 12.0
+"""Work of so long, then a look at the server at rest."""
+WARM_UP = 0.3
+"""Of the looks are not counted: caches and pools fill at first."""
+TURN_S = 60
+CLAUDE = {"providerID": "claude", "modelID": "default"}
+TURNS: Sequence[tuple[str, dict[str, str], str]] = (
+    ("echo hello", MOCK, "idle"),
+    ("burst 300", MOCK, "idle"),
+    ("tool", MOCK, "idle"),
+    ("crash", MOCK, "idle"),
+    ("error", MOCK, "idle"),
+    ("hang", MOCK, "abort"),
+    ("permission", MOCK, "abort"),
+    ("[deltas:300]", CLAUDE, "idle"),
+    ("[output:200000]", CLAUDE, "idle"),
+    ("[line:3000000]", CLAUDE, "idle"),
+    ("[die:1]", CLAUDE, "idle"),
+    ("[hang:1]", CLAUDE, "abort"),
+)
+"""Prompt, agent, and how the turn ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The server at rest: seconds since the start, bytes, counts."""
+
+    at_s: float
+    rss: int
+    files: int
+    threads: int
+    children: int
+    turns: int
+
+
+def look(at: Contender, began: float, turns: int) -> Look:
+    place = Path(f"/proc/{at.pid}")
+    children = (place / "task" / str(at.pid) / "children").read_text().split()
+    threads = len(os.listdir(place / "task"))
+    return Look(time.monotonic() - began, memory(at.pid)[0], len(os.listdir(place / "fd")), threads, len(children), turns)
+
+
+class Soak:
+    """The workers and what they count."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str, seed: int) -> None:
+        self.http = http
+        self.url = url
+        self.random = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        async with self.http.request(method, self.url + path, json=body) as answer:
+            text = await answer.read()
+            if answer.status >= 300:
+                raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
+            return json.loads(text) if text else None
+
+    async def work(self, until: float) -> None:
+        while time.monotonic() < until:
+            session = (await self.ask("POST", "/session", {}))["id"]
+            for _ in range(self.random.randint(1, 3)):
+                await self.turn(session, *self.random.choice(TURNS))
+            await self.ask("DELETE", f"/session/{session}")
+
+    async def turn(self, session: str, text: str, model: dict[str, str], end: str) -> None:
+        """One turn, read by a subscriber of its own until its idle. Raises RuntimeError that says what did not end."""
+        try:
+            async with asyncio.timeout(TURN_S):
+                await self.watched(session, text, model, end)
+        except TimeoutError:
+            status = await self.ask("GET", "/session/status")
+            events = (await self.ask("GET", f"/v1/sessions/{session}/events?limit=10000"))["events"]
+            told = [(event["type"], str(event["data"])[:200]) for event in events[-8:]]
+            raise RuntimeError(f"{text!r} of {session} did not end: {status.get(session)}, last {told}") from None
+        self.counts["turns"] += 1
+        self.counts["aborted"] += end == "abort"
+        if text == "[die:1]":
+            self.counts["agents killed"] += 1
+
+    async def watched(self, session: str, text: str, model: dict[str, str], end: str) -> None:
+        async with self.http.get(self.url + "/event") as events:
+            await events.content.readline()
+            body = {"parts": [{"type": "text", "text": text}], "model": model}
+            await self.ask("POST", f"/session/{session}/prompt_async", body)
+            if end == "abort":
+                await self.ask("POST", f"/session/{session}/abort")
+            idle = 0
+            while not idle:
+                line = await events.content.readuntil(b"\n")
+                if not line:
+                    raise RuntimeError("the stream has ended")
+                idle += b'"session.idle"' in line and session.encode() in line
+            if (await self.ask("GET", "/session/status")).get(session):
+                self.counts["busy after idle"] += 1
+
+    async def visit(self, until: float) -> None:
+        """Subscribers that come and go; every second one breaks off."""
+        while time.monotonic() < until:
+            async with self.http.get(self.url + self.random.choice(("/event", "/global/event"))) as events:
+                for _ in range(self.random.randint(1, 30)):
+                    await events.content.readline()
+                if self.random.random() < 0.5 and events.connection is not None and events.connection.transport is not None:
+                    events.connection.transport.abort()
+            self.counts["subscribers"] += 1
+            await asyncio.sleep(self.random.random() * 0.2)
+
+
+async def soak(at: Contender, minutes: float, seed: int) -> tuple[list[Look], Counter[str]]:
+    began = time.monotonic()
+    looks: list[Look] = []
+    timeout = aiohttp.ClientTimeout(total=2 * TURN_S)
+    async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**22) as http:
+        one = Soak(http, f"http://127.0.0.1:{at.port}", seed)
+        while time.monotonic() - began < minutes * 60:
+            until = time.monotonic() + ROUND_S
+            async with asyncio.TaskGroup() as group:
+                for _ in range(WORKERS):
+                    group.create_task(one.work(until))
+                group.create_task(one.visit(until))
+            # At rest: streams are closed, sessions deleted, agents ended.
+            await asyncio.sleep(2.0)
+            if status := await one.ask("GET", "/session/status"):
+                one.counts["busy at rest"] += len(status)
+            looks.append(look(at, began, one.counts["turns"]))
+            print(looks[-1], file=sys.stderr, flush=True)
+        with contextlib.suppress(aiohttp.ClientError):
+            metrics = await (await http.get(one.url + "/metrics")).text()
+            one.counts["sessions kept"] = len(await one.ask("GET", "/session"))
+            one.counts["errors of 500"] = metrics.count('status="500"')
+    return looks, one.counts
+
+
+def slope(looks: Sequence[Look], of: str) -> float:
+    """Of the line through the looks, a minute: least squares."""
+    times = [one.at_s / 60 for one in looks]
+    values = [float(getattr(one, of)) for one in looks]
+    middle_t, middle_v = sum(times) / len(times), sum(values) / len(values)
+    below = sum((t - middle_t) ** 2 for t in times)
+    return sum((t - middle_t) * (v - middle_v) for t, v in zip(times, values, strict=True)) / below if below else 0.0
+
+
+HEAD = """<!-- Written by tests/bench/soak.py (`make soak MINUTES=`); do not edit. -->
+# Soak
+
+{minutes:.1f} minutes of mixed work on one server with SQLite on disk: {counts}.
+
+Turns of the built-in agent and of an agent that is a process: text, tools, a line of 3 MB, errors, crashes, `kill -9` of the
+agent, hangs and permissions that are aborted. Each is watched by a subscriber of its own for its idle; others come and go, half
+of them without a goodbye. Sessions are deleted at the end. After each {round:.0f} s the server is looked at, at rest.
+Machine: {cpus} processors, load average {load:.1f} at the end.
+
+The slope is that of the line through the last {counted} of {looks} looks: the first ones fill caches.
+
+| | first counted | last | least | most | slope a minute |
+|---|---|---|---|---|---|
+"""
+SHOWN = {"rss": ("memory", MIB, " MiB"), "files": ("open files", 1, ""), "threads": ("threads", 1, ""),
+         "children": ("child processes", 1, "")}  # fmt: skip
+
+
+def page(looks: list[Look], counts: Counter[str]) -> str:
+    counted = looks[int(len(looks) * WARM_UP) :]
+    said = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+    out = HEAD.format(minutes=looks[-1].at_s / 60, counts=said, round=ROUND_S, cpus=os.cpu_count(), load=load_of_machine(),
+                      counted=len(counted), looks=len(looks))  # fmt: skip
+    for name, (title, unit, suffix) in SHOWN.items():
+        values = [getattr(one, name) / unit for one in counted]
+        cells = [f"{value:.1f}{suffix}" for value in (values[0], values[-1], min(values), max(values))]
+        out += f"| {title} | {' | '.join(cells)} | {slope(counted, name) / unit:+.2f}{suffix} |\n"
+    out += "\n| minute | turns | memory | files | threads | children |\n|---|---|---|---|---|---|\n"
+    for one in looks:
+        out += f"| {one.at_s / 60:.1f} | {one.turns} | {one.rss / MIB:.1f} MiB | {one.files} | {one.threads} | {one.children} |\n"
+    return out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=REPO / "docs" / "SOAK.md")
+    wanted = parser.parse_args()
+    place = Place.make()
+    at = shim(place)
+    try:
+        looks, counts = asyncio.run(soak(at, wanted.minutes, wanted.seed))
+    finally:
+        at.close()
+        place.remove()
+    wanted.out.write_text(page(looks, counts))
+    print(f"wrote {wanted.out}")
+    return 1 if counts["busy at rest"] or counts["busy after idle"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

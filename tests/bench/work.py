@@ -1,0 +1,160 @@
+"""The work, one function a row: contender (or place) in, figures out. Times in seconds, sizes in bytes, `cpu` of the server."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from tests.bench.contenders import HERE, Contender
+
+Figures = dict[str, float]
+
+DELTAS = 2_000
+ANSWER_S = 300
+SETTLE_S = 1.0
+"""For a server to come to rest before its memory is read."""
+
+
+@dataclass
+class Readers:
+    """A process of readers that is connected."""
+
+    process: subprocess.Popen[str]
+
+    def results(self) -> dict[str, Any]:
+        """Waits until they have read the end. Raises RuntimeError when they did not."""
+        out, _ = self.process.communicate(timeout=ANSWER_S)
+        if self.process.returncode:
+            raise RuntimeError(f"the readers ended with {self.process.returncode}")
+        return json.loads(out.splitlines()[-1])
+
+
+@contextmanager
+def readers(at: Contender, count: int, *, turns: int = 1, kind: str = "count", encoding: str = "") -> Iterator[Readers]:
+    where = ["127.0.0.1", str(at.port), str(count), at.stream, at.mark, at.end, str(turns), kind]
+    argv = [sys.executable, str(HERE / "reader.py"), *where, *([encoding] if encoding else [])]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "ready":
+            raise RuntimeError("the readers could not connect")
+        yield Readers(process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answer(at: Contender, count: int, deltas: int = DELTAS, encoding: str = "") -> Figures:
+    """One answer of so many pieces to so many readers: pieces delivered a second, CPU, bytes a reader, pieces lost."""
+    session = at.create()
+    at.prompt(session, deltas=1)
+    time.sleep(SETTLE_S)
+    with readers(at, count, encoding=encoding) as all_:
+        before, began = at.usage().cpu_s, time.monotonic_ns()
+        at.prompt(session, deltas=deltas)
+        got = all_.results()
+        cpu = at.usage().cpu_s - before
+    # From the first piece: how long an agent or a model takes to begin is theirs.
+    whole = (got["end_ns"] - began) / 1e9
+    streaming = (got["end_ns"] - got["first_ns"]) / 1e9
+    delivered = sum(got["counts"])
+    if max(got["counts"]) < deltas * 0.9:
+        raise RuntimeError(
+            f"{at.name}: only {max(got['counts'])} pieces of {deltas} came; its log ends: {at.child.log()[-1000:]}"
+        )
+    # A native model's own first pieces may be joined by its HTTP client: what is lost is counted against the most that came.
+    return {
+        "delivered_per_s": delivered / streaming,
+        "whole_s": whole,
+        "first_s": (got["first_ns"] - began) / 1e9,
+        "cpu": cpu,
+        "bytes": max(got["bytes"]),
+        "lost": sum(max(got["counts"]) - count for count in got["counts"]),
+        "pieces": max(got["counts"]),
+    }
+
+
+def reading(at: Contender, session: str) -> Figures:
+    """`GET message` of a session: median of nine, and its size."""
+    times: list[float] = []
+    size = 0
+    for _ in range(9):
+        began = time.monotonic()
+        size = len(at.request("GET", f"/session/{session}/message"))
+        times.append(time.monotonic() - began)
+    return {"s": median(times), "bytes": size}
+
+
+def creating(at: Contender, count: int) -> Figures:
+    """Sessions made one by one on one connection."""
+    before, began = at.usage(), time.monotonic()
+    for _ in range(count):
+        at.create()
+    took = time.monotonic() - began
+    time.sleep(SETTLE_S)
+    after = at.usage()
+    return {"per_s": count / took, "cpu": (after.cpu_s - before.cpu_s) / count, "rss_each": (after.rss - before.rss) / count}
+
+
+def subscribing(at: Contender, count: int = 200) -> Figures:
+    """Memory of a reader that waits."""
+    time.sleep(SETTLE_S)
+    before = at.usage().rss
+    with readers(at, count):
+        time.sleep(SETTLE_S)
+        return {"rss_each": (at.usage().rss - before) / count}
+
+
+def listing(at: Contender, count: int) -> Figures:
+    """`GET /session` once so many sessions exist, with the limit that asks for all."""
+    times: list[float] = []
+    size = 0
+    for _ in range(5):
+        began = time.monotonic()
+        size = len(at.request("GET", f"/session?limit={count}"))
+        times.append(time.monotonic() - began)
+    return {"s": median(times), "bytes": size}
+
+
+def percentiles(ns: list[int]) -> Figures:
+    if len(ns) < 100:
+        raise RuntimeError(f"only {len(ns)} pieces carried their time")
+    cut = quantiles(ns, n=100)
+    return {"p50": cut[49] / 1e9, "p99": cut[98] / 1e9}
+
+
+def latency(at: Contender, ask: Callable[[], None], *, pieces: int, sessions: int = 1) -> Figures:
+    """From an agent's write of a piece to a reader's read of it, and how many pieces of so many did not come."""
+    with readers(at, 1, turns=sessions, kind="stamps") as one:
+        before = at.usage().cpu_s
+        ask()
+        got = one.results()
+        cpu = at.usage().cpu_s - before
+    found = got["latencies_ns"]
+    return {**percentiles(found), "lost": pieces - len(found), "cpu": cpu}
+
+
+def wait_idle(at: Contender, session: str) -> None:
+    """Until its turn is over, by asking."""
+    end = time.monotonic() + ANSWER_S
+    while time.monotonic() < end:
+        if json.loads(at.request("GET", "/session/status")).get(session, {"type": "idle"})["type"] == "idle":
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"{session} is not idle after {ANSWER_S} s")
+
+
+def journal_size(data: Path) -> tuple[int, int]:
+    """(events, bytes of the file) of a stopped server's journal."""
+    (path,) = data.glob("journal.db")
+    with sqlite3.connect(path) as db:
+        return db.execute("SELECT count(*) FROM event").fetchone()[0], path.stat().st_size

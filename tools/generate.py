@@ -24,6 +24,12 @@ INFO = {
     "version": VERSION,
     "description": f"The HTTP API of OpenCode {VERSION}, as far as opencode-shim serves it.",
 }
+EXTENSION = "x-opencode-shim"
+"""Where the document says what OpenCode's own does not have."""
+PARAMETERS = {
+    "wire": "On the event streams: the wire generation, 1.0, 1.1 or 1.18, if the User-Agent does not say it.",
+    "lastEventID": "On the event streams: as the header Last-Event-ID, what was missed since is sent again.",
+}
 LINE = 130
 METHODS = ("get", "put", "post", "delete", "patch")
 
@@ -100,8 +106,12 @@ def reachable(roots: object, schemas: dict[str, Any]) -> set[str]:
     return found
 
 
-def served_document(document: dict[str, Any], served: set[str]) -> str:
-    """Text of `shim/opencode/openapi.json`: one path and one schema a line, so that a change can be read in a diff."""
+def served_document(document: dict[str, Any], served: set[str], routes: list[dict[str, str]], same: dict[str, str]) -> str:
+    """Text of `shim/opencode/openapi.json`: one path and one schema a line, so that a change can be read in a diff.
+
+    In: `routes`, what we serve beside the document: {method, path, summary}; `same`, whose answer never changes, and why.
+    """
+    extension = {"api": "/v1/openapi.json", "routes": routes, "parameters": PARAMETERS, "always_the_same": same}
     paths: dict[str, dict[str, Any]] = {}
     for name, method, path, operation in operations(document):
         if name in served:
@@ -114,6 +124,8 @@ def served_document(document: dict[str, Any], served: set[str]) -> str:
         "{",
         f'"openapi":{json.dumps(document["openapi"])},',
         f'"info":{_compact(INFO)},',
+        f'"{EXTENSION}":{_compact(extension)},',
+        f'"security":{_compact(document["security"])},',
         f'"tags":{_compact([*tags.values()])},',
     ]
     lines.append('"paths":{\n' + ",\n".join(f"{json.dumps(path)}:{_compact(item)}" for path, item in paths.items()) + "\n},")
@@ -137,11 +149,22 @@ def from_routes() -> dict[Path, str]:
     # Imported late: the operations table must be writable while our code cannot be imported.
     from shim.http.operation import collect
     from shim.opencode.decided import render
+    from shim.opencode.unsupported import SAME
     from shim.routes.opencode1 import MODULES
 
-    served = {one.id for one in collect(MODULES)}
+    bound = collect(MODULES)
+    served = {one.id for one in bound}
+    routes = [
+        {
+            "method": one.operation.method,
+            "path": one.operation.path,
+            "summary": (one.handler.__doc__ or "").strip().split("\n")[0],
+        }
+        for one in sorted(bound, key=lambda one: one.operation.path)
+        if one.operation.tag == "extra"
+    ]
     return {
-        ROOT / "shim" / "opencode" / "openapi.json": served_document(load(), served),
+        ROOT / "shim" / "opencode" / "openapi.json": served_document(load(), served, routes, SAME),
         ROOT / "docs" / "operations.md": render(served),
     }
 

@@ -1,0 +1,119 @@
+"""Writes the matrix of what works with which agent: into README.md between its marks, and docs/coverage.md; `--check` compares.
+
+The predicates of `tests/coverage` are run over the recordings here too, so that there is no tick whose test does not pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.coverage.cells import Cell
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOC = ROOT / "docs" / "coverage.md"
+BEGIN, END = "<!-- coverage: written by tools/coverage.py (make gen) -->", "<!-- /coverage -->"
+LEGEND = """✓ shown by a test over recordings of the real agent; ✓* with a limit; – the agent or its protocol does not have it;
+· not verified. ACP is `claude-agent-acp`, `codex-acp` and `opencode acp`, each of them.
+Reasons, limits and the recordings behind each tick: [docs/coverage.md](docs/coverage.md)."""
+HEAD = """<!-- Written by tools/coverage.py (`make gen`); do not edit. -->
+# What works with which agent
+
+A tick is a test that passes: `tests/coverage` plays recordings of the real agent (`compat_fixtures/agents`) to our codec and
+our projection, and asks whether the feature is there, in the universal events and in what OpenCode's clients are sent.
+Recordings are made by `opencode-shim record`: the real program, against a scripted model. What is shown of images and files in
+prompts is that the model was sent them; of model, effort and resume, that the agent was told and answered with them.
+
+"""
+
+
+def symbol(cell: Cell | None, *, holds: bool) -> str:
+    """What stands in the table. ✗ is a cell whose test fails."""
+    if cell is None:
+        return "·"
+    if cell.why:
+        return "–"
+    return ("✓*" if cell.note else "✓") if holds else "✗"
+
+
+async def _holds() -> Mapping[tuple[str, str], bool]:
+    """(agent, feature) -> whether its predicate holds in all of its recordings."""
+    from tests.coverage.cells import COLUMNS
+    from tests.coverage.features import FEATURES
+    from tests.coverage.seen import look
+
+    out: dict[tuple[str, str], bool] = {}
+    for agent, column in COLUMNS.items():
+        for name, feature in FEATURES.items():
+            cell = column.cell(name)
+            if cell is not None and cell.recordings:
+                out[agent, name] = all([feature.holds(await look(recording)) for recording in cell.recordings])
+    return out
+
+
+def _table(held: Mapping[tuple[str, str], bool]) -> str:
+    from tests.coverage.cells import COLUMNS
+    from tests.coverage.features import FEATURES
+
+    lines = ["| | " + " | ".join(column.title for column in COLUMNS.values()) + " |", "|---|" + ":-:|" * len(COLUMNS)]
+    for name, feature in FEATURES.items():
+        cells = [symbol(column.cell(name), holds=held.get((agent, name), False)) for agent, column in COLUMNS.items()]
+        lines.append(f"| {feature.title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _details() -> Iterator[str]:
+    """Per agent: versions, reasons, limits; then what each row means."""
+    from tests.coverage.cells import COLUMNS
+    from tests.coverage.features import FEATURES
+
+    yield "\n## What a tick means\n"
+    for feature in FEATURES.values():
+        yield f"- **{feature.title}**: {feature.means} (scene `{feature.scene}`)"
+    yield "\n## By agent\n"
+    for column in COLUMNS.values():
+        yield f"### {column.title}\n"
+        if column.folders:
+            yield f"Recorded: {', '.join(f'`{folder}`' for folder in column.folders)}.\n"
+        for name, feature in FEATURES.items():
+            cell = column.cell(name)
+            if cell is None:
+                yield f"- · {feature.title}: not verified"
+            elif cell.why:
+                yield f"- – {feature.title}: {cell.why}"
+            elif name in column.differs:
+                shown = ", ".join(f"`{recording}`" for recording in cell.recordings)
+                yield f"- {symbol(cell, holds=True)} {feature.title}: {shown}{f'. {cell.note}' if cell.note else ''}"
+        yield ""
+
+
+async def rendered() -> dict[Path, str]:
+    """The two files as they should be."""
+    table = _table(await _holds())
+    doc = f"{HEAD}{table}\n" + "\n".join(_details()).rstrip() + "\n"
+    readme = README.read_text("utf-8")
+    block = f"{BEGIN}\n{table}\n\n{LEGEND}\n{END}"
+    return {README: re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: block, readme, flags=re.DOTALL), DOC: doc}
+
+
+def main(arguments: list[str]) -> int:
+    """Write, or with `--check` compare. Returns the exit code."""
+    stale = {p: words for p, words in asyncio.run(rendered()).items() if not p.exists() or p.read_text("utf-8") != words}
+    for path, words in stale.items():
+        if "--check" in arguments:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
+        else:
+            path.write_text(words, "utf-8")
+            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+    return 1 if "--check" in arguments and stale else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(sys.argv[1:]))

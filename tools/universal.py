@@ -1,0 +1,59 @@
+"""Writes what is published of the universal API; `--check` says what is not current (exit 1).
+
+    shim/v1/openapi.json                        the OpenAPI 3.1 document that `GET /v1/openapi.json` answers
+    docs/schema/universal-event.schema.json     JSON Schema of one event, as on streams and in pages
+
+Source: the handlers of shim/routes/v1 and the models of shim/v1 and universal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def files() -> dict[Path, str]:
+    """Texts of the generated files."""
+    from shim.routes.v1 import MODULES
+    from shim.routes.v1.document import document
+    from shim.v1.schema import document as event_schema
+
+    return {
+        ROOT / "shim" / "v1" / "openapi.json": _lines(document(MODULES)),
+        ROOT / "docs" / "schema" / "universal-event.schema.json": json.dumps(event_schema(), indent=1, ensure_ascii=False) + "\n",
+    }
+
+
+def _lines(document: dict[str, Any]) -> str:
+    """One path and one schema a line, so that a change can be read in a diff."""
+    head = {name: value for name, value in document.items() if name not in ("paths", "components")}
+    paths = ",\n".join(f"{json.dumps(path)}:{_compact(item)}" for path, item in document["paths"].items())
+    schemas = ",\n".join(f"{json.dumps(name)}:{_compact(item)}" for name, item in document["components"]["schemas"].items())
+    rest = _compact({name: value for name, value in document["components"].items() if name != "schemas"})[1:-1]
+    return f'{_compact(head)[:-1]},\n"paths":{{\n{paths}\n}},\n"components":{{{rest},"schemas":{{\n{schemas}\n}}}}}}\n'
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def main(arguments: list[str]) -> int:
+    """Write, or with `--check` compare. Returns the exit code."""
+    stale = [path for path, text in files().items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        if "--check" in arguments:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(files()[path])
+            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(sys.argv[1:]))

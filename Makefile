@@ -1,20 +1,26 @@
 # opencode-shim. `make serve` and `make test` need only Python 3.11+, git and make: what else they need is set up here.
 PORT = 4096
 DIRECTORY = .
+EXAMPLES = 200000
+FUZZ_S = 60
+REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: help setup serve test check gen docs fmt e2e ci clean
+.PHONY: audit bench fuzz load soak help setup serve test check gen docs fmt e2e record ci clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z0-9 ]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 setup: .venv/.dev  ## all that development needs, into .venv
 
 serve: .venv/.run  ## the server: make serve [PORT=4096] [DIRECTORY=.]
 	@exec $(BIN)opencode-shim serve --port $(PORT) --directory "$(DIRECTORY)"
 
-test: .venv/.dev  ## all tests but the end-to-end ones
+test: .venv/.dev  ## all tests but the slow and the end-to-end ones
 	$(BIN)pytest -q -n auto $(ARGS)
+
+test-slow: .venv/.dev  ## faults of agents and of the machine, fuzz, planted bugs: some minutes
+	$(BIN)pytest -q -n auto -m slow $(ARGS)
 
 check: .venv/.dev  ## lint, format, types, walls between the layers, and that generated files are current
 	$(BIN)ruff check . && $(BIN)ruff format --check .
@@ -31,10 +37,33 @@ e2e: .venv/.dev  ## real clients and real agents, in a terminal and in Chromium
 	scripts/e2e-setup
 	$(BIN)pytest -q -m e2e tests/e2e $(ARGS)
 
+record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: make record AGENT=x [VERSION=y] [SCENES="a b"]
+	scripts/record $(AGENT) $(or $(VERSION),latest) $(SCENES)
+
+bench: .venv/.dev  ## beside native OpenCode, its peer and the floor; writes docs/BENCHMARKS.md  [ROUNDS=5]
+	scripts/e2e-setup
+	$(BIN)python -m tests.bench --rounds $(or $(ROUNDS),5)
+
+fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz [EXAMPLES=200000] [REQUESTS=20000] [FUZZ_S=60]
+	SHIM_LAW_EXAMPLES=$(EXAMPLES) SHIM_API_REQUESTS=$(REQUESTS) $(BIN)pytest -q -n auto --timeout=0 tests/fuzz tests/properties $(ARGS)
+	@$$(command -v uv || echo .uv/bin/uv) pip install -q --python $(BIN)python --target .fuzz --only-binary :all: atheris \
+	  || { echo "atheris has no wheel here: only hypothesis has fuzzed"; exit 0; }; \
+	for agent in claude codex pi amp opencode mock claude-agent-acp; do \
+	  PYTHONPATH=.fuzz:. $(BIN)python scripts/fuzz-codecs $$agent -max_total_time=$(FUZZ_S) -verbosity=0 || exit 1; done
+
+load: .venv/.dev  ## much at once: 200 streams, 1,000 readers, 100,000 messages, floods; writes docs/LOAD.md
+	$(BIN)python -m tests.bench.load
+
+soak: .venv/.dev  ## mixed work for minutes, and whether anything grows: make soak [MINUTES=5]; writes docs/SOAK.md
+	$(BIN)python -m tests.bench.soak --minutes $(or $(MINUTES),5)
+
+audit: .venv/.dev  ## known holes of the packages in uv.lock, by the database of OSV
+	$(BIN)python scripts/audit
+
 ci: ; .ci/run  ## what CI runs
 
 clean:  ## remove all that these targets installed
-	rm -rf .venv .uv .e2e .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .uv .e2e .fuzz .ruff_cache .hypothesis .import_linter_cache
 
 .venv/.run: uv.lock pyproject.toml scripts/setup ; @scripts/setup run
 .venv/.dev: uv.lock pyproject.toml scripts/setup ; @scripts/setup dev

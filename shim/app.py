@@ -34,7 +34,7 @@ from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.http.operation import SERVICES
 from shim.ids import Ids
-from shim.routes import inspector, opencode1, v1
+from shim.routes import inspector, opencode1, opencode2, v1
 from shim.routes.web_ui import WebUI
 from shim.services import Services, Universal
 from shim.sessions.deps import SessionDeps
@@ -169,7 +169,9 @@ def build_app(
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None
     )
     app = application(
-        services, (*opencode1.MODULES, *v1.MODULES, inspector), unknown=web_ui.handle if web_ui is not None else None
+        services,
+        (*opencode1.MODULES, *opencode2.MODULES, *v1.MODULES, inspector),
+        unknown=web_ui.handle if web_ui is not None else None,
     )
 
     async def life(_app: web.Application) -> AsyncIterator[None]:

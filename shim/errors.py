@@ -2,7 +2,7 @@
 
     ShimError
       ApiError(status, name, message, data)   what a client gets: {"name", "data": {"message", ...}}
-        NotFound  BadRequest  Conflict  SessionBusy  RequestNotFound  Unsupported  LimitReached
+        NotFound  BadRequest  Conflict  SessionBusy  RequestNotFound  Tagged  Unsupported  LimitReached
       AgentError                              something about an agent's process
         AgentNotFound  AgentStartFailed  AgentGone  AgentStuck
       StoreError                              the journal cannot be read or written
@@ -101,6 +101,13 @@ class Problem(ApiError):
             **more,
         }
         super().__init__(status, kind, detail, body=body)
+
+
+class Tagged(ApiError):
+    """An error of OpenCode 2's own kind: `{"_tag", "message", ...}`; `more` are the further members, as its wire names them."""
+
+    def __init__(self, status: int, tag: str, message: str, **more: Any) -> None:
+        super().__init__(status, tag, message, body={"_tag": tag, "message": message, **more})
 
 
 class Unsupported(ApiError):

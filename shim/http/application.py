@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from types import ModuleType
 
 from aiohttp import web
 
 from shim.errors import ApiError
-from shim.http import middleware, problem
+from shim.http import middleware, problem, tagged
 from shim.http.access import ACCESS, Access, gate
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, BoundOperation, add_route, collect, register
 from shim.opencode.decided import rows
-from shim.opencode.operations import OPERATIONS
+from shim.opencode.operations import OPERATIONS, Operation
 from shim.opencode.unsupported import Row
+from shim.opencode2 import decided as decided2
+from shim.opencode2.operations import OPERATIONS2, Operation2
 from shim.services import Services
 
 
@@ -32,7 +35,15 @@ def application(
     """
     app = web.Application(
         client_max_size=body_limit_bytes,
-        middlewares=[observe, problem.problems, middleware.request_log, middleware.errors, gate, middleware.preflight],
+        middlewares=[
+            observe,
+            problem.problems,
+            tagged.tags,
+            middleware.request_log,
+            middleware.errors,
+            gate,
+            middleware.preflight,
+        ],
     )
     app[ACCESS] = Access.of(services.settings)
     if unknown is not None:
@@ -49,9 +60,23 @@ def application(
 
 def _routes(app: web.Application, services: Services, bound: list[BoundOperation]) -> None:
     app[SERVICES] = services
-    register(app, bound)
-    for name, row in rows({one.id for one in bound}).items():
-        add_route(app, OPERATIONS[name], _refusal(name, row))
+    second = [one for one in bound if one.wire == 2]
+    taken = {_route_of(one.operation) for one in second}
+    # 1.18 has a preview of some operations of the second wire, at the same paths: the second wire's handler is for both.
+    first = [one for one in bound if one.wire == 1 and _route_of(one.operation) not in taken]
+    register(app, [*first, *second])
+    taken |= {_route_of(one.operation) for one in first}
+    refused = [(name, OPERATIONS2[name], row) for name, row in decided2.rows({one.id for one in second}).items()]
+    served = {one.id for one in bound if one.wire == 1}
+    for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
+        if _route_of(operation) not in taken:
+            taken.add(_route_of(operation))
+            add_route(app, operation, _refusal(name, row))
+
+
+def _route_of(row: Operation | Operation2) -> tuple[str, str]:
+    """What aiohttp tells routes apart by: not the names of placeholders."""
+    return row.method, re.sub(r"\{\w+\}", "{}", row.path)
 
 
 def _refusal(name: str, row: Row) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

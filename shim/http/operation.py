@@ -3,6 +3,7 @@
     @operation("session.fork")
     async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object: ...
 
+`@operation2` is the same for OpenCode 2's table of operations; an id is that of one wire, both have a `session.list`.
 Parameters are known by name. `path`, `query` and `body` are annotated with pydantic models; `body: Model | None` may be
 missing (not `null`), and a required one that is missing is read as `{}`. Method and path come from the generated table of
 operations. The answer is a model, dict, list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
@@ -29,6 +30,7 @@ from shim.http import wire_json
 from shim.http.directory import resolve
 from shim.opencode.complaints import complaint
 from shim.opencode.operations import OPERATIONS, Operation
+from shim.opencode2.operations import OPERATIONS2, Operation2
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20
@@ -40,6 +42,8 @@ SERVICES: web.AppKey[Services] = web.AppKey("services", Services)
 _MARK = "__operation__"
 
 Handler: TypeAlias = Callable[..., Awaitable[object]]
+Wire: TypeAlias = Literal[1, 2]
+"""The generation of the wire that an operation is of; extra routes count as 1."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 Kind: TypeAlias = Literal["Params", "Query", "Payload"]
 
@@ -66,12 +70,16 @@ class BoundOperation:
     """A handler with what it takes: a validator for each parameter that it has."""
 
     id: str
-    operation: Operation
+    operation: Operation | Operation2
     handler: Handler
     path: TypeAdapter[Any] | None
     query: TypeAdapter[Any] | None
     body: TypeAdapter[Any] | None
     body_optional: bool
+
+    @property
+    def wire(self) -> Wire:
+        return 2 if isinstance(self.operation, Operation2) else 1
 
 
 # --- marks -------------------------------------------------------------------------------------------
@@ -82,12 +90,17 @@ def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     return _marked(operation_id, OPERATIONS[operation_id])
 
 
+def operation2(operation_id: str) -> Callable[[HandlerT], HandlerT]:
+    """The function serves this operation of OpenCode 2. Raises KeyError if there is no such one."""
+    return _marked(operation_id, OPERATIONS2[operation_id])
+
+
 def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
     """The function serves a route that OpenCode has, or clients ask for, outside of its document."""
     return _marked(operation_id, Operation(method, path, "extra", streams))
 
 
-def _marked(operation_id: str, row: Operation) -> Callable[[HandlerT], HandlerT]:
+def _marked(operation_id: str, row: Operation | Operation2) -> Callable[[HandlerT], HandlerT]:
     def mark(handler: HandlerT) -> HandlerT:
         setattr(handler, _MARK, (operation_id, row))
         return handler
@@ -97,20 +110,21 @@ def _marked(operation_id: str, row: Operation) -> Callable[[HandlerT], HandlerT]
 
 def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
     """All marked functions of the modules. Raises ValueError if two serve the same operation."""
-    bound: dict[str, BoundOperation] = {}
+    bound: dict[tuple[Wire, str], BoundOperation] = {}
     for module in modules:
         for value in vars(module).values():
             mark = getattr(value, _MARK, None) if inspect.isfunction(value) else None
             if mark is None or value.__module__ != module.__name__:
                 continue
-            name, row = cast("tuple[str, Operation]", mark)
-            if name in bound:
-                raise ValueError(f"{name} is served by {bound[name].handler.__qualname__} and {module.__name__}.{value.__name__}")
-            bound[name] = _bind(name, row, value)
+            name, row = cast("tuple[str, Operation | Operation2]", mark)
+            one = _bind(name, row, value)
+            first = bound.setdefault((one.wire, name), one)
+            if first is not one:
+                raise ValueError(f"{name} is served by {first.handler.__qualname__} and {module.__name__}.{value.__name__}")
     return list(bound.values())
 
 
-def _bind(name: str, row: Operation, handler: Handler) -> BoundOperation:
+def _bind(name: str, row: Operation | Operation2, handler: Handler) -> BoundOperation:
     hints = get_type_hints(handler)
     unknown = set(inspect.signature(handler).parameters) - {"ctx", "path", "query", "body"}
     if unknown:
@@ -131,7 +145,9 @@ def register(app: web.Application, bound: Iterable[BoundOperation]) -> None:
         add_route(app, one.operation, _route(one))
 
 
-def add_route(app: web.Application, row: Operation, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> None:
+def add_route(
+    app: web.Application, row: Operation | Operation2, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> None:
     """One operation's routes, for a handler of aiohttp's form."""
     forms = (row.path, row.path + "/") if "*" not in row.path else (row.path.replace("*", "{tail:.*}"),)
     for form in forms:

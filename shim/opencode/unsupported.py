@@ -19,7 +19,7 @@ class Row(NamedTuple):
     reason: str
 
 
-V2 = "of OpenCode 2's preview API (/api) only the few calls are served that clients of 1.x make; use the 1.x routes"
+V2 = "it was in OpenCode 2's preview and is not in OpenCode 2; use its own routes (docs/operations2.md), or those of 1.x"
 CREDENTIALS = (
     "agents log in by their own programs, on the machine of this server (`claude auth login`, `codex login`); or give an API key"
 )
@@ -32,8 +32,17 @@ SYNC = "it moves a session into the server's workspace, and sessions do not move
 NO_ACCOUNT = "there is no account at OpenCode's console here"
 NO_LSP = "this server runs no language servers (native without one says the same); agents have their own"
 
-SERVED_V2 = frozenset({"v2.health.get", "v2.location.get", "v2.fs.find", "v2.fs.list", "v2.reference.list", "v2.session.list"})
-"""The few that clients of 1.x call for something that a person sees; they have handlers."""
+PREVIEW_ONLY = frozenset({
+    "v2.session.wait", "v2.session.revert.clear", "v2.session.history", "v2.session.events", "v2.integration.attempt.status",
+    "v2.integration.attempt.cancel", "v2.integration.attempt.complete", "v2.question.request.list", "v2.session.question.list",
+    "v2.session.question.reply", "v2.session.question.reject",
+})  # fmt: skip
+"""Of the preview of OpenCode 2 that 1.18 has, what OpenCode 2 has not, or elsewhere."""
+
+SHARED = frozenset(n for n, row in OPERATIONS.items() if row.path.startswith("/api/") and n not in PREVIEW_ONLY) - {
+    "v2.health.get"
+}
+"""Of the preview, what OpenCode 2 has at the same path: decided there, in `shim.opencode2`."""
 
 _OWN: dict[str, str] = {
     "provider.oauth.authorize": CREDENTIALS,
@@ -52,11 +61,9 @@ _OWN: dict[str, str] = {
     "sync.steal": SYNC,
 }
 
-_PREVIEW = [name for name, row in OPERATIONS.items() if row.path.startswith("/api/") and name not in SERVED_V2]
-
 UNSUPPORTED: dict[str, Row] = {
     **{name: Row(501, reason) for name, reason in _OWN.items()},
-    **{name: Row(501, V2) for name in _PREVIEW},
+    **{name: Row(501, V2) for name in sorted(PREVIEW_ONLY)},
 }
 
 SAME: dict[str, str] = {

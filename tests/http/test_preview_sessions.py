@@ -104,4 +104,4 @@ async def test_none(place: Place) -> None:
 
 async def test_a_cursor_of_somebody_elses(known: Place) -> None:
     answer = await known.api.get("/api/session", params={"cursor": "!!"}, status=400)
-    assert "cursor" in answer.body["data"]["message"]
+    assert "cursor" in answer.body["message"]

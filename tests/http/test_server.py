@@ -104,8 +104,8 @@ async def test_preview(place: Place) -> None:
         "location": location,
         "data": [{"path": "src/a.py", "type": "file"}],
     }
-    refused = await place.api.get("/api/session/active", status=501)
-    assert "use the 1.x routes" in refused.body["data"]["message"]
+    refused = await place.api.get("/api/question/request", status=501)
+    assert "those of 1.x" in refused.body["message"]
 
 
 # --- remote control --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import orjson
 
@@ -27,13 +27,41 @@ from shim.sse.event import OpenCodeEvent
 ID_LENGTH, PLACE_LENGTH = 16, 8
 
 
+class Piece(Protocol):
+    """The piece of text that a frame adds to a part. Pieces with the same `key` can be joined."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it is a piece of."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The piece."""
+        ...
+
+    def frame(self, text: str, position: str) -> Frame:
+        """Another piece of the same, at another place."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The piece of text that a frame adds to a part. Pieces with the same `key` can be joined."""
+    """A piece of a part of the 1.x wire."""
 
     key: tuple[str, ...]
     event: OpenCodeEvent
     legacy: bool
+
+    @property
+    def text(self) -> str:
+        """As `Piece`."""
+        return str(self.event.properties["delta"])
+
+    def frame(self, text: str, position: str) -> Frame:
+        """As `Piece`."""
+        event = replace(self.event, properties={**self.event.properties, "delta": text})
+        return encode(event, position, legacy=self.legacy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +69,7 @@ class Frame:
     """One event, encoded.
 
     id       the event whose place its `id:` line tells
-    plain    for `/event`
+    plain    for `/event`, and for `/api/event`
     wrapped  for `/global/event`
     urgent   to be sent at once
     delta    set for a piece of text
@@ -53,7 +81,7 @@ class Frame:
     plain: bytes
     wrapped: bytes
     urgent: bool
-    delta: Delta | None = None
+    delta: Piece | None = None
     twin: bytes = b""
     oldest: bytes = b""
 
@@ -75,7 +103,7 @@ def encode(
     Raises: nothing; text without UTF-8 has U+FFFD for it, what is not JSON is its `str`.
     """
     payload: dict[str, Any] = {"type": event.type, "properties": event.properties}
-    body = _json(payload if legacy else {"id": id_, **payload})
+    body = to_json(payload if legacy else {"id": id_, **payload})
     position = position or id_
     head = b"id:" + place(position).encode() + b"\ndata: "
     return Frame(
@@ -85,7 +113,7 @@ def encode(
         urgent=event.urgent,
         delta=_delta(event, legacy=legacy),
         twin=_twin(event, id_) if twin else b"",
-        oldest=b"" if oldest is None else head + _json({"type": oldest.type, "properties": oldest.properties}) + b"\n\n",
+        oldest=b"" if oldest is None else head + to_json({"type": oldest.type, "properties": oldest.properties}) + b"\n\n",
     )
 
 
@@ -94,7 +122,7 @@ def _twin(event: OpenCodeEvent, id_: str) -> bytes:
     if event.sync is None:
         return b""
     told = {"type": f"{event.type}.1", "id": event.sync.id, "seq": event.sync.seq, "aggregateID": event.sync.session_id}
-    payload = _json({"type": "sync", "id": id_, "syncEvent": {**told, "data": event.properties}})
+    payload = to_json({"type": "sync", "id": id_, "syncEvent": {**told, "data": event.properties}})
     return b"data: {" + _envelope(event.directory, event.project) + b'"payload":' + payload + b"}\n\n"
 
 
@@ -145,9 +173,7 @@ def _join(pieces: Sequence[Frame]) -> Frame:
     last = pieces[-1]
     if len(pieces) == 1 or last.delta is None:
         return last
-    text = "".join(piece.delta.event.properties["delta"] for piece in pieces if piece.delta)
-    event = replace(last.delta.event, properties={**last.delta.event.properties, "delta": text})
-    return encode(event, last.id, legacy=last.delta.legacy)
+    return last.delta.frame("".join(piece.delta.text for piece in pieces if piece.delta), last.id)
 
 
 def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:
@@ -169,12 +195,12 @@ def _envelope(directory: str | None, project: str | None) -> bytes:
     """What stands before the payload on `/global/event`; nothing for events of the whole server."""
     if directory is None:
         return b""
-    head = b'"directory":' + _json(normal(directory)) + b","
-    return head if project is None else head + b'"project":' + _json(project) + b","
+    head = b'"directory":' + to_json(normal(directory)) + b","
+    return head if project is None else head + b'"project":' + to_json(project) + b","
 
 
-def _json(value: Any) -> bytes:
-    """JSON by orjson; by the standard library for what orjson does not take (lone surrogates, integers over 64 bits)."""
+def to_json(value: Any) -> bytes:
+    """JSON of a frame, by orjson; by the standard library for what orjson does not take (lone surrogates, integers over 64 bits)."""
     try:
         return orjson.dumps(value)
     except TypeError:  # orjson.JSONEncodeError is one

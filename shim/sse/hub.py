@@ -69,8 +69,8 @@ class Hub:
         self._clock = clock
         self._ids = ids
         self._bounds = bounds
-        self._ring = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
-        self._readers: dict[Subscription, int] = {}
+        self._ring: Ring[Entry] = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
+        self._readers: dict[Subscription[Kind], int] = {}
         self._legacy_until: dict[str | None, int] = {}
         self._counts: Counter[str] = Counter()
         self.turnstile = Turnstile()
@@ -106,7 +106,7 @@ class Hub:
         oldest: bool = False,
         last_event_id: str | None = None,
         greeting: Sequence[OpenCodeEvent] = (),
-    ) -> Subscription:
+    ) -> Subscription[Kind]:
         """A new reader. Its owner must hand it to `stream`, or `close` it.
 
         In: `sync`, whether lasting events have twins (`/global/event` since 1.14); `oldest`, with `legacy`: a client of 1.0.
@@ -191,7 +191,7 @@ class Hub:
     def _beat(self, kind: Kind) -> Frame:
         return encode(HEARTBEAT, self._ids.moment(), position=self._ring.last, legacy=kind.legacy)
 
-    def _left(self, reader: Subscription) -> None:
+    def _left(self, reader: Subscription[Kind]) -> None:
         """Called by a subscription that is over, at least once."""
         since = self._readers.pop(reader, None)
         if since is None:

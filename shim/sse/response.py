@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
 from shim.sse.compression import Gzip
-from shim.sse.subscription import State, Subscription
+from shim.sse.subscription import FormT, State, Subscription
 from shim.sse.turnstile import Turnstile
 
 HEARTBEAT_S = 10.0
 """As OpenCode 1.18.33."""
 LEGACY_HEARTBEAT_S = 30.0
 """As OpenCode 1.1.53."""
+SECOND_HEARTBEAT_S = 15.0
+"""As OpenCode 2, which sends a comment."""
 GATHER_S = 0.004
 """Writes of a stream are so far apart, but for what is urgent: one write for many frames costs a tenth."""
 SEND_TIMEOUT_S = 30.0
@@ -47,9 +50,9 @@ log = structlog.get_logger()
 
 async def stream(
     request: web.Request,
-    subscription: Subscription,
+    subscription: Subscription[FormT],
     *,
-    heartbeat_s: float | None = None,
+    heartbeat_s: float = HEARTBEAT_S,
     gather_s: float = GATHER_S,
     send_timeout_s: float = SEND_TIMEOUT_S,
     gzip: bool = False,
@@ -57,7 +60,7 @@ async def stream(
 ) -> web.StreamResponse:
     """Send a subscription to a client until one of them ends, then close it.
 
-    In: `heartbeat_s` None is the native interval of the subscription's wire; `gzip`, whether its body is compressed;
+    In: `heartbeat_s`, the native interval of the subscription's wire; `gzip`, whether its body is compressed;
     `turnstile`, the one of all streams.
     Raises: HTTPMethodNotAllowed if it is not a GET; nothing for a client that went away.
     """
@@ -66,8 +69,6 @@ async def stream(
     response.headers.popall("Connection", None)
     if gzip:
         response.headers["Content-Encoding"] = "gzip"
-    if heartbeat_s is None:
-        heartbeat_s = LEGACY_HEARTBEAT_S if subscription.kind.legacy else HEARTBEAT_S
     sender = _Sender(subscription, send_timeout_s)
     try:
         if request.transport is None:  # it left while the request was read
@@ -90,7 +91,7 @@ async def stream(
 
 async def _pump(
     response: EventSourceResponse,
-    subscription: Subscription,
+    subscription: Subscription[FormT],
     sender: _Sender,
     heartbeat_s: float,
     gather_s: float,
@@ -122,7 +123,7 @@ async def _pump(
 class _Sender:
     """The writes of one stream: each within its time limit, and all within END_GRACE_S once the stream is to end."""
 
-    def __init__(self, subscription: Subscription, timeout_s: float) -> None:
+    def __init__(self, subscription: Subscription[Any], timeout_s: float) -> None:
         self._subscription = subscription
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()

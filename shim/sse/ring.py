@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from shim.sse.frame import Frame
+
+
+class Placed(Protocol):
+    """What a ring holds."""
+
+    @property
+    def id(self) -> str:
+        """Its place: by it a reader says where it was."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes, in all forms."""
+        ...
+
+
+EntryT = TypeVar("EntryT", bound=Placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +52,7 @@ class Entry:
         return sum(len(frame.plain) + len(frame.wrapped) + len(frame.twin) + len(frame.oldest) for frame in frames)
 
 
-class Ring:
+class Ring(Generic[EntryT]):
     """Entries in order, the oldest forgotten when there are too many or they are too large.
 
     `origin` is the id of the place before the first entry: who is there gets all of them.
@@ -45,7 +63,7 @@ class Ring:
         self._last = origin
         self._max_frames = frames
         self._max_size = size
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[EntryT] = deque()
         self._number: dict[str, int] = {}
         self._forgotten = 0
         self._size = 0
@@ -63,7 +81,7 @@ class Ring:
         """How many entries there have been."""
         return self._forgotten + len(self._entries)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: EntryT) -> None:
         """Add the newest; forget the oldest if need be. The newest always stays."""
         self._number[entry.id] = self.published
         self._entries.append(entry)
@@ -76,7 +94,7 @@ class Ring:
             self._origin = oldest.id
             self._forgotten += 1
 
-    def after(self, id_: str) -> list[Entry] | None:
+    def after(self, id_: str) -> list[EntryT] | None:
         """What followed the entry with this id, oldest first; None if that is not known any more, or never was."""
         if id_ == self._origin:
             return list(self._entries)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from shim.sse.frame import Frame, compact
 
@@ -40,6 +40,26 @@ class State(StrEnum):
     DROPPED = "dropped"
 
 
+class Form(Protocol):
+    """What a reader asked for, as far as its queue cares."""
+
+    @property
+    def scope(self) -> str | None:
+        """The directory whose events it gets, None for all; for the log."""
+        ...
+
+    def form(self, frame: Frame) -> bytes:
+        """A frame as this reader gets it."""
+        ...
+
+    def size(self, frame: Frame) -> int:
+        """Bytes of that."""
+        ...
+
+
+FormT = TypeVar("FormT", bound=Form)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What a reader asked for: `scope` is a normalised directory or None for all; `wrapped` as on `/global/event`;
@@ -61,12 +81,16 @@ class Kind:
             return frame.oldest
         return frame.wrapped if self.wrapped else frame.plain
 
+    def size(self, frame: Frame) -> int:
+        """Bytes of that."""
+        return len(frame.wrapped) + len(frame.twin) if self.sync else len(self.form(frame))
+
     def wants(self, directory: str | None) -> bool:
         """Whether an event of this (normalised) directory is for it."""
         return self.scope is None or directory is None or directory == self.scope
 
 
-class Subscription:
+class Subscription(Generic[FormT]):
     """A reader's end of the hub. `take` and `close` are the reader's; the rest is the hub's.
 
     on_end  called when the state changes by the hub's hand, for a reader that is busy sending
@@ -74,14 +98,15 @@ class Subscription:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: FormT,
         first: Iterable[Frame],
         *,
         bounds: Bounds,
-        beat: Callable[[Kind], Frame],
-        closed: Callable[[Subscription], None],
+        beat: Callable[[FormT], Frame],
+        closed: Callable[[Subscription[FormT]], None],
     ) -> None:
         self.kind = kind
+        self._size = kind.size
         self.state = State.OPEN
         self.on_end: Callable[[], None] | None = None
         self._bounds = bounds
@@ -129,10 +154,6 @@ class Subscription:
         self._taken_at = now()
         return self._pop()
 
-    def size(self, frame: Frame) -> int:
-        """Bytes of a frame in this reader's form."""
-        return len(frame.wrapped) + len(frame.twin) if self.kind.sync else len(self.kind.form(frame))
-
     def close(self) -> None:
         """The reader is gone or has had enough. Again is fine."""
         if self.state is not State.DROPPED:
@@ -146,7 +167,7 @@ class Subscription:
         if self.state is not State.OPEN:
             return
         self._live.append(frame)
-        self._bytes += self.size(frame)
+        self._bytes += self._size(frame)
         self._quiet.clear()
         over = self._is_over(1)
         if over and self._is_over(HARD_FACTOR):
@@ -205,7 +226,7 @@ class Subscription:
         if self.state is not State.OPEN or not self._is_over(1):
             return
         self._live = deque(compact(self._live))
-        self._bytes = sum(map(self.size, self._live))
+        self._bytes = sum(map(self._size, self._live))
         if self._is_over(0.75):  # room for a while, or each frame would bring us here again
             self.drop()
 
@@ -227,8 +248,8 @@ class Subscription:
                 frame = self._first.popleft()
             else:
                 frame = self._live.popleft()
-                self._bytes -= self.size(frame)
+                self._bytes -= self._size(frame)
             taken.append(frame)
-            size += self.size(frame)
+            size += self._size(frame)
         self._hurry = self._waiting()
         return taken

@@ -8,7 +8,7 @@ from shim.http.operation import Ctx, operation
 from shim.http.streams import need_room
 from shim.sse.compression import wanted
 from shim.sse.event import OpenCodeEvent
-from shim.sse.response import stream
+from shim.sse.response import HEARTBEAT_S, LEGACY_HEARTBEAT_S, stream
 from shim.sse.wire import takes_twins, wire_of
 
 
@@ -42,7 +42,8 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
     gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
-    return await stream(request, subscription, gzip=gzip, turnstile=ctx.services.hub.turnstile)
+    heartbeat_s = HEARTBEAT_S if wire == "v1.18" else LEGACY_HEARTBEAT_S
+    return await stream(request, subscription, heartbeat_s=heartbeat_s, gzip=gzip, turnstile=ctx.services.hub.turnstile)
 
 
 def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:

@@ -34,7 +34,7 @@ from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.http.operation import SERVICES
 from shim.ids import Ids
-from shim.routes import inspector, opencode1, opencode2, v1
+from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
 from shim.services import Services, Universal
 from shim.sessions.deps import SessionDeps
@@ -168,11 +168,7 @@ def build_app(
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None
     )
-    app = application(
-        services,
-        (*opencode1.MODULES, *opencode2.MODULES, *v1.MODULES, inspector),
-        unknown=web_ui.handle if web_ui is not None else None,
-    )
+    app = application(services, modules, early=EARLY, unknown=web_ui.handle if web_ui is not None else None)
 
     async def life(_app: web.Application) -> AsyncIterator[None]:
         # The last one is closed first, and each whatever became of the others.

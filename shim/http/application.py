@@ -11,6 +11,7 @@ from aiohttp import web
 from shim.errors import ApiError
 from shim.http import middleware, problem, tagged
 from shim.http.access import ACCESS, Access, gate
+from shim.http.later import Later
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, BoundOperation, add_route, collect, register
 from shim.opencode.decided import rows
@@ -23,14 +24,16 @@ from shim.services import Services
 
 def application(
     services: Services,
-    modules: Iterable[ModuleType],
+    modules: Iterable[ModuleType] | Callable[[], Iterable[ModuleType]],
     *,
+    early: Iterable[ModuleType] = (),
     unknown: middleware.Unknown | None = None,
     body_limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> web.Application:
     """Serves what the modules' functions are marked with, and says of every other operation why it is not served.
 
-    In: `unknown` is asked for paths that no route has (the web UI's files). Starting and stopping of services is the
+    In: `modules`, or what imports them, which is done by the first request that `early` ones do not serve; `early` are among
+    the modules. `unknown` is asked for paths that no route has (the web UI's files). Starting and stopping of services is the
     caller's, with `cleanup_ctx`.
     """
     app = web.Application(
@@ -49,12 +52,20 @@ def application(
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)
-    bound = collect(modules)
-    _routes(app, services, bound)
-    if services.settings.base_path:
-        below = web.Application(client_max_size=body_limit_bytes)
-        _routes(below, services, bound)
-        app.add_subapp(services.settings.base_path, below)
+    app[SERVICES] = services
+    register(app, collect(early))
+
+    def table() -> web.Application:
+        bound = collect(modules() if callable(modules) else modules)
+        found = web.Application()
+        _routes(found, services, bound)
+        if services.settings.base_path:
+            below = web.Application()
+            _routes(below, services, bound)
+            found.add_subapp(services.settings.base_path, below)
+        return found
+
+    app.router.register_resource(Later(table))
     return app
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from shim.routes import health
 from shim.routes.opencode1 import (
     agent,
     all_sessions,
@@ -66,6 +67,7 @@ MODULES: tuple[ModuleType, ...] = (
     vcs,
     file,
     find,
+    health,
     global_,
     instance,
     log,

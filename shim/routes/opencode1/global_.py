@@ -1,22 +1,9 @@
-"""The server itself. Source: recordings `endpoints`, `dispose`."""
+"""The server itself; its health is in shim.routes.health. Source: recordings `endpoints`, `dispose`."""
 
 from __future__ import annotations
 
-from shim.http.operation import Ctx, extra, operation
-from shim.opencode.operations import OPENCODE_VERSION
+from shim.http.operation import Ctx, operation
 from shim.sse.event import OpenCodeEvent
-
-
-@operation("global.health")
-async def health(ctx: Ctx) -> object:
-    """That we are alive. The version is OpenCode's, since clients compare it with what they can speak to."""
-    return {"healthy": True, "version": OPENCODE_VERSION}
-
-
-@extra("server.health", "GET", "/health")
-async def plain_health(ctx: Ctx) -> object:
-    """The AI SDK's provider asks here whether a server runs, and starts an `opencode` of its own if not."""
-    return {"healthy": True}
 
 
 @operation("global.dispose")

@@ -51,7 +51,13 @@ def _second(s: int) -> str:
 
 def from_rfc3339(text: str) -> int:
     """The inverse of `rfc3339`, in epoch milliseconds. Raises ValueError for anything else."""
-    if text[10:11] != "T" or text[19:20] != "." or text[-1:] != "Z":
+    ms = text[20:23]
+    if len(text) != 24 or text[10] != "T" or text[19] != "." or text[23] != "Z" or not (ms.isascii() and ms.isdecimal()):
         raise ValueError(f"time data {text!r} is not as rfc3339 writes it")
-    at = datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC)
-    return int(at.timestamp()) * 1000 + at.microsecond // 1000
+    return _epoch(text[:19]) * 1000 + int(ms)
+
+
+@lru_cache(maxsize=4)
+def _epoch(second: str) -> int:
+    """The inverse of `_second`."""
+    return int(datetime.fromisoformat(second).replace(tzinfo=UTC).timestamp())

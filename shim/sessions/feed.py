@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -28,7 +28,20 @@ PAGE = 500
 """Events of one read of the journal."""
 
 Observer: TypeAlias = Callable[[UniversalEvent], None]
-Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[UniversalEvent]]]
+
+
+class Sequenced(Protocol):
+    """An event of a journal, in whatever form it is read."""
+
+    @property
+    def sequence(self) -> int:
+        """Its place."""
+        ...
+
+
+T = TypeVar("T", bound=Sequenced)
+
+Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[T]]]
 """(after, limit) -> events of the journal, ascending."""
 
 
@@ -146,14 +159,14 @@ class Feed:
             self._listeners.pop(session_id, None)
 
 
-class Follower:
+class Follower(Generic[T]):
     """Events of one session after `after`, in order, each once: history, then live.
 
-    In: `read` gives the journal; it must show everything that was published before it was called.
+    In: `read` gives the journal, in a form of its own choice; it must show everything that was published before it was called.
     State: `position`, the last sequence that was given out.
     """
 
-    def __init__(self, feed: Feed, session_id: str, read: Read, after: int) -> None:
+    def __init__(self, feed: Feed, session_id: str, read: Read[T], after: int) -> None:
         self._listener = feed.listen(session_id)
         self._read = read
         self._held: list[UniversalEvent] = []
@@ -165,14 +178,15 @@ class Follower:
         """Nothing will come any more."""
         return self._listener.ended and not self._behind and not self._held and not self._listener.waiting
 
-    async def take(self, until: float | None = None) -> Sequence[UniversalEvent]:
+    async def take(self, until: float | None = None) -> Sequence[T | UniversalEvent]:
         """The next events; none at `until` (loop time), and when it is `over`. Raises StoreError."""
         while True:
             if self._behind:
                 self._listener.behind = False
                 page = await self._read(self.position, PAGE)
                 if page:
-                    return self._given(page)
+                    self.position = page[-1].sequence
+                    return page
                 if self._listener.behind:  # while we read
                     continue
                 # The journal has no more. A hole that is left is one of a disk that refused to write.

@@ -7,8 +7,9 @@ Owner of: the names, and `permissionMode` as it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
@@ -16,12 +17,13 @@ from shim.errors import NotFound, Problem
 from shim.host.roots import require
 from shim.opencode.build import Wire
 from shim.sessions.deps import ProjectLike
-from shim.sessions.feed import Follower
+from shim.sessions.feed import Follower, T
 from shim.sessions.manager import SessionManager
 from shim.sessions.rules import Rule
 from shim.store.base import Store
+from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
-from universal.events import SessionStartedData, UniversalEvent
+from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.jsonvalue import obj, text
 
 NAMESPACE = "universal"
@@ -180,11 +182,20 @@ class UniversalSessions:
                 changes["data"] = SessionStartedData(metadata={**metadata, "parent_session_id": self._names[parent]})
         return event.model_copy(update=changes) if changes else event
 
-    async def follower(self, session_id: str, after: int) -> Follower:
+    def wire_of(self, row: EventRow, *, include_raw: bool) -> bytes | None:
+        """A stored event as `/v1` sends it, without reading it; None if it must be read."""
+        if row.type == EventType.SESSION_STARTED:  # it may name another session
+            return None
+        return wire_of(row, self._names.get(row.session_id, row.session_id), include_raw=include_raw)
+
+    async def follower(self, session_id: str, after: int) -> Follower[UniversalEvent]:
         """Events of a session after a sequence; one that is beyond its end means its end. Raises NotFound."""
+        return await self._follower(session_id, after, self._store.events)
+
+    async def row_follower(self, session_id: str, after: int) -> Follower[EventRow]:
+        """The same; those of the journal as stored texts, for who sends them on."""
+        return await self._follower(session_id, after, self._store.rows)
+
+    async def _follower(self, session_id: str, after: int, journal: Callable[[str, int, int], Awaitable[list[T]]]) -> Follower[T]:
         branch = await self.manager.branch(session_id)
-
-        async def read(position: int, limit: int) -> Sequence[UniversalEvent]:
-            return await self._store.events(session_id, position, limit)
-
-        return Follower(self.manager.deps.feed, session_id, read, min(after, branch.sequence))
+        return Follower(self.manager.deps.feed, session_id, partial(journal, session_id), min(after, branch.sequence))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from shim.store.rows import EventRow
 from universal.events import UniversalEvent
 
 
@@ -66,6 +67,10 @@ class Store(Protocol):
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal of a session: events with `sequence` > `after`, ascending, raw payloads included."""
+        ...
+
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
+        """The same as stored texts, for the wire (`rows.wire_of`) or for `rows.event_of`."""
         ...
 
     def last_sequence(self, session_id: str) -> int:

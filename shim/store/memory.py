@@ -8,7 +8,7 @@ from typing import Any
 
 from shim.errors import StoreError
 from shim.store.base import SessionRow
-from shim.store.rows import dump, event_of, follow, is_cut, load, row_of
+from shim.store.rows import EventRow, dump, event_of, follow, is_cut, load, row_of
 from universal.events import UniversalEvent
 
 
@@ -74,6 +74,10 @@ class MemoryStore:
         self._check_open()
         found = self._events.get(session_id, [])[max(after, 0) :]
         return found if limit is None else found[: max(limit, 0)]
+
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
+        """The same as stored texts."""
+        return [row_of(event) for event in await self.events(session_id, after, limit)]
 
     def last_sequence(self, session_id: str) -> int:
         """How many events its journal has."""

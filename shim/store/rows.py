@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from shim.errors import StoreError
-from universal.events import UniversalEvent
+from universal.events import EVENT_DATA, Source, UniversalEvent
 
 COLUMNS = ("session_id", "sequence", "event_id", "time", "type", "source")
 """Fields of an event that have a column of their own; `raw` has one too, and the rest is the `body`."""
@@ -25,6 +25,11 @@ RAW_HEAD = 4096
 """Characters of one that is longer that are kept, to say what it was."""
 
 NOT_IN_BODY = {"raw", *COLUMNS}
+_BODY = frozenset(UniversalEvent.model_fields) - NOT_IN_BODY
+_TYPES = {kind.value: (kind, model) for kind, model in EVENT_DATA.items()}
+_SOURCES = {source.value: source for source in Source}
+_NO_JSON = ("NaN", "Infinity")
+"""What stored texts may hold and the wire may not."""
 
 
 class EventRow(NamedTuple):
@@ -105,20 +110,63 @@ def row_of(event: UniversalEvent) -> EventRow:
     )
 
 
-def event_of(row: EventRow) -> UniversalEvent:
-    """The inverse of `row_of`. Raises StoreError if the row is damaged, or from another version's schema."""
-    what = f"event {row.sequence} of session {row.session_id}"
-    raw = None if row.raw is None else load(row.raw, what)
+def event_of(row: EventRow, *, with_raw: bool = True) -> UniversalEvent:
+    """The inverse of `row_of`; without its raw payload, for who needs none, `raw` is None.
+
+    Only the payload is held against its model: the envelope is what `row_of` wrote. Raises StoreError if the row is damaged, or
+    from another version's schema.
+    """
+    body = _loaded(row.body, row)
+    raw = _loaded(row.raw, row) if with_raw and row.raw is not None else None
     try:
-        return UniversalEvent.model_validate(
-            {**load(row.body, what), **dict(zip(COLUMNS, row[: len(COLUMNS)], strict=True)), "raw": raw}
+        kind, model = _TYPES[row.type]
+        if body.keys() != _BODY:
+            raise _unreadable(row, f"the event: it has {sorted(body)}, not {sorted(_BODY)}")
+        return UniversalEvent.model_construct(
+            event_id=row.event_id,
+            sequence=row.sequence,
+            time=row.time,
+            session_id=row.session_id,
+            native_session_id=body["native_session_id"],
+            source=_SOURCES[row.source],
+            synthetic=body["synthetic"],
+            type=kind,
+            data=model.model_validate(body["data"]),
+            raw=raw,
         )
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]  # without the content: this text is logged
-        where = ".".join(str(step) for step in fault["loc"]) or "the event"
-        raise StoreError(
-            f"The stored {what} cannot be read, {where}: {fault['msg']}. Was it written by another version?"
-        ) from error
+        where = ".".join(("data", *map(str, fault["loc"])))
+        raise _unreadable(row, f"{where}: {fault['msg']}") from error
+    except (KeyError, AttributeError) as error:
+        raise _unreadable(row, f"{error} is unknown") from error
+
+
+def wire_of(row: EventRow, session_id: str, *, include_raw: bool) -> bytes | None:
+    """The event as JSON, put together from the stored texts, which are not read again; `session_id` is what it is called there.
+
+    None if it must be read: JSON has no NaN and no infinity, what agents send has.
+    """
+    raw = row.raw if include_raw and row.raw is not None else "null"
+    if any(word in text for text in (row.body, raw) for word in _NO_JSON):
+        return None
+    return (
+        f'{{"event_id":"{row.event_id}","sequence":{row.sequence},"time":"{row.time}","session_id":{json.dumps(session_id)},'
+        f'"type":"{row.type}","source":"{row.source}",{row.body[1:-1]},"raw":{raw}}}'
+    ).encode()
+
+
+def _loaded(text: str, row: EventRow) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return load(text, f"event {row.sequence} of session {row.session_id}")  # to say which one
+
+
+def _unreadable(row: EventRow, why: str) -> StoreError:
+    return StoreError(
+        f"The stored event {row.sequence} of session {row.session_id} cannot be read, {why}. Was it written by another version?"
+    )
 
 
 def follow(last: Mapping[str, int], events: Iterable[UniversalEvent]) -> dict[str, int]:

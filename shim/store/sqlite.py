@@ -224,8 +224,11 @@ class SqliteStore:
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
-        cells = (session_id, max(after, 0), -1 if limit is None else max(limit, 0))
-        return await self._read(EVENTS, cells, _event)
+        return await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
+
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
+        """The same as stored texts."""
+        return await self._read(EVENTS, _page(session_id, after, limit), _event_row)
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
@@ -402,6 +405,9 @@ def _session(cells: tuple[Any, ...]) -> SessionRow:
     return SessionRow(_text(id_), _text(directory), _text(project_id), parent_id, created_ms, updated_ms, data)
 
 
-def _event(cells: tuple[Any, ...]) -> UniversalEvent:
-    values: list[Any] = [_text(cell) if isinstance(cell, bytes) else cell for cell in cells]
-    return event_of(EventRow(*values))
+def _page(session_id: str, after: int, limit: int | None) -> tuple[str, int, int]:
+    return session_id, max(after, 0), -1 if limit is None else max(limit, 0)
+
+
+def _event_row(cells: tuple[Any, ...]) -> EventRow:
+    return EventRow._make(_text(cell) if isinstance(cell, bytes) else cell for cell in cells)

@@ -81,4 +81,9 @@ def universal(ctx: Ctx) -> Universal:
 
 def exactly(value: object, status: int = 200) -> web.Response:
     """A JSON answer in which nothing is left out or changed: nulls stay, and so does whatever an agent has sent."""
-    return web.Response(body=wire_json.exact(value), status=status, content_type="application/json")
+    return as_json(wire_json.exact(value), status)
+
+
+def as_json(body: bytes, status: int = 200) -> web.Response:
+    """A JSON answer that is made already."""
+    return web.Response(body=body, status=status, content_type="application/json")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import structlog
 from aiohttp import web
@@ -16,10 +16,11 @@ from pydantic import BaseModel, Field
 from shim.http import wire_json
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from shim.routes.v1.endpoint import exactly, universal, v1
+from shim.routes.v1.endpoint import as_json, universal, v1
 from shim.routes.v1.sessions import SessionPath
 from shim.services import Universal
-from shim.sessions.feed import Follower
+from shim.sessions.feed import Follower, T
+from shim.store.rows import EventRow, event_of
 from universal.events import UniversalEvent
 
 DEFAULT_LIMIT = 1_000
@@ -32,7 +33,8 @@ HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 
 log = structlog.get_logger(__name__)
 
-Encode = Callable[[UniversalEvent], bytes]
+Entry: TypeAlias = UniversalEvent | EventRow
+"""An event that has just been made, or one of the journal as it is stored."""
 
 
 class EventsQuery(BaseModel):
@@ -50,11 +52,18 @@ class SseQuery(BaseModel):
     include_raw: bool = False
 
 
-def shown(face: Universal, event: UniversalEvent, *, include_raw: bool) -> dict[str, Any]:
-    """The event as it is sent. `raw` is always there; null unless asked for."""
-    out = face.sessions.renamed(event).model_dump(by_alias=True, exclude={"raw"})
-    out["raw"] = event.raw if include_raw else None
-    return out
+def sent(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
+    """The event as it is sent, as JSON. `raw` is always there; null unless asked for.
+
+    What is stored is sent as it is: it was checked when it was written.
+    """
+    if isinstance(entry, EventRow):
+        if (text := face.sessions.wire_of(entry, include_raw=include_raw)) is not None:
+            return text
+        entry = event_of(entry)
+    out = face.sessions.renamed(entry).model_dump(by_alias=True, exclude={"raw"})
+    out["raw"] = entry.raw if include_raw else None
+    return wire_json.exact(out)
 
 
 @v1("get_events", "GET", "/v1/sessions/{session_id}/events", tag="sessions", answer="EventsResponse", errors=(400, 404))
@@ -63,9 +72,9 @@ async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
     face = universal(ctx)
     session_id = face.sessions.id_of(path.session_id)
     limit = min(query.limit, MAX_LIMIT)
-    found = await ctx.services.store.events(session_id, query.offset, limit + 1)
-    events = [shown(face, event, include_raw=query.include_raw) for event in found[:limit]]
-    return exactly({"events": events, "hasMore": len(found) > limit})
+    found = await ctx.services.store.rows(session_id, query.offset, limit + 1)
+    events = b",".join(sent(face, row, include_raw=query.include_raw) for row in found[:limit])
+    return as_json(b'{"events":[%b],"hasMore":%b}' % (events, b"true" if len(found) > limit else b"false"))
 
 
 @v1("get_events_sse", "GET", "/v1/sessions/{session_id}/events/sse", tag="sessions", form="events", errors=(400, 404))
@@ -74,7 +83,7 @@ async def get_events_sse(ctx: Ctx, path: SessionPath, query: SseQuery) -> object
     face = universal(ctx)
     after = last_event_id(ctx.request)
     need_room(ctx.services)
-    follower = await face.sessions.follower(face.sessions.id_of(path.session_id), query.offset if after is None else after)
+    follower = await face.sessions.row_follower(face.sessions.id_of(path.session_id), query.offset if after is None else after)
     return await stream(ctx.request, follower, encoder(face, include_raw=query.include_raw))
 
 
@@ -84,26 +93,26 @@ def last_event_id(request: web.Request) -> int | None:
     return int(said) if said.isdecimal() and len(said) < 18 else None
 
 
-def encoder(face: Universal, *, include_raw: bool) -> Encode:
+def encoder(face: Universal, *, include_raw: bool) -> Callable[[Entry], bytes]:
     """How events go onto a stream."""
 
-    def encode(event: UniversalEvent) -> bytes:
-        return frame(event.sequence, shown(face, event, include_raw=include_raw))
+    def encode(entry: Entry) -> bytes:
+        return frame(entry.sequence, sent(face, entry, include_raw=include_raw))
 
     return encode
 
 
-def frame(id_: int, value: object) -> bytes:
-    """One event of a stream."""
-    return b"id: %d\ndata: %b\n\n" % (id_, wire_json.exact(value))
+def frame(id_: int, data: bytes) -> bytes:
+    """One event of a stream. In: JSON, which has no line breaks."""
+    return b"id: %d\ndata: %b\n\n" % (id_, data)
 
 
 async def stream(
     request: web.Request,
-    follower: Follower,
-    encode: Encode,
+    follower: Follower[T],
+    encode: Callable[[T | UniversalEvent], bytes],
     *,
-    until: Callable[[UniversalEvent], bool] = lambda _: False,
+    until: Callable[[T | UniversalEvent], bool] = lambda _: False,
     keep_alive_s: float = KEEP_ALIVE_S,
 ) -> web.StreamResponse:
     """Send what `follower` gives, up to and with the event that `until` says; then end.

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
 from pydantic import BaseModel, Field
 
+from shim.http import wire_json
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
 from shim.redaction import secrets_of
-from shim.routes.v1.endpoint import exactly, universal, v1
-from shim.routes.v1.events import frame, last_event_id, shown, stream
+from shim.routes.v1.endpoint import as_json, exactly, universal, v1
+from shim.routes.v1.events import Entry, frame, last_event_id, sent, stream
 from shim.routes.v1.sessions import SessionPath, session_info
 from shim.services import Universal
 from shim.sessions import export
 from shim.sessions.trace import Row
+from shim.store.rows import EventRow, event_of
 from shim.telemetry.meters import memory_bytes
-from universal.events import UniversalEvent
 
 DEFAULT_LIMIT = 500
 MAX_LIMIT = 5_000
@@ -91,14 +93,10 @@ class Counters(BaseModel):
     sessions: int
 
 
-def _row(face: Universal, row: Row) -> dict[str, Any]:
-    return {
-        "event": shown(face, row.event, include_raw=True),
-        "opencode": list(row.opencode),
-        "state": row.state,
-        "queued": row.queued,
-        "open": list(row.open),
-    }
+def _row(face: Universal, entry: Entry, row: Row) -> bytes:
+    """A TraceRow as JSON. The event's own text comes from the journal as it is."""
+    rest = wire_json.exact({"opencode": row.opencode, "state": row.state, "queued": row.queued, "open": row.open})
+    return b'{"event":%b,%b' % (sent(face, entry, include_raw=True), rest[1:])
 
 
 @v1(
@@ -115,7 +113,8 @@ async def get_trace(ctx: Ctx, path: SessionPath, query: TraceQuery) -> object:
     face = universal(ctx)
     session_id = face.sessions.id_of(path.session_id)
     rows, more = await face.traces.page(session_id, query.after, min(query.limit, MAX_LIMIT))
-    return exactly({"rows": [_row(face, row) for row in rows], "hasMore": more})
+    made = b",".join(_row(face, entry, row) for entry, row in rows)
+    return as_json(b'{"rows":[%b],"hasMore":%b}' % (made, b"true" if more else b"false"))
 
 
 @v1(
@@ -135,11 +134,11 @@ async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object
     after = query.after if said is None else said
     tracer = await face.traces.tracer(session_id, after)
     need_room(ctx.services)
-    follower = await face.sessions.follower(session_id, tracer.sequence)
+    follower = await face.sessions.row_follower(session_id, tracer.sequence)
 
-    def encode(event: UniversalEvent) -> bytes:
-        row = tracer.feed(event)
-        return frame(event.sequence, _row(face, row)) if event.sequence > after else b""
+    def encode(entry: Entry) -> bytes:
+        row = tracer.feed(event_of(entry, with_raw=False) if isinstance(entry, EventRow) else entry)
+        return frame(entry.sequence, _row(face, entry, row)) if entry.sequence > after else b""
 
     return await stream(ctx.request, follower, encode)
 
@@ -204,7 +203,7 @@ async def export_session(ctx: Ctx, path: SessionPath) -> object:
     more = True
     while more:
         page, more = await face.traces.page(session_id, rows[-1].event.sequence if rows else 0, EXPORT_PAGE)
-        rows += page
+        rows += [replace(row, event=event_of(entry)) for entry, row in page]
     info = services.sessions.info(session_id)
     about = session_info(ctx, info).model_dump(exclude_none=True) | {
         "opencode-shim": version("opencode-shim"),

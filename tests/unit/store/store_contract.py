@@ -9,6 +9,7 @@ import pytest
 
 from shim.errors import StoreError
 from shim.store.base import SessionRow, Store
+from shim.store.rows import event_of
 from universal.events import (
     ErrorData,
     EventData,
@@ -122,6 +123,15 @@ async def raw_payloads_survive(store: Store) -> None:
     events = [event(n, raw=raw) for n, raw in enumerate(RAW, 1)]
     store.append(events)
     assert [found.raw for found in await store.events("ses_a")] == RAW
+
+
+@case
+async def rows_are_the_events_as_texts(store: Store) -> None:
+    events = [event(n, raw=raw) for n, raw in enumerate(RAW, 1)]
+    store.append(events)
+    assert [event_of(row) for row in await store.rows("ses_a")] == events
+    assert [row.sequence for row in await store.rows("ses_a", 2, 3)] == [3, 4, 5]
+    assert await store.rows("ses_b") == []
 
 
 @case

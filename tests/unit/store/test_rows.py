@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from shim.errors import StoreError
 from shim.store.memory import MemoryStore
-from shim.store.rows import RAW_LIMIT_BYTES, EventRow, dump, event_of, follow, load, row_of
+from shim.store.rows import RAW_LIMIT_BYTES, EventRow, dump, event_of, follow, load, row_of, wire_of
 from tests.unit.store.store_contract import event
-from universal.events import ErrorData
+from universal.events import ErrorData, UniversalEvent
 
 CHARACTERS = st.characters(codec=None) | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
 TEXT = st.text(CHARACTERS)
@@ -55,7 +56,29 @@ def test_an_event_survives(raw: Any, message: str) -> None:
     before = event(3, data=ErrorData(message=joined(message), details={"raw": joined(raw)}), raw=joined(raw))
     row = row_of(before)
     assert '"raw":' not in row.body.split('"details"', maxsplit=1)[0]
-    assert event_of(row) == before
+    after = event_of(row)
+    assert after == before == UniversalEvent.model_validate(after.model_dump(by_alias=True))
+    assert event_of(row, with_raw=False) == before.model_copy(update={"raw": None})
+
+
+@settings(max_examples=200)
+@given(JSON, TEXT, TEXT)
+def test_what_is_sent_without_reading_it_is_the_event(raw: Any, message: str, name: str) -> None:
+    made = event(3, data=ErrorData(message=joined(message), details={"raw": joined(raw)}), raw=joined(raw))
+    for include_raw in (True, False):
+        sent = wire_of(row_of(made), joined(name), include_raw=include_raw)
+        expected = made.model_dump(by_alias=True) | {"session_id": joined(name)} | ({} if include_raw else {"raw": None})
+        assert sent is None or (b"\n" not in sent and json.loads(sent) == expected)
+        words = ("NaN", "Infinity")
+        assert sent is not None or any(word in json.dumps(expected, ensure_ascii=False) for word in words)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_json_is_not_sent_as_it_is(number: float) -> None:
+    row = row_of(event(1, raw={"a": [number]}))
+    assert wire_of(row, "s", include_raw=True) is None
+    assert wire_of(row, "s", include_raw=False) is not None
+    assert wire_of(row_of(event(1, data=ErrorData(message="", details={"a": number}))), "s", include_raw=False) is None
 
 
 def test_a_damaged_event_is_named_but_not_shown() -> None:
@@ -66,6 +89,15 @@ def test_a_damaged_event_is_named_but_not_shown() -> None:
     assert "secret" not in str(found.value)
     with pytest.raises(StoreError, match="event 1 of session ses_a is damaged"):
         event_of(row._replace(raw="{"))
+    for broken in (
+        row._replace(type="item.exploded"),
+        row._replace(source="nobody"),
+        row._replace(body="[]"),
+        row._replace(body="{}"),
+        row._replace(body=row.body[:-1] + ',"more":1}'),
+    ):
+        with pytest.raises(StoreError, match="event 1 of session ses_a cannot be read"):
+            event_of(broken)
 
 
 def test_columns_and_body_share_nothing() -> None:

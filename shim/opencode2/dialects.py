@@ -3,26 +3,18 @@
 R  2.0.21, the truth: nothing is rewritten
 J  the build of 17 July 2026 (`v2-20260717`)
 
-In: an event, message, session, answer or request in one dialect. Out: a new one in the other; what was given is never changed in place.
+In: an event, message, session, answer or request in one dialect. Out: a new one in the other; nothing is changed in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from shim.opencode2 import dialect_j
+from shim.opencode2 import dialect_j, dialect_j_edge
 from shim.opencode2.events import Event2, Wire
-
-
-class Request2(NamedTuple):
-    """What a client asks. `query` as sent; `body` None if there is none."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    body: Any
+from shim.opencode2.rewriting import Alias, Asked
 
 
 def _same_event(event: Event2) -> Event2 | None:
@@ -41,23 +33,36 @@ def _same_answer(operation: str, answer: Any) -> Any:
     return answer
 
 
-def _same_request(request: Request2) -> Request2:
-    return request
+def _same_request(operation: str, asked: Asked) -> Asked:
+    return asked
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One dialect. `event` and `message`: None means that it has no such thing. `answer` and `request`: at the edge, by R's names."""
+    """One dialect. `event` and `message`: None means that it has no such thing.
+
+    `request` and `answer`: what comes in and goes out at R's operation of that name (or a row of `aliases`, `Alias.row`);
+    `rewriting.Nothing` is an answer without a body. `aliases`: routes that R has elsewhere, served to everybody in this dialect.
+    """
 
     name: str
     event: Callable[[Event2], Event2 | None] = _same_event
     message: Callable[[Wire], Wire | None] = _same_message
     session: Callable[[Wire], Wire] = _same_session
     answer: Callable[[str, Any], Any] = _same_answer
-    request: Callable[[Request2], Request2] = _same_request
+    request: Callable[[str, Asked], Asked] = _same_request
+    aliases: tuple[Alias, ...] = ()
 
 
 R = Dialect("R")
-J = Dialect("J", event=dialect_j.event, message=dialect_j.message, session=dialect_j.session)
+J = Dialect(
+    "J",
+    event=dialect_j.event,
+    message=dialect_j.message,
+    session=dialect_j.session,
+    answer=dialect_j_edge.answer,
+    request=dialect_j_edge.request,
+    aliases=dialect_j_edge.ALIASES,
+)
 
 DIALECTS: dict[str, Dialect] = {one.name: one for one in (R, J)}

@@ -200,7 +200,7 @@ def _envelope(directory: str | None, project: str | None) -> bytes:
 
 
 def to_json(value: Any) -> bytes:
-    """JSON of a frame, by orjson; by the standard library for what orjson does not take (lone surrogates, integers over 64 bits)."""
+    """JSON, by orjson; by the standard library for what orjson does not take (lone surrogates, integers over 64 bits)."""
     try:
         return orjson.dumps(value)
     except TypeError:  # orjson.JSONEncodeError is one

@@ -1,6 +1,8 @@
 """Writes what follows from what is known of OpenCode 2's wire; `--check` says what is not current (exit 1).
 
     shim/opencode2/operations.py   every operation: operationId -> method, path, tag, status
+    shim/opencode2/schema.json     all operations, types, errors and events, as an OpenAPI document
+    docs/operations2.md            what is served, and why the rest is not
 
 Source: compat_fixtures/opencode2/{operations,events}.json, digested from the published documents and clients of 2.0.x.
 """
@@ -8,10 +10,13 @@ Source: compat_fixtures/opencode2/{operations,events}.json, digested from the pu
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from tools.ts_types import Schema, any_of, schema
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "compat_fixtures" / "opencode2"
@@ -46,6 +51,59 @@ OPENCODE2_VERSION = "{version}"
 OPERATIONS2: dict[str, Operation2] = {{
 '''
 VERSION = "2.0.21"
+CONNECTED = "server.connected"
+INFO = {
+    "title": "opencode-shim",
+    "version": VERSION,
+    "description": f"The HTTP API of OpenCode {VERSION} (`/api`), as far as opencode-shim serves it. With the events' payloads.",
+}
+SECURITY: list[dict[str, list[str]]] = [{"basic": []}]
+UNSEEN = {"409": "ConflictError", "501": "UnsupportedError"}
+"""Errors of a status whose name is not known."""
+OTHER_ERRORS = (
+    "UnsupportedError",
+    "NotFoundError",
+    "MethodNotAllowedError",
+    "PayloadTooLargeError",
+    "LimitReachedError",
+    "ForbiddenError",
+    "ConflictError",
+    "UnknownError",
+)
+INSTEAD = {
+    "ConfigInfo": (
+        "{ $schema?: string; shell?: string; model?: string | { providerID: string; model: string; variant?: string };"
+        ' default_agent?: string; update?: "disable" | "notify" | "auto"; share?: "manual" | "auto" | "disabled";'
+        " enterprise?: { url?: string }; username?: string; permissions?: PermissionRuleset; agents?: Record;"
+        " snapshots?: boolean; watcher?: { ignore?: string[] }; formatter?: Json; lsp?: Json; media?: { image?: Json };"
+        " tool_output?: { max_lines?: int; max_bytes?: int }; mcp?: { timeout?: Json; servers?: Record };"
+        " compaction?: { auto?: boolean; keep?: { tokens?: int }; buffer?: int }; skills?: string[]; commands?: Record;"
+        " instructions?: string[]; references?: Record; websearch?: false | { provider: string };"
+        " plugins?: (string | { package: string; options?: Json })[]; worktree?: { directory: string }; warming?: Json;"
+        " providers?: Record; experimental?: { portable_shell_scanner?: boolean; subagent_depth?: int; policies?: Json } }"
+    ),
+    "InboxItem": (
+        '{ type: "user"; payload: SessionInboxUserPayload; delivery: SessionInboxDelivery }'
+        ' | { type: "synthetic"; payload: { text: string; description?: string; metadata?: Record<string, Json> };'
+        " delivery: SessionInboxDelivery }"
+        ' | { type: "compaction"; payload: {}; delivery: SessionInboxDelivery }'
+        ' | { type: "move"; payload: { location: LocationRef; projectID: string; subpath?: string };'
+        " delivery: SessionInboxDelivery }"
+    ),
+    "LogSynced": '{ type: "log.synced"; aggregateID: string; seq?: int }',
+    "RpcEvent": (
+        "{ id: EventID; created: number; type: RpcEventType; data: Record; metadata?: Record<string, Json>;"
+        " location: LocationRef }"
+    ),
+    "RpcEventType": "string ^rpc\\.",
+    "Json": "Json",
+    "UnsupportedError": '{ _tag: "UnsupportedError"; message: string; operation: string }',
+    "NotFoundError": '{ _tag: "NotFoundError"; message: string }',
+    "MethodNotAllowedError": '{ _tag: "MethodNotAllowedError"; message: string }',
+    "PayloadTooLargeError": '{ _tag: "PayloadTooLargeError"; message: string }',
+    "LimitReachedError": '{ _tag: "LimitReachedError"; message: string; limit: string; value: int }',
+}
+"""Types that the sources abridge, and ours: what this server says that OpenCode 2 does not."""
 
 
 def load(name: str) -> dict[str, Any]:
@@ -78,25 +136,167 @@ def _rows() -> Iterator[str]:
         yield row if len(row) <= LINE else f'    "{name}": Operation2(\n        {arguments}\n    ),'
 
 
+# --- the document --------------------------------------------------------------------------------------------
+
+
+def types() -> dict[str, str]:
+    """Name -> type, of everything that has a name: types, errors, and ours."""
+    source, events = load("operations.json"), load("events.json")["types"]
+    return {
+        **source["types"],
+        **source["errorTypes"],
+        **{name: text for name, text in events.items() if name != "others"},
+        **INSTEAD,
+    }
+
+
+def document() -> dict[str, Any]:
+    """The whole wire as OpenAPI 3.1."""
+    known = types()
+    made = ("V2Event", "SessionLogItem", "Json")
+    schemas = {"Json": {}, **{name: schema(text, known) for name, text in known.items() if name not in made}}
+    events = {f"Event.{one['type']}": event(one, known) for one in load("events.json")["events"] if "<" not in one["type"]}
+    durable = [name for name, one in events.items() if "durable" in one["required"] and name.startswith("Event.session.")]
+    schemas |= events
+    schemas["V2Event"] = {"anyOf": [_ref(name) for name in [*events, "RpcEvent"]]}
+    schemas["SessionLogItem"] = {"anyOf": [_ref(name) for name in [*durable, "LogSynced"]]}
+    schemas["OtherError"] = {"anyOf": [_ref(name) for name in OTHER_ERRORS]}
+    paths: dict[str, dict[str, Any]] = {}
+    for one in load("operations.json")["operations"]:
+        paths.setdefault(one["path"], {})[one["method"].lower()] = operation(one, known)
+    return {"openapi": "3.1.0", "info": INFO, "security": SECURITY, "paths": paths, "components": _components(schemas)}
+
+
+def event(one: dict[str, Any], known: dict[str, str]) -> Schema:
+    """One event in its envelope."""
+    data = {field["name"]: schema(field["type"], known) for field in one["data"]}
+    needed = [field["name"] for field in one["data"] if field["required"]]
+    properties: Schema = {
+        "id": _ref("EventID"),
+        "created": {"type": "number"},
+        "type": {"type": "string", "enum": [one["type"]]},
+        "data": _closed(data, needed),
+        "metadata": {"type": "object", "additionalProperties": {}},
+        "location": _ref("LocationRef"),
+    }
+    required = ["id", "type", "data"] if one["type"] == CONNECTED else ["id", "created", "type", "data"]
+    if one["durable"]:
+        version = {"type": "integer", "enum": [one["version"]]}
+        counted = {"aggregateID": {"type": "string"}, "seq": {"type": "integer", "minimum": 0}, "version": version}
+        properties["durable"] = _closed(counted, list(counted))
+        required.append("durable")
+    return {**_closed(properties, required), **({"description": one["notes"]} if one.get("notes") else {})}
+
+
+def operation(one: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
+    """One operation of the document."""
+    body, answer = one["requestBody"], one["response"]
+    found: dict[str, Any] = {
+        "operationId": one["operationId"],
+        "tags": [tag_of(one["operationId"])],
+        "summary": one["summary"],
+        **({"description": one["notes"]} if one.get("notes") else {}),
+        "parameters": [_parameter(row, known) for row in one["params"]],
+    }
+    if body is not None:
+        content = {body["contentType"]: {"schema": schema(body["type"], known)}}
+        found["requestBody"] = {"required": body["required"], "content": content}
+    responses: dict[str, Any] = {str(answer["status"]): {"description": "Success"}}
+    if answer["contentType"] in ("application/json", STREAM):
+        responses["200"]["content"] = {answer["contentType"]: {"schema": schema(answer["type"], known)}}
+    elif answer["contentType"] == "application/octet-stream":
+        responses["200"]["content"] = {answer["contentType"]: {"schema": schema("binary", known)}}
+    errors = {status: list(names) for status, names in one["errors"].items()}
+    for status, names in one.get("errorsNewer", {}).items():
+        errors.setdefault(status.rstrip("?"), []).extend(names)
+    for status, names in sorted(errors.items()):
+        alternatives = any_of([_ref(UNSEEN.get(status, name) if name == "?" else name) for name in names])
+        responses[status] = {"description": "Error", "content": {"application/json": {"schema": alternatives}}}
+    responses["default"] = {"description": "Error", "content": {"application/json": {"schema": _ref("OtherError")}}}
+    return {**found, "responses": responses}
+
+
+def _parameter(row: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
+    name = row["name"]
+    kind = row["type"].partition(" (")[0] if row["in"] == "path" else row["type"]
+    found = {"name": name, "in": row["in"], "required": row["required"], "schema": schema(kind, known)}
+    return {**found, "style": "deepObject", "explode": True} if row.get("style") == "deepObject" else found
+
+
+def _components(schemas: dict[str, Schema]) -> dict[str, Any]:
+    return {"schemas": schemas, "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}}}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _closed(properties: Schema, required: list[str]) -> Schema:
+    more = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **more, "additionalProperties": False}
+
+
+def document_text() -> str:
+    """Text of `shim/opencode2/schema.json`: one path and one schema a line, so that a change can be read in a diff."""
+    whole = document()
+    components = whole["components"]
+
+    def lines(rows: dict[str, Any]) -> str:
+        return ",\n".join(f"{json.dumps(name)}:{_compact(row)}" for name, row in rows.items())
+
+    head = ",\n".join(f"{json.dumps(key)}:{_compact(whole[key])}" for key in ("openapi", "info", "security"))
+    schemes = _compact(components["securitySchemes"])
+    return (
+        f'{{\n{head},\n"paths":{{\n{lines(whole["paths"])}\n}},\n'
+        f'"components":{{"securitySchemes":{schemes},"schemas":{{\n{lines(components["schemas"])}\n}}}}}}\n'
+    )
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
 def from_sources() -> dict[Path, str]:
     """What follows from the sources alone."""
-    return {ROOT / "shim" / "opencode2" / "operations.py": operations_module()}
+    folder = ROOT / "shim" / "opencode2"
+    return {folder / "operations.py": operations_module(), folder / "schema.json": document_text()}
+
+
+def from_routes() -> dict[Path, str]:
+    """What follows from our routes as well."""
+    # Imported late: the operations table must be writable while our code cannot be imported.
+    from shim.http.operation import collect
+    from shim.opencode2.decided import render
+    from shim.routes.opencode2 import MODULES
+
+    return {ROOT / "docs" / "operations2.md": render({one.id for one in collect(MODULES) if one.wire == 2})}
 
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    files = from_sources()
+    if "--routes" in arguments:
+        return settle(from_routes(), check=False)
+    if "--check" in arguments:
+        return settle(from_sources() | from_routes(), check=True)
+    # A process of its own: the module just written must be imported anew.
+    command = [sys.executable, "-m", "tools.generate2", "--routes"]
+    return settle(from_sources(), check=False) or subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def settle(files: dict[Path, str], *, check: bool) -> int:
+    """Write what is not as it should be, or with `check` say it. Returns the exit code."""
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     for path in stale:
-        if "--check" in arguments:
+        if check:
             sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(files[path])
             sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
-    return 1 if "--check" in arguments and stale else 0
+    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""A client of an application in this process that holds every answer and every event against OpenCode's document.
+"""A client of an application in this process that holds every answer and every event against OpenCode's documents (1 and 2).
 
     api = await client(app)                         # the fixture `api`, or `async with ApiClient(app) as api`
     answer = await api.get("/session/status", status=200)
@@ -25,12 +25,14 @@ from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web_runner import BaseRunner
 
-from tests.support import oracle
+from tests.support import oracle, oracle2
 
 WAIT_S = 10.0
 """For one answer or event. Not a sleep: the longest that a test hangs when something is wrong."""
-EXTRAS = ("/doc", "/health", "/session/import", "/session/*/export")
+EXTRAS = ("/doc", "/openapi.json", "/health", "/session/import", "/session/*/export")
 """Routes that the document does not have, with answers of their own."""
+PREVIEW = ("/api/health", "/api/location", "/api/reference", "/api/fs/find", "/api/fs/list", "/api/session")
+"""Of the second wire's preview in 1.18, what is served as it was there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,14 @@ class Answer:
 class EventStream:
     """An open event stream. Every event that comes out was checked."""
 
-    def __init__(self, response: ClientResponse, *, wrapped: bool) -> None:
+    def __init__(self, response: ClientResponse, path: str, dialect: str = "R") -> None:
         self.response = response
         self.ids: list[str] = []
         """What the `id:` lines said, in order."""
-        self._wrapped = wrapped
+        self._wrapped = path.startswith("/global/")
+        self._second = path.startswith("/api/")
+        self._dialect = dialect
+        self._log = path.endswith("/log")
 
     async def next(self, timeout_s: float = WAIT_S) -> dict[str, Any]:
         """The next event (an item with `payload` on /global/event). Raises EOFError at the end of the stream."""
@@ -80,8 +85,18 @@ class EventStream:
                 if event["type"] == wanted if isinstance(wanted, str) else wanted(event):
                     return seen
 
+    def _check_second(self, event: dict[str, Any]) -> None:
+        if self._dialect != "R":
+            return
+        if self._log:
+            oracle2.check_log_item(event)
+        else:
+            oracle2.check_event(event)
+
     def _checked(self, event: dict[str, Any]) -> dict[str, Any]:
-        if self._wrapped:
+        if self._second:
+            self._check_second(event)
+        elif self._wrapped:
             oracle.check_global_event(event)
         else:
             oracle.check_event(event)
@@ -117,7 +132,7 @@ class ApiClient:
         if status is not None:
             assert answer.status == status, f"{method} {path}: {answer.status} instead of {status}: {text[:2000]}"
         if method not in ("HEAD", "OPTIONS"):
-            check(method, urlsplit(path).path, answer, response.content_type)
+            check(method, urlsplit(path).path, answer, response.content_type, dialect_of(options))
         return answer
 
     async def get(self, path: str, **options: Any) -> Answer:
@@ -151,7 +166,7 @@ class ApiClient:
         try:
             assert response.status == 200, f"{path}: {response.status}: {await response.text()}"
             assert response.content_type == "text/event-stream"
-            yield EventStream(response, wrapped=urlsplit(path).path.startswith("/global/"))
+            yield EventStream(response, urlsplit(path).path, dialect_of(options))
         finally:
             response.close()
 
@@ -163,15 +178,29 @@ class ApiClient:
         return json.loads(text) if response.content_type == "application/json" else text
 
 
-def check(method: str, path: str, answer: Answer, content_type: str) -> None:
-    """Hold one answer against the document. Raises oracle.Violation."""
-    if answer.status >= 400 and path.startswith("/api/"):
+def dialect_of(options: Mapping[str, Any]) -> str:
+    """In which dialect of OpenCode 2's wire such a request is answered: P for clients of 1.x, else what it says, else R."""
+    if str((options.get("headers") or {}).get("User-Agent", "")).startswith("opencode/1."):
+        return "P"
+    return str((options.get("params") or {}).get("dialect", "R"))
+
+
+def check(method: str, path: str, answer: Answer, content_type: str, dialect: str = "R") -> None:
+    """Hold one answer against the document: of the second wire in `dialect` R, else of the first. Raises oracle.Violation."""
+    second = path.startswith("/api/")
+    if second and answer.status >= 400:
         _check_tagged(f"{method} {path}", answer)
-        return
+        if dialect != "R":
+            return
+    if second and dialect == "R" and path.rstrip("/") not in PREVIEW:
+        name = oracle2.oracle2().operation_of(method, path)
+        if name is not None:
+            oracle2.check_response(name, answer.status, answer.body, content_type)
+            return
     operation = oracle.oracle().operation_of(method, path)
-    if operation is not None:
+    if operation is not None and not (second and (dialect == "J" or answer.status >= 400)):
         oracle.check_response(operation, answer.status, answer.body, content_type)
-    elif answer.status >= 400 or not any(fnmatch(urlsplit(path).path.rstrip("/"), extra) for extra in EXTRAS):
+    elif not second and (answer.status >= 400 or not any(fnmatch(path.rstrip("/"), extra) for extra in EXTRAS)):
         _check_error(f"{method} {path}", answer)
 
 

@@ -1,0 +1,206 @@
+"""Types as clients in TypeScript write them -> JSON Schema (2020-12). Pure.
+
+    schema('{ id: SessionID; files?: (A | B)[] } & Base', types)  ->  {"type": "object", ...}
+
+Knows what compat_fixtures/opencode2 uses: objects, unions, intersections of objects, arrays, tuples that are not empty, Record,
+literals, names, and some words of its own (`int`, `string ^prefix`, `base64 string`). An object has exactly its members, so an
+intersection becomes one object for each way through its unions; a name becomes a $ref.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\.\.\.|[A-Za-z_$][\w$]*|\d+|[{}()\[\]<>|&;,:?])')
+WORDS: dict[str, dict[str, Any]] = {
+    "string": {"type": "string"},
+    "number": {"type": "number"},
+    "int": {"type": "integer"},
+    "boolean": {"type": "boolean"},
+    "null": {"type": "null"},
+    "object": {"type": "object"},
+    "binary": {"type": "string", "format": "binary"},
+    "base64": {"type": "string", "contentEncoding": "base64"},
+    "true": {"const": True},
+    "false": {"const": False},
+}
+PREFIXED = re.compile(r"string (\^\S+)")
+Schema = dict[str, Any]
+
+
+class Members(NamedTuple):
+    """One object: its members with whether they must be there, and what all others are (None: there are no others)."""
+
+    known: dict[str, tuple[Schema, bool]]
+    others: Schema | None = None
+
+
+def schema(text: str, types: Mapping[str, str]) -> Schema:
+    """The schema of a type. Raises ValueError where the text is none, KeyError for a name that `types` has not."""
+    prefixed = PREFIXED.fullmatch(text.strip())
+    if text.strip() == "string holding a number":
+        return {"type": "string", "pattern": r"^-?\d+(\.\d+)?$"}
+    if text.strip() in WORDS:
+        return dict(WORDS[text.strip()])
+    if prefixed:
+        return {"type": "string", "pattern": prefixed[1]}
+    parser = _Parser(text.replace("base64 string", "base64"), types)
+    found = parser.union()
+    parser.end()
+    return found
+
+
+class _Parser:
+    def __init__(self, text: str, types: Mapping[str, str]) -> None:
+        self.text = text
+        self.types = types
+        self.tokens: list[str] = []
+        at = 0
+        while at < len(text.rstrip()):
+            match = TOKEN.match(text, at)
+            if match is None:
+                raise ValueError(f"no token of a type at {text[at : at + 40]!r} in {text[:200]!r}")
+            self.tokens.append(match[1])
+            at = match.end()
+        self.at = 0
+
+    # --- tokens
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self, wanted: str = "") -> str:
+        token = self.peek()
+        if not token or (wanted and token != wanted):
+            raise ValueError(f"{wanted or 'more'} expected, got {token!r} (token {self.at}) in {self.text[:200]!r}")
+        self.at += 1
+        return token
+
+    def has(self, token: str) -> bool:
+        if self.peek() == token:
+            self.at += 1
+            return True
+        return False
+
+    def end(self) -> None:
+        if self.peek():
+            raise ValueError(f"what does {self.peek()!r} mean in {self.text[:200]!r}?")
+
+    # --- types
+
+    def union(self) -> Schema:
+        self.has("|")
+        found = [self.intersection()]
+        while self.has("|"):
+            found.append(self.intersection())
+        return any_of(found)
+
+    def intersection(self) -> Schema:
+        found = [self.postfix()]
+        while self.has("&"):
+            found.append(self.postfix())
+        if len(found) == 1:
+            return found[0]
+        ways = [Members({})]
+        for part in found:
+            ways = [_merged(way, other) for way in ways for other in self.ways(part)]
+        return any_of([_object(way) for way in ways])
+
+    def ways(self, part: Schema) -> list[Members]:
+        """The objects that a part of an intersection may be."""
+        if "$ref" in part:
+            name = part["$ref"].rsplit("/", 1)[-1]
+            return self.ways(schema(self.types[name], self.types))
+        if "anyOf" in part:
+            return [way for one in part["anyOf"] for way in self.ways(one)]
+        if part.get("type") != "object":
+            raise ValueError(f"only objects can be joined by &, not {part} in {self.text[:200]!r}")
+        required = part.get("required", [])
+        others = part["additionalProperties"]
+        known = {name: (value, name in required) for name, value in part.get("properties", {}).items()}
+        return [Members(known, None if others is False else others)]
+
+    def postfix(self) -> Schema:
+        found = self.primary()
+        while self.peek() == "[" and self.tokens[self.at + 1 : self.at + 2] == ["]"]:
+            self.at += 2
+            found = {"type": "array", "items": found}
+        return found
+
+    def primary(self) -> Schema:
+        if self.has("("):
+            found = self.union()
+            self.take(")")
+            return found
+        if self.has("{"):
+            return self.members()
+        if self.has("["):  # [A, ...A[]]
+            first = self.union()
+            for wanted in (",", "..."):
+                self.take(wanted)
+            self.postfix()
+            self.take("]")
+            return {"type": "array", "items": first, "minItems": 1}
+        if self.has("Record"):
+            if not self.has("<"):
+                return {"type": "object", "additionalProperties": {}}
+            self.union()
+            self.take(",")
+            value = self.union()
+            self.take(">")
+            return {"type": "object", "additionalProperties": value}
+        return self.named(self.take())
+
+    def named(self, word: str) -> Schema:
+        if word.startswith('"') or word.isdigit():
+            return {"const": json.loads(word)}
+        if word in WORDS:
+            return dict(WORDS[word])
+        if not word.isidentifier():
+            raise ValueError(f"a type expected, got {word!r} in {self.text[:200]!r}")
+        if word not in self.types:
+            raise KeyError(f"no type {word} in {self.text[:200]!r}")
+        return {"$ref": f"#/components/schemas/{word}"}
+
+    def members(self) -> Schema:
+        known: dict[str, tuple[Schema, bool]] = {}
+        while not self.has("}"):
+            name = self.take()
+            optional = self.has("?")
+            known[name] = (self.union() if self.has(":") else {}, not optional)
+            if not (self.has(";") or self.has(",")) and self.peek() != "}":
+                raise ValueError(f"; expected after {name} in {self.text[:200]!r}")
+        return _object(Members(known))
+
+
+def any_of(found: list[Schema]) -> Schema:
+    """One of these; literals together are an enum."""
+    if len(found) == 1:
+        return found[0]
+    flat = [inner for one in found for inner in (one["anyOf"] if set(one) == {"anyOf"} else [one])]
+    literals = [value for one in flat for value in _values(one)]
+    rest = [one for one in flat if not _values(one)]
+    kinds = {"type": "string"} if all(isinstance(value, str) for value in literals) else {}
+    enum: list[Schema] = [{**kinds, "enum": literals}] if literals else []
+    return enum[0] if not rest else {"anyOf": [*rest, *enum]}
+
+
+def _values(one: Schema) -> list[Any]:
+    return [one["const"]] if set(one) == {"const"} else one.get("enum", [])
+
+
+def _merged(one: Members, other: Members) -> Members:
+    return Members({**one.known, **other.known}, one.others if other.others is None else other.others)
+
+
+def _object(members: Members) -> Schema:
+    required = [name for name, (_, needed) in members.known.items() if needed]
+    return {
+        "type": "object",
+        **({"properties": {name: value for name, (value, _) in members.known.items()}} if members.known else {}),
+        **({"required": required} if required else {}),
+        "additionalProperties": False if members.others is None else members.others,
+    }

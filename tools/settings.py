@@ -44,7 +44,7 @@ Binaries of agents are looked up on PATH, or taken from `SHIM_CLAUDE_BIN` and th
 
 def render() -> str:
     """Text of docs/settings.md."""
-    from shim.cli.commands import FLAGS
+    from shim.cli.quick import FLAGS
     from shim.settings import Settings, env_name
     from universal.registry import agents
 

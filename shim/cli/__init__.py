@@ -2,6 +2,45 @@
 
 from __future__ import annotations
 
-from shim.cli.commands import main
+import gc
+import importlib
+import sys
+
+from shim.cli.quick import serve_flags
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """The entry point of `opencode-shim`."""
+    # What is imported stays: to look through it for rubbish again and again is a tenth of a start.
+    gc.disable()
+    _structlog_without_rich()
+    from shim.errors import ShimError
+
+    try:
+        flags = serve_flags(sys.argv[1:])
+        if flags is not None:
+            from shim.cli.serving import serve
+
+            sys.exit(serve(flags))
+        from shim.cli.commands import cli
+
+        gc.enable()
+        cli(prog_name="opencode-shim")
+    except ShimError as error:
+        from shim.cli import screen
+
+        screen.line(screen.console(sys.stderr), f"opencode-shim: {error}")
+        sys.exit(1)
+
+
+def _structlog_without_rich() -> None:
+    """structlog imports rich, if there is one, for tracebacks that `shim.logging` has it render plainly."""
+    if "rich" in sys.modules or "structlog" in sys.modules:
+        return
+    sys.modules["rich"] = None  # pyright: ignore[reportArgumentType] - how Python is told that there is none
+    try:
+        importlib.import_module("structlog")
+    finally:
+        del sys.modules["rich"]

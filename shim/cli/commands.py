@@ -1,5 +1,7 @@
 """The commands and their flags. A flag that is not given is None, so that `Settings` can tell where a value came from.
 
+`serve` as it is mostly called does not come by here: `shim.cli.quick`.
+
 Exit codes: 0 done, or stopped by Ctrl-C or SIGTERM; 1 could not (one sentence on stderr); 2 wrong usage; 130 a second
 Ctrl-C ended it at once; `tui` gives what the TUI gave.
 """
@@ -9,18 +11,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeAlias
 
 import typer
 
-from shim.cli import clients, screen, transfer
-from shim.cli.server import Running, listen, run, tls_of
+from shim.cli import clients, screen, serving, transfer
+from shim.cli.server import Running, listen, run
 from shim.errors import ShimError
 from shim.logging import configure
-from shim.redaction import secrets_of
 from shim.settings import Settings
 
 LOG_FILE = "opencode-shim.log"
@@ -35,12 +36,6 @@ cli = typer.Typer(
     # Tracebacks of rich show local variables: keys and prompts.
     pretty_exceptions_enable=False,
 )
-
-FLAGS = (
-    *("hostname", "port", "directory", "data_dir", "default_agent", "cors", "log_level", "log_format"),
-    *("allowed_hosts", "base_path", "trust_proxy", "tls_cert", "tls_key", "roots", "move_aside_damaged"),
-)
-"""The settings that have a flag, on `serve` and `web`; the others are for the environment and the file."""
 
 
 def _flag(name: str, metavar: str) -> Any:
@@ -108,7 +103,7 @@ def serve(
     move_aside_damaged: MoveAside = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
-    _serve(dict(locals()), page=False, browser=False)
+    raise typer.Exit(serving.serve(dict(locals())))
 
 
 @cli.command()
@@ -135,11 +130,10 @@ def web(
     """Start the server with OpenCode's own web UI, and open it in the browser. Its files come from `opencode`."""
     flags = {name: value for name, value in locals().items() if name not in ("url", "no_open")}
     if url is None:
-        _serve(flags, page=True, browser=not no_open)
-        return
+        raise typer.Exit(serving.serve(flags, page=True, browser=not no_open))
     settings = Settings.load(flags)
     asyncio.run(clients.require_web_ui(url, settings))
-    _show_page(clients.page_url(url, settings.directory), browser=not no_open)
+    serving.show_page(clients.page_url(url, settings.directory), browser=not no_open)
 
 
 @cli.command()
@@ -168,7 +162,7 @@ def tui(
     settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
     sock = listen(settings.hostname, settings.port)
     with open_log(settings) as log:
-        configure(settings.log_level, settings.log_format, log, _secrets(settings))
+        configure(settings.log_level, settings.log_format, log, serving.secrets(settings))
         raise typer.Exit(run(settings, sock, attach))
 
 
@@ -284,41 +278,6 @@ async def _done(work: Awaitable[int]) -> int:
     return await work
 
 
-def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> None:
-    """Serve until a signal; `page`: with the web UI."""
-    settings = Settings.load(flags)
-    if page and settings.web_ui is False:
-        settings = Settings.load({**flags, "web_ui": True})
-    tls_of(settings)
-    sock = listen(settings.hostname, settings.port, protected=settings.password is not None)
-    configure(settings.log_level, settings.log_format, sys.stderr, _secrets(settings))
-
-    async def announce(running: Running) -> int:
-        from shim.cli.agents import of  # late: it loads the whole server
-
-        out = screen.console(sys.stdout)
-        screen.listening(out, running)
-        rows = await of(running.app)
-        screen.started(out, running, rows, screen.notes(settings, rows))
-        if page:
-            _show_page(clients.page_url(running.url, settings.directory), browser=browser)
-        await asyncio.Event().wait()
-        return 0
-
-    raise typer.Exit(run(settings, sock, announce))
-
-
-def _show_page(page: str, *, browser: bool) -> None:
-    screen.line(screen.console(sys.stdout), f"web UI   {page}", "bold")
-    if browser:
-        clients.open_browser(page)
-
-
-def _secrets(settings: Settings) -> frozenset[str]:
-    own = {settings.password.get_secret_value()} if settings.password is not None else set[str]()
-    return secrets_of(os.environ) | own
-
-
 def open_log(settings: Settings) -> TextIO:
     """The log of a server behind the TUI, which has the terminal for itself. Only the person may read it."""
     path = settings.data_dir / LOG_FILE
@@ -329,12 +288,3 @@ def open_log(settings: Settings) -> TextIO:
         return os.fdopen(os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600), "a", encoding="utf-8")
     except OSError as error:
         raise ShimError(f"Cannot write the log {path}: {error.strerror}. Choose another --data-dir.") from error
-
-
-def main() -> None:
-    """The entry point of `opencode-shim`."""
-    try:
-        cli(prog_name="opencode-shim")
-    except ShimError as error:
-        screen.line(screen.console(sys.stderr), f"opencode-shim: {error}")
-        sys.exit(1)

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 
 from aiohttp import web
-from rich.console import Console
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.app import SERVICES, build_app
@@ -136,7 +135,7 @@ async def _probed(
 # --- shown -----------------------------------------------------------------------------------------------
 
 
-def show(out: Console, found: Sequence[Diagnosis]) -> None:
+def show(out: screen.Console, found: Sequence[Diagnosis]) -> None:
     """A block per agent that is there, a line for those that are not."""
     for one in found:
         checked = one.checked

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TextIO
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, TextIO
 
 from shim.cli.clients import attach_line
 from shim.cli.server import Running
@@ -19,8 +16,8 @@ BUILT_IN = "built in"
 """Where an agent is that has no program of its own."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-PLAIN_WIDTH = 1000
-"""Where there is no terminal nothing may be wrapped: scripts read the lines."""
+FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE")
+"""Variables by which a person asks for colours where there is no terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,76 @@ class AgentRow:
     absent: bool = False
 
 
+@dataclass(slots=True)
+class Table:
+    """Rows of cells below their titles. A row's style is rich's: `dim`, `bold`, `yellow`."""
+
+    titles: tuple[str, ...]
+    rows: list[tuple[tuple[str, ...], str | None]] = field(default_factory=list[tuple[tuple[str, ...], str | None]])
+
+    def add(self, *cells: str, style: str | None = None) -> None:
+        self.rows.append((cells, style))
+
+
+class Console(Protocol):
+    """Where something is shown."""
+
+    def line(self, text: str, style: str | None) -> None:
+        """One line, never broken: it may be copied or parsed. Brackets in it are no markup."""
+        ...
+
+    def table(self, table: Table) -> None: ...
+
+
+class Plain:
+    """No terminal: scripts read the lines, so nothing is wrapped or coloured."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def line(self, text: str, style: str | None) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def table(self, table: Table) -> None:
+        lines = [table.titles, *(cells for cells, _ in table.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for cells in lines:
+            self.line("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip(), None)
+
+
+class Terminal:
+    """A terminal, by rich, which reads NO_COLOR and the width itself. It is loaded for this only: it takes as long as a tenth of
+    a start."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+
+        self._out = Console(file=stream, highlight=False)
+
+    def line(self, text: str, style: str | None) -> None:
+        self._out.print(text, style=style, markup=False, soft_wrap=True)
+
+    def table(self, table: Table) -> None:
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        for title in table.titles:
+            shown.add_column(title, overflow="fold")
+        for cells, style in table.rows:
+            shown.add_row(*map(escape, cells), style=style)
+        self._out.print(shown)
+
+
 def console(stream: TextIO) -> Console:
-    """A console for stdout or stderr. rich reads NO_COLOR and the terminal's width itself."""
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)
+    """For stdout or stderr."""
+    return Terminal(stream) if stream.isatty() or any(map(os.environ.get, FORCED)) else Plain(stream)
 
 
 def line(out: Console, text: str, style: str | None = None) -> None:
-    """One line, never broken: it may be copied or parsed. Brackets in it are no markup."""
-    out.print(text, style=style, markup=False, soft_wrap=True)
+    """See `Console.line`."""
+    out.line(text, style)
 
 
 def listening(out: Console, running: Running) -> None:
@@ -111,12 +170,12 @@ def _from_files(settings: Settings) -> dict[str, list[str]]:
 
 def agent_table(out: Console, rows: Sequence[AgentRow]) -> None:
     """name, version, path or why not."""
-    table = _table("agent", "version", "where")
+    table = Table(("agent", "version", "where"))
     for row in rows:
         style = "dim" if row.problem else None
         where = f"not usable: {row.problem}" if row.problem else row.where or ""
-        table.add_row(row.name, row.version or "-", escape(where), style=style)
-    _print(out, table)
+        table.add(row.name, row.version or "-", where, style=style)
+    out.table(table)
 
 
 def agent_details(out: Console, rows: Sequence[AgentRow]) -> None:
@@ -140,10 +199,10 @@ def agents_json(rows: Sequence[AgentRow]) -> str:
 
 def settings_table(out: Console, settings: Settings) -> None:
     """name, value, where it came from."""
-    table = _table("setting", "value", "from")
+    table = Table(("setting", "value", "from"))
     for name, source in settings.sources().items():
-        table.add_row(name, escape(_shown(getattr(settings, name))), escape(source))
-    _print(out, table)
+        table.add(name, _shown(getattr(settings, name)), source)
+    out.table(table)
 
 
 def settings_json(settings: Settings) -> str:
@@ -167,20 +226,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(str(key) for key in value) or "-"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - names only
     return "-" if value is None else str(value)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table
-
-
-def _print(out: Console, table: Table) -> None:
-    if out.is_terminal:
-        out.print(table)
-        return
-    with out.capture() as captured:
-        out.print(table)
-    for text in captured.get().splitlines():
-        line(out, text.rstrip())

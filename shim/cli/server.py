@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import importlib.util
 import ipaddress
 import os
@@ -196,6 +197,7 @@ async def _serve(
     task = asyncio.current_task()
     assert task is not None
     with _signals(task) as stopping:
+        gc.disable()
         app = make_app(settings)
         # handler_cancellation: a client that hangs up must not undo half of what its request began.
         runner = web.AppRunner(
@@ -211,6 +213,9 @@ async def _serve(
             await runner.setup()
             await web.SockSite(runner, sock, backlog=BACKLOG, ssl_context=tls).start()
             url = url_of(sock, tls=tls is not None)
+            # Whatever is here now stays until the end: from now on only what comes later is looked through.
+            gc.freeze()
+            gc.enable()
             with told(settings, url):
                 return await during(Running(url, app, settings))
         except asyncio.CancelledError:
@@ -219,6 +224,7 @@ async def _serve(
             return 0
         finally:
             stopping.append("stopping")
+            gc.enable()  # also after a start that failed
             watchdog.start()
             await runner.cleanup()
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from shim.cli import doctor
 from shim.cli.diagnosis import Checked, Diagnosis, Probe, diagnose, numbers, place, wrong
+from shim.cli.screen import console
 from shim.errors import ShimError
 from shim.runtime.ask import ask
 from shim.settings import Settings
@@ -206,7 +206,7 @@ async def test_the_whole_command(machine: Path) -> None:
     rows = {row["name"]: row for row in json.loads(doctor.as_json(found))}
     assert (rows["in"]["status"], rows["in"]["probe"]["answer"], rows["claude"]["version_is"]) == ("ok", "ready", "inside")
     screen = io.StringIO()
-    doctor.show(Console(file=screen, width=1000), found)
+    doctor.show(console(screen), found)
     lines = screen.getvalue().splitlines()
     assert "claude: WRONG" in lines
     assert any(line.startswith("  do       It is not logged in. Run `claude`") for line in lines)

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from shim.cli import screen
 from shim.settings import Settings, SettingsError
@@ -36,7 +35,7 @@ def test_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, monkeypatch, GOOD)
     settings = Settings.load()
-    screen.settings_table(Console(file=sys.stdout, width=200), settings)
+    screen.settings_table(screen.console(sys.stdout), settings)
     table = capsys.readouterr().out
     assert "idle/error: example.org" in table
     assert "hunter22" not in table + screen.settings_json(settings) + repr(settings)

@@ -1,0 +1,52 @@
+"""`serve` and `web` once their flags are read. Imports neither typer nor, where there is no terminal, rich."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from shim.cli import clients, screen
+from shim.cli.server import Running, listen, run, tls_of
+from shim.logging import configure
+from shim.redaction import secrets_of
+from shim.settings import Settings
+
+
+def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False) -> int:
+    """Serve until a signal; `page`: with the web UI. The exit code. Raises ShimError if it cannot start."""
+    settings = Settings.load(flags)
+    if page and settings.web_ui is False:
+        settings = Settings.load({**flags, "web_ui": True})
+    tls_of(settings)
+    sock = listen(settings.hostname, settings.port, protected=settings.password is not None)
+    configure(settings.log_level, settings.log_format, sys.stderr, secrets(settings))
+
+    async def announce(running: Running) -> int:
+        from shim.cli.agents import of  # late: it loads the whole server
+
+        out = screen.console(sys.stdout)
+        screen.listening(out, running)
+        rows = await of(running.app)
+        screen.started(out, running, rows, screen.notes(settings, rows))
+        if page:
+            show_page(clients.page_url(running.url, settings.directory), browser=browser)
+        await asyncio.Event().wait()
+        return 0
+
+    return run(settings, sock, announce)
+
+
+def show_page(page: str, *, browser: bool) -> None:
+    """The page's address, and the page itself if there is to be a browser."""
+    screen.line(screen.console(sys.stdout), f"web UI   {page}", "bold")
+    if browser:
+        clients.open_browser(page)
+
+
+def secrets(settings: Settings) -> frozenset[str]:
+    """What no log may hold."""
+    own = {settings.password.get_secret_value()} if settings.password is not None else set[str]()
+    return secrets_of(os.environ) | own

@@ -88,6 +88,7 @@ export class App {
       if (this.route.name === "counters") asks.push(call("GET", "inspector/api/counters"))
       const [{ sessions }, counters] = await Promise.all(asks)
       this.sessions = sessions
+      this.session?.expect()
       this.reached = true
       if (counters) this.counters = [...this.counters.slice(1 - COUNTERS_KEPT), counters]
       if (this.route.name === "agents" && this.agents?.some((agent) => agent.install?.state === "running")) await this.loadAgents()

@@ -1,12 +1,12 @@
 // One session that is looked at: its rows as they come, the conversation made from them, and what a person does to it.
 
 import { call, follow } from "./api.js"
+import { toldState } from "./format.js"
 import { Talk } from "./talk.js"
 import { Trace } from "./trace.js"
 import { Heights } from "./windowed.js"
 
 export const ROW_PX = 32
-const FIRST_ROWS = 200 // drawn at once; those of a long history after them a few times a second
 
 export class Session {
   constructor(id, app) {
@@ -32,6 +32,7 @@ export class Session {
     this.link = "loading"
     this.why = ""
     this.ending = new AbortController()
+    this.expect()
     follow(id, {
       signal: this.ending.signal,
       position: () => this.trace.position,
@@ -48,22 +49,34 @@ export class Session {
     this.ending.abort()
   }
 
+  /** The list of sessions says how many events there are, before they come. */
+  expect() {
+    this.trace.expect(this.app.info(this.id)?.eventCount ?? 0)
+  }
+
+  /** Rows of a long past are drawn a few times a second, new ones at once. */
   add(texts) {
     for (const text of texts) {
       const row = this.trace.add(text)
       if (row) this.talk.feed(row)
     }
-    const behind = this.trace.rows.length < (this.app.info(this.id)?.eventCount ?? 0) && this.trace.rows.length > FIRST_ROWS
-    if (behind) this.app.changedSoon()
+    if (this.trace.behind) this.app.changedSoon()
     else this.app.changed()
   }
 
+  /** Of the turn, now: while the past comes, what the list of sessions says. */
   get state() {
+    if (this.trace.behind) return toldState(this.app.info(this.id))
     return this.trace.last?.state ?? "idle"
   }
 
   get queued() {
-    return this.trace.last?.queued ?? 0
+    return this.trace.behind ? 0 : (this.trace.last?.queued ?? 0)
+  }
+
+  /** What waits for a person. What waited in the past does so no more. */
+  get waiting() {
+    return this.trace.behind ? [] : this.talk.waiting
   }
 
   // --- the list of events ---

@@ -1,10 +1,14 @@
 // The rows of one session: what is needed of all of them is kept small, their texts up to a budget, and the rest is asked for
-// again when somebody looks at it. So memory is bounded, whatever the session's length.
+// again, a page at a time, when somebody looks at it. So memory is bounded, whatever the session's length. Rows come in order; those
+// of a long session that have not come yet are there at once too, as far as the journal has them (no state, no OpenCode events).
 
 import { call } from "./api.js"
 
 const TEXT_BUDGET = 48 * 2 ** 20
 const PARSED_KEPT = 400
+export const PAGE = 100 // rows that are asked for at once
+const PAGES_KEPT = 8
+const AGAIN_MS = 2000 // after a page that did not come
 
 const ITEM_KINDS = { message: "message", tool_call: "tool", tool_result: "tool", status: "status", system: "status", unknown: "unparsed" }
 const HEADS = { session: "session", turn: "turn", permission: "ask", question: "ask", error: "error", agent: "unparsed" }
@@ -33,8 +37,8 @@ const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
 export const searcher = (text) => new RegExp(escaped(JSON.stringify(text).slice(1, -1)), "i")
 
 export class Trace {
-  /** `budget`: characters of texts that are kept. `load(sequence)` gives a row again. */
-  constructor(session, { budget = TEXT_BUDGET, load } = {}) {
+  /** `budget`: characters of texts that are kept. `load(after, bare)` gives PAGE rows after a sequence; bare: `event` alone. */
+  constructor(session, { budget = TEXT_BUDGET, load = loader(session) } = {}) {
     this.session = session
     this.rows = [] // {sequence, at, gap, kind, state, text | null}
     this.byPart = new Map() // part -> indexes of rows
@@ -46,9 +50,25 @@ export class Trace {
     this.dropped = 0 // rows whose text is not kept, from the first on
     this.kept = 0
     this.budget = budget
-    this.load = load ?? ((sequence) => call("GET", `inspector/api/sessions/${encodeURIComponent(session)}/trace?after=${sequence - 1}&limit=1`)
-      .then((page) => page.rows[0]))
-    this.parsed = new Map()
+    this.load = load
+    this.parsed = new Map() // index -> row
+    this.pages = new Map() // page -> rows; null: asked for
+    this.total = 0 // rows that there are, come or not
+  }
+
+  /** The session has so many events. One that goes on is nearly always a few ahead of us: that is no reason to ask for pages. */
+  expect(total) {
+    if (total > this.rows.length + PAGE) this.total = Math.max(this.total, total)
+  }
+
+  /** Rows that there are, as far as we know. */
+  get count() {
+    return Math.max(this.rows.length, this.total)
+  }
+
+  /** Whether rows of the past are still to come. */
+  get behind() {
+    return this.rows.length < this.total
   }
 
   get position() {
@@ -85,7 +105,7 @@ export class Trace {
 
   /** What is shown: `at(position)` for 0 <= position < `length`. */
   get length() {
-    return this.found === null ? this.rows.length : this.found.length
+    return this.found === null ? this.count : this.found.length
   }
 
   at(position) {
@@ -131,19 +151,54 @@ export class Trace {
     return !this.search || (row.text !== null && this.search.test(row.text))
   }
 
-  /** A row, parsed; null while it is fetched again: `then` is called when it is there. */
+  /** A row, parsed; null while it is fetched: `then` is called when it is there. One that has not come yet has no `opencode`. */
   whole(index, then) {
     const known = this.parsed.get(index)
     if (known !== undefined) return known
-    const { text, sequence } = this.rows[index]
-    if (text === null) {
-      this.parsed.set(index, null)
-      this.load(sequence).then((row) => this.parsed.set(index, row), () => this.parsed.delete(index)).then(then)
-      return null
-    }
+    const text = this.rows[index]?.text
+    if (!text) return this.fetched(index, then)
     const row = JSON.parse(text)
     if (this.parsed.size > PARSED_KEPT) this.parsed.clear()
     this.parsed.set(index, row)
     return row
+  }
+
+  /** The same from a page that is asked for: whole rows where they have come and were dropped, else what the journal has. */
+  fetched(index, then) {
+    const bare = index >= this.rows.length
+    const first = index - (index % PAGE)
+    const key = `${bare ? "bare" : "whole"} ${first}`
+    const page = this.pages.get(key)
+    if (page === undefined) {
+      this.pages.set(key, null)
+      if (this.pages.size > PAGES_KEPT) this.pages.delete(this.pages.keys().next().value)
+      const again = () => setTimeout(() => {
+        this.pages.delete(key)
+        then()
+      }, AGAIN_MS)
+      this.load(first, bare).then((rows) => {
+        this.pages.set(key, rows)
+        then()
+      }, again)
+    }
+    return page?.[index - first] ?? null
+  }
+
+  /** What is known of a row in short; of one that has not come yet, what its page says. */
+  brief(index, whole) {
+    const known = this.rows[index]
+    if (known) return known
+    const event = whole?.event
+    return { sequence: index + 1, at: event ? Date.parse(event.time) : null, gap: 0, kind: event ? kindOf(event) : "status", state: "unknown" }
+  }
+}
+
+/** Pages of a session from the server. Bare ones are read from the journal as they are, at no cost. */
+function loader(session) {
+  const id = encodeURIComponent(session)
+  return async (after, bare) => {
+    if (!bare) return (await call("GET", `inspector/api/sessions/${id}/trace?after=${after}&limit=${PAGE}`)).rows
+    const { events } = await call("GET", `v1/sessions/${id}/events?offset=${after}&limit=${PAGE}&include_raw=true`)
+    return events.map((event) => ({ event, opencode: null }))
   }
 }

@@ -23,6 +23,8 @@ page.on("response", (response) => {
   if (response.status() >= 400) notes.push({ kind: "http", text: `${response.request().method()} ${response.url()} ${response.status()}` })
 })
 
+const held = []
+
 // The text that a person sees in the elements of a selector, a line for each block. Rolling digits and shimmering words keep
 // hidden copies of themselves in the page, so their labels are taken; shadow roots (the diff viewer) are looked into.
 const readTurns = (selector) => {
@@ -51,6 +53,12 @@ const axe = async () => {
 
 const COMMANDS = {
   axe,
+  // requests to a URL wait until `release`
+  hold: ({ url }) => page.route(url, (route) => void held.push(route)).then(() => null),
+  release: async ({ url }) => {
+    for (const route of held.splice(0)) await route.continue()
+    await page.unroute(url)
+  },
   look: async ({ width, height, scheme }) => {
     if (width) await page.setViewportSize({ width, height })
     if (scheme) await page.emulateMedia({ colorScheme: scheme })

@@ -61,7 +61,7 @@ function question(session, { id, data }) {
 }
 
 export function asksView(session) {
-  const waiting = session.talk.waiting
+  const { waiting } = session
   if (!waiting.length) return nothing
   return html`<div class="asks" tabindex="0" role="region" aria-label="Waits for you">
     ${repeat(waiting, (ask) => ask.id, (ask) => (ask.kind === "permission" ? permission(session, ask) : question(session, ask)))}

@@ -46,9 +46,11 @@ const native = (session, { event }) => event.raw === null
   ? html`<span class="dim">${event.source === "daemon" ? "— (made here)" : "—"}</span>`
   : nativeLine(event.raw)
 
+const COMING = html`<span class="dim">…</span>`
+
 const universal = (session, { event }) => html`<b>${event.type}</b> ${universalLine(event)}`
 
-const opencode = (session, { opencode }) => opencode.length
+const opencode = (session, { opencode }) => !opencode ? COMING : opencode.length
   ? html`${opencode.length > 1 ? html`<span class="count">${opencode.length}</span>` : nothing}<b>${opencode[0].type}</b> ${opencodeLine(opencode[0])}`
   : html`<span class="dim">—</span>`
 
@@ -70,7 +72,7 @@ const WHOLES = {
     ? html`<p class="dim">${event.source === "daemon" ? "The agent sent nothing here: we made this event." : "Nothing was kept."}</p>`
     : block(event.raw, "native payload")),
   universal: (session, { event }) => block({ ...event, raw: undefined }, "universal event"),
-  opencode: (session, { opencode }) => (opencode.length
+  opencode: (session, { opencode }) => (!opencode ? COMING : opencode.length
     ? opencode.map((one) => block(one, one.type, partButtons(session, one)))
     : html`<p class="dim">OpenCode's clients are sent nothing for this.</p>`),
 }
@@ -78,18 +80,18 @@ const WHOLES = {
 function row(session, position) {
   const { trace, heights, opened } = session
   const index = trace.at(position)
-  const { sequence, at, gap, kind, state } = trace.rows[index]
   const whole = trace.whole(index, () => session.app.changed())
+  const { sequence, at, gap, kind, state } = trace.brief(index, whole)
   const isOpen = opened.has(index)
   const cells = whole === null
-    ? COLUMNS.map(([name]) => html`<div role="cell" class="cell ${name}"><span class="dim">…</span></div>`)
+    ? COLUMNS.map(([name]) => html`<div role="cell" class="cell ${name}">${COMING}</div>`)
     : COLUMNS.map(([name]) => html`<div role="cell" class="cell ${name}">${(isOpen ? WHOLES : LINES)[name](session, whole)}</div>`)
   return html`<div role="row" class="event k-${kind} ${isOpen ? "open" : ""} ${session.mark === index ? "mark" : ""}" data-position=${position}
     aria-rowindex=${position + 2} .style=${`transform: translateY(${heights.top(position)}px)`}>
-    <div role="cell" class="cell when s-${state}" title="${state}, ${clock(at)}">
+    <div role="cell" class="cell when s-${state}" title=${at === null ? nothing : `${state}, ${clock(at)}`}>
       <button class="bare" aria-expanded=${isOpen} aria-label="Event ${sequence}" @click=${() => session.toggle(index)}>
         <span class="twist" aria-hidden="true">${isOpen ? "▾" : "▸"}</span>${sequence}</button>
-      <span class="gap">${index === 0 ? clock(at).slice(0, 8) : gap > 0 ? `+${span(gap)}` : ""}</span>
+      <span class="gap">${index === 0 && at !== null ? clock(at).slice(0, 8) : gap > 0 ? `+${span(gap)}` : ""}</span>
     </div>${cells}</div>`
 }
 
@@ -108,7 +110,7 @@ function settle(session, element) {
     }
   }
   const headHeight = element.querySelector(".event.heads").offsetHeight
-  if (session.goal !== null && trace.rows.length > session.goal) {
+  if (session.goal !== null && trace.count > session.goal) {
     element.scrollTop = Math.max(0, heights.top(trace.positionOf(session.goal)) - 2 * heights.row)
     session.goal = null
     changed = true

@@ -30,12 +30,16 @@ function head(app, session, info) {
 function tabs(app, session) {
   return html`<nav class="tabs" aria-label="Views of the session">${TABS.map(([name, title]) => html`
     <a href="#/session/${encodeURIComponent(session.id)}/${name}" aria-current=${app.route.tab === name ? "page" : "false"}>
-      ${title}${name === "events" ? html` <small>${session.trace.rows.length}</small>` : nothing}</a>`)}
-    <span class="link dim">${LINK_TEXTS[session.link] ?? ""}${session.link === "lost" ? ` (${session.why})` : ""}</span>
+      ${title}${name === "events" ? html` <small>${session.trace.count}</small>` : nothing}</a>`)}
+    <span class="link dim">${link(session)}</span>
   </nav>`
 }
 
-const LINK_TEXTS = { live: "● live", loading: "loading …", lost: "connection lost, trying again" }
+function link({ link, why, trace }) {
+  if (link === "lost") return `connection lost, trying again (${why})`
+  if (link !== "live") return "loading …"
+  return trace.behind ? `loading … ${Math.floor((100 * trace.rows.length) / trace.total)} %` : "● live"
+}
 
 export function sessionView(app, session) {
   if (session.link === "gone") return html`<div class="blank"><p>${session.why}</p><p><a class="button" href="#/">All sessions</a></p></div>`

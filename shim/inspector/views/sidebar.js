@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js"
 import { repeat } from "../vendor/lit-html/directives/repeat.js"
-import { ago } from "../format.js"
+import { ago, toldState } from "../format.js"
 
 const SHOWN = 200
 
@@ -10,7 +10,7 @@ function status(info, app) {
   if (app.session && (app.session.id === info.sessionId || app.session.id === info.openCodeSessionId) && app.session.trace.last && !info.ended)
     return app.session.state
   if (info.ended) return "ended"
-  return info.status === "busy" ? "running" : info.status === "retry" ? "waiting" : "idle"
+  return toldState(info)
 }
 
 const matches = (info, wanted) =>

@@ -5,7 +5,7 @@ import { test } from "node:test"
 const at = (name) => import(new URL(`../../../shim/inspector/${name}.js`, import.meta.url))
 const { cutter } = await at("api")
 const { Talk } = await at("talk")
-const { Trace } = await at("trace")
+const { PAGE, Trace } = await at("trace")
 const { Heights } = await at("windowed")
 const { nativeLine, span } = await at("format")
 
@@ -53,17 +53,67 @@ test("filters by kind, text and part, also for rows that come later", () => {
   assert.equal(trace.length, 4)
 })
 
-test("texts beyond the budget are dropped, oldest first, and asked for again", async () => {
-  const rows = Array.from({ length: 200 }, (_, index) => row(index + 1))
+/** `count` rows, and a loader of their pages that notes what it was asked. */
+function served(count) {
+  const rows = Array.from({ length: count }, (_, index) => row(index + 1))
   const asked = []
-  const trace = filled(rows, { budget: 5000, load: async (sequence) => (asked.push(sequence), rows[sequence - 1]) })
+  const load = async (after, bare) => {
+    asked.push([after, bare])
+    return rows.slice(after, after + PAGE).map((one) => (bare ? { event: one.event, opencode: null } : one))
+  }
+  return { rows, asked, load }
+}
+
+test("texts beyond the budget are dropped, oldest first, and asked for again a page at a time", async () => {
+  const { rows, asked, load } = served(200)
+  const trace = filled(rows, { budget: 5000, load })
   const kept = trace.rows.reduce((sum, one) => sum + (one.text?.length ?? 0), 0)
   assert.ok(kept <= 5000 && trace.dropped > 100)
   assert.equal(trace.rows[0].text, null)
   assert.equal(trace.whole(199).event.sequence, 200)
   await new Promise((done) => assert.equal(trace.whole(3, done), null))
-  assert.deepEqual(asked, [4])
   assert.equal(trace.whole(3).event.sequence, 4)
+  assert.equal(trace.whole(PAGE - 1).opencode.length, 0)
+  assert.deepEqual(asked, [[0, false]])
+})
+
+test("what has not come yet is there as far as the journal has it, and becomes whole when it comes", async () => {
+  const { rows, asked, load } = served(950)
+  const trace = filled(rows.slice(0, 20), { load })
+  trace.expect(100) // as good as here
+  assert.deepEqual([trace.behind, trace.length], [false, 20])
+  trace.expect(950)
+  assert.deepEqual([trace.behind, trace.length], [true, 950])
+  await new Promise((done) => assert.equal(trace.whole(949, done), null))
+  const last = trace.whole(949)
+  assert.deepEqual([last.event.sequence, last.opencode], [950, null])
+  assert.deepEqual(trace.brief(949, last), { sequence: 950, at: 9500, gap: 0, kind: "delta", state: "unknown" })
+  assert.deepEqual(trace.brief(700, null), { sequence: 701, at: null, gap: 0, kind: "status", state: "unknown" })
+  assert.deepEqual(asked, [[900, true]])
+  for (const one of rows.slice(20)) trace.add(JSON.stringify(one))
+  assert.deepEqual([trace.behind, trace.length], [false, 950])
+  assert.deepEqual([trace.whole(949).opencode, trace.brief(949).state], [[], "running"])
+})
+
+test("of pages that were asked for, few are kept; one that did not come is asked for again, later", async (context) => {
+  const { asked, load } = served(5000)
+  const trace = new Trace("s", { load })
+  trace.expect(5000)
+  for (let index = 0; index < 5000; index += PAGE) await new Promise((done) => trace.whole(index, done))
+  assert.ok(trace.pages.size <= 8)
+  assert.equal(asked.length, 5000 / PAGE)
+  context.mock.timers.enable({ apis: ["setTimeout"] })
+  let tries = 0
+  const lost = new Trace("s", { load: async () => (tries++, Promise.reject(new Error("lost"))) })
+  lost.expect(5000)
+  const again = new Promise((done) => assert.equal(lost.whole(0, done), null))
+  assert.equal(lost.whole(0), null)
+  for (let turn = 0; turn < 5; turn++) await Promise.resolve()
+  assert.equal(tries, 1)
+  context.mock.timers.tick(2000)
+  await again
+  assert.equal(lost.whole(0), null)
+  assert.equal(tries, 2)
 })
 
 test("the conversation: parts grow, go and are replaced; asks come and go; ends and errors are told", () => {

@@ -43,8 +43,10 @@ from shim.sessions.manager import SessionManager
 from shim.sessions.rules import Rule, from_config
 from shim.sessions.traces import Traces
 from shim.sessions.universal import UniversalSessions
+from shim.sessions.views import Views
 from shim.settings import Settings
 from shim.sse.hub import Hub
+from shim.sse.second import SecondHub
 from shim.store.base import Store
 from shim.store.sqlite import SqliteStore
 from shim.telemetry.hooks import Hooks
@@ -145,6 +147,7 @@ def build_app(
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, bool(settings.hooks))):
         if on:
             feed.observe(observer)
+    views = Views(sessions, kept, SecondHub(clock, ids), clock=clock, ids=ids, first=hub)
     projects = Projects(kept, clock)
     worktrees = Worktrees(settings.data_dir, projects, hub.publish)
     services = Services(
@@ -158,6 +161,7 @@ def build_app(
         projects=projects,
         config=config,
         universal=Universal(names, installs, Traces(kept), meters, traced),
+        second=views,
         terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=owner, publish=hub.publish),
         worktrees=worktrees,
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
@@ -189,6 +193,7 @@ def build_app(
             yield
 
     async def end_streams(_app: web.Application) -> None:
+        views.close()
         hub.close()
         feed.close()
         services.tui_control.close()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shim.sessions.manager import SessionManager
     from shim.sessions.traces import Traces
     from shim.sessions.universal import UniversalSessions
+    from shim.sessions.views import Views
     from shim.settings import Settings
     from shim.sse.hub import Hub
     from shim.store.base import Store
@@ -63,3 +64,5 @@ class Services:
     workspaces: Workspaces
     universal: Universal | None = None
     """None only where OpenCode's face stands alone, in tests."""
+    second: Views | None = None
+    """OpenCode 2's face; None as above."""

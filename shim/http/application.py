@@ -9,7 +9,7 @@ from types import ModuleType
 from aiohttp import web
 
 from shim.errors import ApiError
-from shim.http import middleware, problem, tagged
+from shim.http import dialect, middleware, problem, tagged
 from shim.http.access import ACCESS, Access, gate
 from shim.http.later import Later
 from shim.http.observe import observe
@@ -75,8 +75,9 @@ def _routes(app: web.Application, services: Services, bound: list[BoundOperation
     taken = {_route_of(one.operation) for one in second}
     # 1.18 has a preview of some operations of the second wire, at the same paths: the second wire's handler is for both.
     first = [one for one in bound if one.wire == 1 and _route_of(one.operation) not in taken]
-    register(app, [*first, *second])
-    taken |= {_route_of(one.operation) for one in first}
+    register(app, first)
+    aliases = dialect.register(app, second)
+    taken |= {_route_of(one.operation) for one in first} | {_route_of(Operation2(*alias, "")) for alias in aliases}
     refused = [(name, OPERATIONS2[name], row) for name, row in decided2.rows({one.id for one in second}).items()]
     served = {one.id for one in bound if one.wire == 1}
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:

@@ -31,6 +31,7 @@ from shim.http.directory import resolve
 from shim.opencode.complaints import complaint
 from shim.opencode.operations import OPERATIONS, Operation
 from shim.opencode2.operations import OPERATIONS2, Operation2
+from shim.opencode2.rewriting import Asked
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20
@@ -50,10 +51,13 @@ Kind: TypeAlias = Literal["Params", "Query", "Payload"]
 
 class _Empty(Enum):
     NO_CONTENT = 204
+    MISSING = 0
 
 
 NO_CONTENT = _Empty.NO_CONTENT
 """The answer of a handler that has none: 204 with an empty body."""
+MISSING = _Empty.MISSING
+"""The body of a request that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,24 +166,30 @@ async def _stream_head(_request: web.Request) -> web.StreamResponse:
 
 def _route(one: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def route(request: web.Request) -> web.StreamResponse:
-        return to_response(await one.handler(**await _arguments(one, request)))
+        return to_response(await one.handler(**await arguments(one, request)))
 
     return route
 
 
-async def _arguments(one: BoundOperation, request: web.Request) -> dict[str, object]:
+async def arguments(
+    one: BoundOperation, request: web.Request, rewritten: Callable[[Asked], Asked] | None = None
+) -> dict[str, object]:
+    """What the handler is called with. In: `rewritten`, of what a client of another dialect says. Raises BadRequest, ApiError."""
     services = request.app[SERVICES]
     directory = resolve(request.query, request.headers, str(services.settings.directory))
     if services.settings.roots:
         _check_roots(services, directory, request.match_info.get("sessionID"))
-    arguments: dict[str, object] = {"ctx": Ctx(request, services, directory)}
+    found: dict[str, object] = {"ctx": Ctx(request, services, directory)}
     if one.path is not None:
-        arguments["path"] = _validated(one.path, dict(request.match_info), "Params")
-    if one.query is not None:
-        arguments["query"] = _validated(one.query, _first_values(request), "Query")
-    if one.body is not None:
-        arguments["body"] = _body(one.body, await request.read(), optional=one.body_optional)
-    return arguments
+        found["path"] = _validated(one.path, dict(request.match_info), "Params")
+    if one.query is not None or one.body is not None:
+        asked = Asked(_first_values(request), await _body(request) if one.body is not None else None)
+        asked = asked if rewritten is None else rewritten(asked)
+        if one.query is not None:
+            found["query"] = _validated(one.query, asked.query, "Query")
+        if one.body is not None:
+            found["body"] = _validated_body(one.body, asked.body, optional=one.body_optional)
+    return found
 
 
 def _check_roots(services: Services, directory: str, session_id: str | None) -> None:
@@ -200,16 +210,20 @@ def _first_values(request: web.Request) -> dict[str, str]:
     return values
 
 
-def _body(model: TypeAdapter[Any], raw: bytes, *, optional: bool) -> object:
-    """The body as its model; any content type will do, as for native."""
-    if not raw.strip():
-        if optional:
-            return None
-        raw = b"{}"
+async def _body(request: web.Request) -> Any:
+    """The body's value, MISSING if there is none; any content type will do, as for native. Raises BadRequest."""
+    raw = await request.read()
     try:
-        value = wire_json.loads(raw)
+        return wire_json.loads(raw) if raw.strip() else MISSING
     except wire_json.Malformed as error:
         raise BadRequest(f"The body is not JSON: {error}") from error
+
+
+def _validated_body(model: TypeAdapter[Any], value: Any, *, optional: bool) -> object:
+    if value is MISSING:
+        if optional:
+            return None
+        value = {}
     return _validated(model, value, "Payload")
 
 

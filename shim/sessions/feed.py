@@ -117,8 +117,12 @@ class Feed:
         return max((one.waiting for some in self._listeners.values() for one in some), default=0)
 
     def observe(self, observer: Observer) -> None:
-        """Call it with every event, in order, for the server's life. It must not wait; what it raises is logged."""
-        self._observers.append(observer)
+        """Call it with every event, in order, until `forget`. It must not wait; what it raises is logged."""
+        self._observers = [*self._observers, observer]
+
+    def forget(self, observer: Observer) -> None:
+        """It is not called any more. Again is fine."""
+        self._observers = [one for one in self._observers if one != observer]
 
     def publish(self, event: UniversalEvent) -> None:
         """Hand a stamped event to all who want it. Never waits, never raises."""

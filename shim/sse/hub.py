@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -74,6 +74,7 @@ class Hub:
         self._legacy_until: dict[str | None, int] = {}
         self._counts: Counter[str] = Counter()
         self.turnstile = Turnstile()
+        self._taps: list[Callable[[OpenCodeEvent], None]] = []
         self._is_closed = False
 
     def stats(self) -> HubStats:
@@ -81,10 +82,16 @@ class Hub:
         counts = self._counts
         return HubStats(len(self._readers), self._ring.published, counts["dropped"], counts["replayed"], counts["replay_missed"])
 
+    def tap(self, tap: Callable[[OpenCodeEvent], None], *, on: bool = True) -> None:
+        """Call it with every event that is published from now on, or (not `on`) no longer. It must not wait or raise."""
+        self._taps = [one for one in self._taps if one != tap] + ([tap] if on else [])
+
     def publish(self, event: OpenCodeEvent) -> None:
         """Give an event an id and hand it to all who want it. Never waits. After `close` it does nothing."""
         if self._is_closed:
             return
+        for tap in self._taps:
+            tap(event)
         id_ = self._ids.moment()
         directory = None if event.directory is None else normal(event.directory)
         modern = encode(event, id_, twin=event.sync is not None and any(reader.kind.sync for reader in self._readers))

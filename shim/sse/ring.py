@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -80,6 +81,10 @@ class Ring(Generic[EntryT]):
     def published(self) -> int:
         """How many entries there have been."""
         return self._forgotten + len(self._entries)
+
+    def entries(self) -> Iterator[EntryT]:
+        """All of them, the newest first."""
+        return reversed(self._entries)
 
     def add(self, entry: EntryT) -> None:
         """Add the newest; forget the oldest if need be. The newest always stays."""

@@ -1,0 +1,96 @@
+"""Which dialect of OpenCode 2's wire a client speaks, and the edge where it is turned into R's and back.
+
+Handlers know R alone. A dialect is what `?dialect=` says, else P for programs that say `opencode/1.*` in their User-Agent, else
+that of the client's last probe: J has `/api/health` where R has `/api/info`. A client is its address and User-Agent.
+Routes that only other dialects have (`Dialect.aliases`) are served to everybody, in that dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeAlias
+
+from aiohttp import web
+
+from shim.errors import BadRequest
+from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
+from shim.opencode2.dialects import DIALECTS, Dialect, R
+from shim.opencode2.operations import Operation2
+from shim.opencode2.rewriting import Alias, Nothing
+
+PREVIEW = "P"
+"""The dialect of 1.18's own preview."""
+FIRST_GENERATION = "opencode/1."
+"""How the User-Agent of programs begins whose second wire is the preview."""
+QUERY = "dialect"
+
+Route: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
+"""Dialect -> its row for one route."""
+
+
+def dialect_of(request: web.Request) -> Dialect:
+    """The dialect of a request. Raises BadRequest for an unknown `?dialect=`."""
+    named = request.query.get(QUERY)
+    if named is not None:
+        if named not in DIALECTS:
+            raise BadRequest(f"Unknown dialect {named!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
+        return DIALECTS[named]
+    if request.headers.get("User-Agent", "").startswith(FIRST_GENERATION):
+        return DIALECTS.get(PREVIEW, R)
+    second = request.app[SERVICES].second
+    probed = None if second is None else second.probes.last(client_of(request))
+    return DIALECTS.get(probed or R.name, R)
+
+
+def note(request: web.Request, name: str) -> None:
+    """This client has asked what only clients of this dialect ask first."""
+    if (second := request.app[SERVICES].second) is not None:
+        second.probes.note(client_of(request), name)
+
+
+def client_of(request: web.Request) -> tuple[str, str]:
+    """What a client is known by from one request to the next."""
+    return request.remote or "", request.headers.get("User-Agent", "")
+
+
+# --- the edge ----------------------------------------------------------------------------------------
+
+
+def register(app: web.Application, bound: Iterable[BoundOperation]) -> set[tuple[str, str]]:
+    """Add the routes of the second wire, and those of its dialects; (method, path) of the latter."""
+    operations = {one.id: one for one in bound}
+    for one in operations.values():
+        add_route(app, one.operation, _route(one))
+    rows: dict[tuple[str, str], Rows] = {}
+    for dialect in DIALECTS.values():
+        for alias in dialect.aliases:
+            if alias.operation in operations:
+                rows.setdefault((alias.method, alias.path), {})[dialect.name] = (dialect, alias)
+    for (method, path), found in rows.items():
+        add_route(app, Operation2(method, path, "dialect"), _alias_route(operations, found))
+    return set(rows)
+
+
+def _route(one: BoundOperation) -> Route:
+    async def route(request: web.Request) -> web.StreamResponse:
+        return await _answer(request, one, dialect_of(request), one.id)
+
+    return route
+
+
+def _alias_route(operations: dict[str, BoundOperation], rows: Rows) -> Route:
+    async def route(request: web.Request) -> web.StreamResponse:
+        dialect, alias = rows.get(dialect_of(request).name) or next(iter(rows.values()))
+        return await _answer(request, operations[alias.operation], dialect, alias.row)
+
+    return route
+
+
+async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, row: str) -> web.StreamResponse:
+    """R's answer to what was asked, in the dialect. In: `row`, by which the dialect knows it."""
+    given = await arguments(one, request, lambda asked: dialect.request(row, asked))
+    result = await one.handler(**given)
+    if not isinstance(result, web.StreamResponse) and result is not NO_CONTENT:
+        result = dialect.answer(row, result)
+    return to_response(NO_CONTENT if isinstance(result, Nothing) else result)

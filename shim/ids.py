@@ -80,6 +80,11 @@ class IdSequence:
     def __init__(self) -> None:
         self._last = -1
 
+    @property
+    def last(self) -> int:
+        """The last value that was given out or seen; -1 before the first."""
+        return self._last
+
     def next(self, ms: int) -> int:
         """The next value, at least the one of `ms` and always above the last."""
         value = (ms * COUNTER_SPAN + 1) & MASK

@@ -59,7 +59,8 @@ VERSIONS: dict[str, int] = {
 
 NO_LOCATION = frozenset(
     {
-        *("session.execution.started", "session.execution.succeeded", "session.execution.failed", "session.execution.interrupted"),
+        *("session.execution.started", "session.execution.succeeded"),
+        *("session.execution.failed", "session.execution.interrupted"),
         "session.usage.updated",
     }
 )
@@ -75,6 +76,7 @@ class Event2:
     seq        its place in the session's log, from 0; None: live only
     version    of the payload's shape, if durable
     directory  `location.directory`; None: told without a location
+    note       for dialects, what the data does not say; not on the wire
     """
 
     id: str
@@ -85,6 +87,7 @@ class Event2:
     seq: int | None = None
     version: int | None = None
     directory: str | None = None
+    note: str = ""
 
     def wire(self) -> Wire:
         """As it goes over `/api/event`: `{id, created, type, durable?, location?, data}`."""

@@ -1,0 +1,103 @@
+"""What has another name on OpenCode 2's wire: tools, their arguments, permissions, models, errors. Pure; tables first.
+
+In: values of the first face (`shim.projection.opencode1`). Out: R's. Source: `OPENCODE_V2_WIRE` sections 6, 7, 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shim.opencode2.events import Wire
+from shim.projection.opencode1.asks import ABORTED
+from universal.jsonvalue import arr, obj, text
+
+TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
+"""Tool of 1.x -> of 2.x; all others keep their name (`todowrite` too, of which 2.x has no more than the call)."""
+
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "read": {"filePath": "path"},
+    "edit": {"filePath": "path"},
+    "write": {"filePath": "path"},
+    "shell": {"run_in_background": "background"},
+    "subagent": {"subagent_type": "agent", "run_in_background": "background"},
+    "skill": {"name": "id"},
+}
+"""Tool of 2.x -> how arguments are called there."""
+
+ACTIONS: dict[str, str] = {"bash": "shell", "task": "subagent", "write": "edit", "apply_patch": "edit"}
+"""Permission of 1.x -> action of 2.x; all others keep their name."""
+
+ERRORS: dict[str, str] = {"ProviderAuthError": "provider.auth", "MessageAbortedError": "aborted"}
+"""Name of an error of 1.x -> type of 2.x; `APIError` goes by its status (`STATUSES`), the rest is `unknown`."""
+
+STATUSES: tuple[tuple[range, str], ...] = (
+    (range(401, 402), "provider.auth"),
+    (range(403, 404), "provider.auth"),
+    (range(400, 500), "provider.invalid-request"),
+    (range(500, 600), "provider.internal"),
+)
+"""Answers of a model's API; the first that fits."""
+
+FINISHES = frozenset({"stop", "length", "tool-calls", "content-filter", "error", "unknown"})
+"""How a step can end; anything else is `unknown`, with its own word as `rawFinish`."""
+
+STEP_INTERRUPTED = "Step interrupted"
+TOOL_INTERRUPTED = "Tool execution interrupted"
+"""Native's words."""
+
+
+def tool_name(name: str) -> str:
+    """A tool's name."""
+    return TOOLS.get(name, name)
+
+
+def arguments(tool: str, given: Mapping[str, Any]) -> Wire:
+    """Arguments of a call; `tool` by 2.x's name."""
+    names = ARGUMENTS.get(tool, {})
+    return {names.get(key, key): value for key, value in given.items()}
+
+
+def model_ref(model: Mapping[str, Any]) -> Wire:
+    """`ModelRef` from a session's (`id`) or a message's (`modelID`) model."""
+    variant = text(model.get("variant"))
+    ref: Wire = {"id": text(model.get("id")) or text(model.get("modelID")), "providerID": text(model.get("providerID"))}
+    return ref | ({"variant": variant} if variant and variant != "default" else {})
+
+
+def rules(permission: Any) -> list[Wire]:
+    """`PermissionRuleset` from the rules of 1.x."""
+    return [
+        {
+            "action": ACTIONS.get(text(rule.get("permission")), text(rule.get("permission"))),
+            "resource": text(rule.get("pattern")),
+            "effect": text(rule.get("action")),
+        }
+        for rule in map(obj, arr(permission))
+    ]
+
+
+def error(given: Mapping[str, Any]) -> Wire:
+    """`SessionStructuredError` from a message's error of 1.x."""
+    name, data = text(given.get("name")), obj(given.get("data"))
+    status = data.get("statusCode")
+    kind = ERRORS.get(name, "unknown")
+    words = text(data.get("message")) or ("The answer was cut off at the model's limit." if "Length" in name else name)
+    if isinstance(status, int):
+        kind = next((type_ for statuses, type_ in STATUSES if status in statuses), kind)
+    if kind == "aborted":
+        words = STEP_INTERRUPTED
+    made: Wire = {"type": kind, "message": words}
+    return {**made, "status": status} if isinstance(status, int) else made
+
+
+def tool_error(words: str, *, interrupted: bool, refused: bool) -> Wire:
+    """`SessionStructuredError` of a call that failed."""
+    if interrupted:
+        return {"type": "aborted", "message": TOOL_INTERRUPTED if words == ABORTED else words}
+    return {"type": "aborted" if refused else "unknown", "message": words}
+
+
+def finish(reason: str) -> Wire:
+    """`finish`, and `rawFinish` where R has no such word."""
+    return {"finish": reason} if reason in FINISHES else {"finish": "unknown", "rawFinish": reason}

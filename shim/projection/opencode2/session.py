@@ -1,0 +1,68 @@
+"""A session's `info` as OpenCode 2 has it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shim.opencode2.events import Wire
+from shim.opencode2.operations import OPENCODE2_VERSION
+from shim.projection.opencode2.names import model_ref, rules
+from universal.jsonvalue import arr, obj, text, whole
+
+
+def info_of(first: Mapping[str, Any]) -> Wire:
+    """`SessionInfo` from 1.x's `info`, without what only this face knows (`outcome`, `fork`, times of idle and view)."""
+    time = obj(first.get("time"))
+    info: Wire = {
+        "id": first["id"],
+        "projectID": text(first.get("projectID"), "global"),
+        "cost": first.get("cost") or 0,
+        "tokens": counts(obj(first.get("tokens"))),
+        "time": {key: whole(time.get(key)) for key in ("created", "updated")},
+        "location": {"directory": text(first.get("directory"), "/")},
+    }
+    if isinstance(time.get("archived"), int):
+        info["time"]["archived"] = time["archived"]
+    for key, name in (("parentID", "parentID"), ("title", "title"), ("agent", "agent"), ("path", "subpath")):
+        if text(first.get(key)):
+            info[name] = first[key]
+    if first.get("model"):
+        info["model"] = model_ref(obj(first["model"]))
+    if first.get("metadata"):
+        info["metadata"] = first["metadata"]
+    if first.get("permission"):
+        info["permissions"] = rules(first["permission"])
+    return info
+
+
+def counts(tokens: Mapping[str, Any]) -> Wire:
+    """`TokenUsageInfo`."""
+    cache = obj(tokens.get("cache"))
+    made: Wire = {key: whole(tokens.get(key)) for key in ("input", "output", "reasoning")}
+    return {**made, "cache": {key: whole(cache.get(key)) for key in ("read", "write")}}
+
+
+def added(total: Wire, step: Wire) -> Wire:
+    """Sum of two `TokenUsageInfo`."""
+    made: Wire = {key: total[key] + step[key] for key in ("input", "output", "reasoning")}
+    return {**made, "cache": {key: total["cache"][key] + step["cache"][key] for key in ("read", "write")}}
+
+
+CREATED = ("parentID", "subpath", "title", "agent", "model", "metadata", "permissions")
+
+
+def created(info: Wire, slug: str) -> Wire:
+    """Data of `session.created`, flat."""
+    told = {key: info[key] for key in CREATED if key in info}
+    return {"projectID": info["projectID"], "location": info["location"], "slug": slug, "version": OPENCODE2_VERSION, **told}
+
+
+def revert_of(first: Mapping[str, Any], diffs: Any) -> Wire:
+    """`SessionRevert` from `info.revert` of 1.x and the diffs of what was put back."""
+    kept = {key: first[key] for key in ("messageID", "partID", "snapshot") if first.get(key)}
+    files = [
+        {**{k: f[k] for k in ("file", "patch", "additions", "deletions")}, "status": text(f.get("status"), "modified")}
+        for f in map(obj, arr(diffs))
+    ]
+    return {**kept, "files": files}

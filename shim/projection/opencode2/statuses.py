@@ -1,0 +1,186 @@
+"""What status items say on the OpenCode 2 face: the inbox, the session's own properties, undo, skills. Pure.
+
+`STATUSES` is the table: label -> what it does. Their metadata, where no other face writes it:
+
+    prompt     state "delivery" with item_id, delivery; "withdrawn" with item_id: taken out of the inbox by a person
+    viewed     idle (ms): the end of a turn that a person has seen
+    skill      id, name, text
+    synthetic  text, description?, metadata?: put into the conversation, for no agent to answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shim.opencode2.events import Wire
+from shim.projection.opencode1.projector import Projector
+from shim.projection.opencode2 import session
+from shim.projection.opencode2.state import Conversation2
+from shim.projection.opencode2.steps import Steps
+from shim.projection.opencode2.teller import Teller, message_id
+from universal.jsonvalue import arr, obj, text, whole
+
+Deliver = Callable[[list[str]], None]
+
+PROPERTIES: dict[str, tuple[str, object]] = {
+    "title": ("session.renamed", ""),
+    "metadata": ("session.metadata.updated", dict[str, object]()),
+    "permissions": ("session.permissions", list[object]()),
+}
+"""Property of `SessionInfo` -> (the event of a change, its value if it is absent)."""
+
+
+class Statuses:
+    """Status items of one session. `first` is the first face after the same event."""
+
+    def __init__(self, conversation: Conversation2, teller: Teller, steps: Steps, first: Projector, deliver: Deliver) -> None:
+        self._conversation = conversation
+        self._teller = teller
+        self._steps = steps
+        self._first = first
+        self._deliver = deliver
+
+    # --- the session's properties --------------------------------------------------------------------------
+
+    def updated(self, new: Wire, *, chosen: bool) -> None:
+        """The first face's `info` has changed. `chosen`: somebody selected agent or model, a prompt did not bring them along.
+
+        A session that has neither gets those of its first step; what a prompt brings is told when it is another one.
+        """
+        old = self._conversation.info
+        time = {**old["time"], "updated": new["time"]["updated"]}
+        time = {k: v for k, v in time.items() if k != "archived"} | {k: v for k, v in new["time"].items() if k == "archived"}
+        self._conversation.info = {**old, "time": time}
+        for key, (kind, empty) in PROPERTIES.items():
+            if new.get(key, empty) != old.get(key, empty):
+                self._change(kind, key, new.get(key, empty))
+        for key in ("agent", "model"):
+            if key in new and new[key] != old.get(key) and (chosen or key in old):
+                self._select(key, new[key], old.get(key))
+
+    def _change(self, kind: str, key: str, value: object) -> None:
+        self._teller.tell(kind, {key: value})
+        self._conversation.info = {**self._conversation.info, key: value}
+
+    def _select(self, key: str, value: object, previous: object) -> None:
+        told: Wire = {key: value, **({"previous": previous} if previous is not None else {})}
+        event = self._teller.tell(f"session.{key}.selected", told)
+        self._conversation.info = {**self._conversation.info, key: value}
+        self._show(message_id(event), f"{key}-switched", told)
+
+    def _show(self, id_: str, kind: str, told: Wire) -> None:
+        self._conversation.messages[id_] = {"id": id_, "time": {"created": self._teller.at}, "type": kind, **told}
+
+    def viewed(self, meta: Wire) -> None:
+        """A person has seen the end of a turn."""
+        idle = whole(meta.get("idle"))
+        self._teller.tell("session.viewed", {"idle": idle})
+        info = self._conversation.info
+        self._conversation.info = {**info, "time": {**info["time"], "viewed": idle}}
+
+    # --- prompts -------------------------------------------------------------------------------------------
+
+    def prompt(self, meta: Wire) -> None:
+        """What became of a prompt."""
+        inbox, state = self._conversation.inbox, meta.get("state")
+        id_ = self._first.transcript.message_of_item(text(meta.get("item_id")))
+        entry = inbox.get(id_)
+        if state == "handed":
+            carried = {text(one) for one in arr(meta.get("carried"))}
+            self._deliver([one for one in inbox if one in carried and one != id_] + [id_])
+        elif entry is None:
+            return
+        elif state == "withdrawn" or (state == "cancelled" and entry["type"] == "compaction"):
+            self.withdraw(id_)
+        elif state == "delivery":
+            delivery = text(meta.get("delivery"), "steer")
+            inbox[id_] = {**entry, "delivery": delivery}
+            self._teller.tell("session.inbox.delivery.changed", {"inboxID": id_, "delivery": delivery})
+
+    def withdraw(self, id_: str) -> None:
+        """An item of the inbox will never be delivered."""
+        if self._conversation.inbox.pop(id_, None) is not None:
+            self._teller.tell("session.inbox.cancelled", {"inboxID": id_})
+
+    # --- what is put in, taken out, rewritten --------------------------------------------------------------
+
+    def skill(self, meta: Wire) -> None:
+        """A skill was put into the conversation."""
+        told: Wire = {key: text(meta.get(key)) for key in ("id", "name", "text")}
+        event = self._teller.tell("session.skill.activated", told)
+        self._show(message_id(event), "skill", {"skill": told["id"], "name": told["name"], "text": told["text"]})
+
+    def synthetic(self, meta: Wire) -> None:
+        """A text was put into the conversation."""
+        told: Wire = {"text": text(meta.get("text")), **{k: meta[k] for k in ("description", "metadata") if meta.get(k)}}
+        event = self._teller.tell("session.synthetic", told)
+        self._show(message_id(event), "synthetic", told)
+
+    def revert(self, meta: Wire) -> None:
+        """An undo is staged, taken back, or made for good."""
+        info, new = self._conversation.info, obj(meta.get("revert"))
+        if new:
+            staged = session.revert_of({**new, "messageID": self._steps.second(text(new.get("messageID")))}, meta.get("diffs"))
+            self._conversation.info = {**info, "revert": staged}
+            self._teller.tell("session.revert.staged", {"revert": staged})
+            return
+        self._conversation.info = {key: value for key, value in info.items() if key != "revert"}
+        touched = {text(first_id) for first_id, _ in map(arr, arr(meta.get("parts")))}
+        for first_id in touched:
+            self._rewrite(first_id)
+        gone = [self._steps.second(text(first_id)) for first_id in arr(meta.get("messages"))]
+        for id_ in gone:
+            self.withdraw(id_)
+        to = next((id_ for id_ in self._conversation.messages if id_ in gone), None)
+        if to is not None:
+            self._cut(to)
+        elif "revert" in info:
+            self._teller.tell("session.revert.cleared", {})
+
+    def _cut(self, to: str) -> None:
+        """Messages from this one on are gone."""
+        known = list(self._conversation.messages)
+        for id_ in known[known.index(to) :]:
+            del self._conversation.messages[id_]
+        self._teller.tell("session.revert.committed", {"to": to})
+
+    def removed(self, meta: Wire) -> None:
+        """A client of the first face has removed a message. Events can only say so of the last ones, and empty others."""
+        first_id = text(meta.get("message_id"))
+        id_ = self._steps.second(first_id)
+        self.withdraw(id_)
+        messages = self._conversation.messages
+        if id_ not in messages:
+            return
+        known = list(messages)
+        if all(messages[later]["type"] == "idle" for later in known[known.index(id_) + 1 :]):
+            self._cut(id_)
+            return
+        if messages[id_]["type"] == "assistant":
+            self._teller.tell("session.message.content.updated", {"messageID": id_, "content": []})
+        del messages[id_]
+
+    def rewritten(self, meta: Wire) -> None:
+        """A client of the first face has changed or removed a part. Of prompts, no event can say so."""
+        self._rewrite(text(meta.get("message_id")) or text(obj(meta.get("part")).get("messageID")))
+
+    def _rewrite(self, first_id: str) -> None:
+        message = self._first.conversation.messages.get(first_id)
+        shown = self._conversation.messages.get(first_id)
+        if message is not None and self._steps.knows(first_id):
+            self._steps.rewritten(first_id, message)
+        elif message is not None and shown is not None and shown["type"] == "user":
+            self._conversation.messages[first_id] = {**shown, "text": message.text()}
+
+
+STATUSES: dict[str, Callable[[Statuses, Wire], None]] = {
+    "prompt": Statuses.prompt,
+    "viewed": Statuses.viewed,
+    "skill": Statuses.skill,
+    "synthetic": Statuses.synthetic,
+    "revert": Statuses.revert,
+    "message.removed": Statuses.removed,
+    "part.removed": Statuses.rewritten,
+    "part.updated": Statuses.rewritten,
+}
+"""Labels without a row say nothing here, or say it by what the first face makes of them (title, retry, compaction ...)."""

@@ -1,0 +1,327 @@
+"""Assistant messages on the OpenCode 2 face: one for each step of the model. Pure.
+
+Owner of: `step.started` before what belongs to it; `text.started`, deltas, `text.ended` always; tools: `input.started`, deltas,
+`input.ended`, `called`, progress, `success` or `failed`; ordinals, which count for each kind; in GET, a text is "" until it ends.
+
+In: messages and parts of the first face, in its order. Out: events, told by the `Teller`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from shim.opencode2.events import Wire
+from shim.projection.opencode1.state import Message, ToolState
+from shim.projection.opencode2 import names, results
+from shim.projection.opencode2.session import added, counts
+from shim.projection.opencode2.state import Conversation2
+from shim.projection.opencode2.teller import Teller, message_id
+from universal.jsonvalue import obj, text, whole
+
+Kind: TypeAlias = Literal["text", "reasoning"]
+TALK: dict[str, Kind] = {"text": "text", "reasoning": "reasoning"}
+"""Parts of 1.x that are text -> how events and content name them."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One message. `places`: part of 1.x -> (kind, ordinal, index in `content`); `calls`: call -> index in `content`."""
+
+    id: str
+    wire: Wire
+    content: list[Wire] = field(default_factory=list[Wire])
+    places: dict[str, tuple[Kind, int, int]] = field(default_factory=dict[str, tuple[Kind, int, int]])
+    counts: dict[Kind, int] = field(default_factory=lambda: {"text": 0, "reasoning": 0})
+    ended: set[str] = field(default_factory=set[str])
+    calls: dict[str, int] = field(default_factory=dict[str, int])
+    streamed: bool = False
+    over: bool = False
+
+
+class Steps:
+    """The steps of one session. `names` has the ids of messages that are called otherwise than on the first face."""
+
+    def __init__(self, conversation: Conversation2, teller: Teller) -> None:
+        self._conversation = conversation
+        self._teller = teller
+        self._steps: dict[str, Step] = {}
+        self._called: dict[str, str] = {}
+        self._promised: Step | None = None
+        self.open: dict[str, Step] = {}
+        """Those that have not ended, by their id of the first face."""
+        self.names: dict[str, str] = {}
+
+    def knows(self, first_id: str) -> bool:
+        """Whether this message of the first face is a step."""
+        return first_id in self._steps
+
+    def second(self, first_id: str) -> str:
+        """The id that a message of the first face has here."""
+        return self.names.get(first_id, first_id)
+
+    def show(self, step: Step) -> None:
+        """The message as it is now."""
+        self._conversation.messages[step.id] = {**step.wire, "content": list(step.content)}
+
+    # --- the message ---------------------------------------------------------------------------------------
+
+    def begin(self, info: Wire, snapshot: str | None) -> None:
+        """A message begins. One that a retry has promised keeps the promised id."""
+        promised, self._promised = self._promised, None
+        step = promised or self._make(text(info.get("id")), info)
+        self.names |= {info["id"]: step.id} if step.id != info["id"] else {}
+        self._steps[info["id"]] = self.open[info["id"]] = step
+        if snapshot:
+            step.wire = {**step.wire, "snapshot": {"start": snapshot}}
+        self._start(step)
+
+    def _make(self, id_: str, info: Wire) -> Step:
+        wire: Wire = {
+            "id": id_,
+            "time": {"created": self._teller.at},
+            "type": "assistant",
+            "agent": text(info.get("agent"), "build"),
+            "model": names.model_ref(info if "modelID" in info else obj(info.get("model"))),
+        }
+        return Step(id_, wire)
+
+    def _start(self, step: Step) -> None:
+        """Opens the message, or opens it again after a retry."""
+        step.wire = {key: value for key, value in step.wire.items() if key != "retry"}
+        start = obj(step.wire.get("snapshot")).get("start")
+        data: Wire = {"assistantMessageID": step.id, "agent": step.wire["agent"], "model": step.wire["model"]}
+        self._teller.tell("session.step.started", {**data, **({"snapshot": start} if start else {}), "started": self._teller.at})
+        info = self._conversation.info
+        self._conversation.info = {"agent": step.wire["agent"], "model": step.wire["model"], **info}
+        self.show(step)
+
+    def streamed(self, first_id: str) -> None:
+        """The model has said all of this step; its tools may go on."""
+        step = self.open.get(first_id)
+        if step is not None and not step.streamed:
+            step.streamed = True
+            self._teller.tell("session.step.streamed", {"assistantMessageID": step.id})
+            step.wire = {**step.wire, "time": {**step.wire["time"], "streamed": self._teller.at}}
+            self.show(step)
+
+    def finish(self, info: Wire, message: Message | None) -> None:
+        """The step is over. `message` has its snapshot and what was changed."""
+        step = self.open.pop(info["id"], None)
+        if step is None:
+            return
+        tokens, cost = counts(obj(info.get("tokens"))), info.get("cost") or 0
+        spent = bool(cost) or any(tokens[key] for key in ("input", "output", "reasoning")) or any(tokens["cache"].values())
+        if info.get("error"):
+            self._fail(step, names.error(obj(info["error"])), {"cost": cost, "tokens": tokens} if spent else {})
+            if spent:
+                self.spend(tokens, cost)
+            return
+        if not step.streamed:
+            step.streamed = True
+            self._teller.tell("session.step.streamed", {"assistantMessageID": step.id})
+            step.wire = {**step.wire, "time": {**step.wire["time"], "streamed": self._teller.at}}
+        told = {**names.finish(text(info.get("finish"), "stop")), "cost": cost, "tokens": tokens}
+        ends = self._snapshot(message)
+        self._teller.tell("session.step.ended", {"assistantMessageID": step.id, **told, **ends})
+        snapshot = {**obj(step.wire.get("snapshot")), **({"end": ends["snapshot"], "files": ends["files"]} if ends else {})}
+        self._close(step, {**told, **({"snapshot": snapshot} if snapshot else {})})
+        self.spend(tokens, cost)
+
+    def _snapshot(self, message: Message | None) -> Wire:
+        parts = list(message.parts.values()) if message is not None else []
+        end = next((p["snapshot"] for p in parts if p["type"] == "step-finish" and p.get("snapshot")), None)
+        if end is None:
+            return {}
+        directory = self._conversation.info["location"]["directory"]
+        files = [results.relative(str(name), directory) for p in parts if p["type"] == "patch" for name in p["files"]]
+        return {"snapshot": end, "files": list(dict.fromkeys(files))}
+
+    def _fail(self, step: Step, error: Wire, spent: Wire) -> None:
+        self._teller.tell("session.step.failed", {"assistantMessageID": step.id, "error": error, **spent})
+        self._close(step, {"finish": "error", "error": error, **spent})
+
+    def _close(self, step: Step, told: Wire) -> None:
+        step.over = True
+        kept = {key: value for key, value in step.wire.items() if key != "retry"}
+        step.wire = {**kept, **told, "time": {**step.wire["time"], "completed": self._teller.at}}
+        self.show(step)
+
+    def spend(self, tokens: Wire, cost: float) -> None:
+        """Add to the session's totals, and tell them."""
+        info = self._conversation.info
+        self.total(added(info["tokens"], tokens), info["cost"] + cost)
+
+    def total(self, tokens: Wire, cost: float) -> None:
+        """The session's totals."""
+        self._conversation.info = {**self._conversation.info, "tokens": tokens, "cost": cost}
+        self._teller.tell("session.usage.updated", {"cost": cost, "tokens": tokens})
+
+    # --- retries -------------------------------------------------------------------------------------------
+
+    def retry(self, open_id: str | None, status: Wire, info: Wire) -> None:
+        """The model is asked again later. Without an open step, one is opened, which the next message will be."""
+        step = self.open.get(open_id or "") or self._promised
+        if step is None:
+            step = self._promised = self._promise(info)
+        error = {"type": "provider.internal", "message": text(status.get("message"))}
+        told = {"attempt": whole(status.get("attempt"), 1), "at": whole(status.get("next")), "error": error}
+        self._teller.tell("session.retry.scheduled", {"assistantMessageID": step.id, **told})
+        step.wire = {**step.wire, "retry": told}
+        self.show(step)
+
+    def _promise(self, info: Wire) -> Step:
+        step = self._make("", info)
+        data: Wire = {"agent": step.wire["agent"], "model": step.wire["model"], "started": self._teller.at}
+        event = self._teller.tell("session.step.started", data)
+        step.id = message_id(event)
+        event.data["assistantMessageID"] = step.id
+        step.wire = {**step.wire, "id": step.id}
+        return step
+
+    def again(self) -> None:
+        """The wait is over: an open step goes on."""
+        for step in self.open.values():
+            if "retry" in step.wire:
+                self._start(step)
+
+    def give_up(self) -> None:
+        """The turn ends: a step that was promised never came."""
+        step, self._promised = self._promised, None
+        if step is not None:
+            self._fail(step, obj(obj(step.wire.get("retry")).get("error")), {})
+
+    # --- texts ---------------------------------------------------------------------------------------------
+
+    def delta(self, properties: Wire) -> None:
+        """A piece of text."""
+        step = self._steps.get(properties["messageID"])
+        place = step.places.get(properties["partID"]) if step is not None else None
+        if step is not None and place is not None:
+            data = {"assistantMessageID": step.id, "ordinal": place[1], "delta": properties["delta"]}
+            self._teller.tell(f"session.{place[0]}.delta", data)
+
+    def part(self, part: Wire, call: ToolState | None) -> None:
+        """A part is new, or has changed. `call` is what the first face knows of a tool's call."""
+        step = self._steps.get(part["messageID"])
+        if step is None:
+            return
+        if part["type"] in TALK:
+            self._text(step, TALK[part["type"]], part)
+        elif part["type"] == "tool":
+            self._tool(step, part, call)
+
+    def _text(self, step: Step, kind: Kind, part: Wire) -> None:
+        time = obj(part.get("time"))
+        place = step.places.get(part["id"])
+        if place is None:
+            place = step.places[part["id"]] = (kind, step.counts[kind], len(step.content))
+            step.counts[kind] += 1
+            begun = {"time": {"created": self._teller.at}} if kind == "reasoning" else {}
+            step.content.append({"type": kind, "text": "", **begun})
+            self._teller.tell(f"session.{kind}.started", {"assistantMessageID": step.id, "ordinal": place[1]})
+        said = step.content[place[2]]
+        if (time and "end" not in time) or (part["id"] in step.ended and said["text"] == part["text"]):
+            self.show(step)
+            return
+        step.ended.add(part["id"])
+        done = {"time": {**said["time"], "completed": self._teller.at}} if kind == "reasoning" else {}
+        step.content[place[2]] = {**said, "text": part["text"], **done}
+        self._teller.tell(f"session.{kind}.ended", {"assistantMessageID": step.id, "ordinal": place[1], "text": part["text"]})
+        self.show(step)
+
+    # --- tools ---------------------------------------------------------------------------------------------
+
+    def input_delta(self, call_id: str, delta: str) -> None:
+        """A piece of a call's arguments, in the agent's own words."""
+        step = self._steps.get(self._called.get(call_id, ""))
+        if step is not None and step.content[step.calls[call_id]]["state"]["status"] == "streaming":
+            data = {"assistantMessageID": step.id, "id": call_id, "delta": delta}
+            self._teller.tell("session.tool.input.delta", data)
+
+    def _tool(self, step: Step, part: Wire, call: ToolState | None) -> None:
+        call_id, state = part["callID"], obj(part["state"])
+        if call_id not in step.calls:
+            step.calls[call_id] = len(step.content)
+            self._called[call_id] = part["messageID"]
+            name = names.tool_name(part["tool"])
+            begun: Wire = {"type": "tool", "id": call_id, "name": name, "executed": False}
+            streaming = {"status": "streaming", "input": ""}
+            step.content.append({**begun, "state": streaming, "time": {"created": self._teller.at}})
+            self._tell(step, "input.started", call_id, name=name)
+        if state["status"] != "pending" and self._now(step, call_id)["status"] == "streaming":
+            self._call(step, call_id, state)
+        elif state["status"] == "running":
+            self._progress(step, call_id, state)
+        if state["status"] == "completed":
+            self._success(step, call_id, state)
+        elif state["status"] == "error":
+            self._failed(step, call_id, state, call)
+        self.show(step)
+
+    def _tell(self, step: Step, what: str, call_id: str, **data: object) -> None:
+        self._teller.tell(f"session.tool.{what}", {"assistantMessageID": step.id, "id": call_id, **data})
+
+    def _now(self, step: Step, call_id: str) -> Wire:
+        return step.content[step.calls[call_id]]["state"]
+
+    def _set(self, step: Step, call_id: str, state: Wire, moment: str | None = None) -> None:
+        at = step.calls[call_id]
+        old = step.content[at]
+        time = {**old["time"], moment: self._teller.at} if moment else old["time"]
+        step.content[at] = {**old, "state": state, "time": time}
+
+    def _call(self, step: Step, call_id: str, state: Wire) -> None:
+        tool = step.content[step.calls[call_id]]["name"]
+        given = names.arguments(tool, obj(state.get("input")))
+        self._tell(step, "input.ended", call_id, text=json.dumps(given, ensure_ascii=False))
+        self._tell(step, "called", call_id, input=given, executed=False)
+        self._set(step, call_id, {"status": "running", "input": given, "metadata": {}}, "ran")
+        if state["status"] == "running" and state.get("metadata"):
+            self._progress(step, call_id, state)
+
+    def _progress(self, step: Step, call_id: str, state: Wire) -> None:
+        now = self._now(step, call_id)
+        told = results.progress(step.content[step.calls[call_id]]["name"], obj(state.get("metadata")))
+        if now["status"] == "running" and told != now["metadata"]:
+            self._tell(step, "progress", call_id, metadata=told)
+            self._set(step, call_id, {**now, "metadata": told})
+
+    def _success(self, step: Step, call_id: str, state: Wire) -> None:
+        tool = step.content[step.calls[call_id]]["name"]
+        given = names.arguments(tool, obj(state.get("input")))
+        directory = self._conversation.info["location"]["directory"]
+        metadata = results.metadata(tool, given, obj(state.get("metadata")), directory)
+        told: Wire = {"content": results.content(tool, state), **({"metadata": metadata} if metadata else {})}
+        self._tell(step, "success", call_id, **told, executed=False)
+        self._set(step, call_id, {"status": "completed", "input": given, **told}, "completed")
+
+    def _failed(self, step: Step, call_id: str, state: Wire, call: ToolState | None) -> None:
+        now = self._now(step, call_id)
+        meta = obj(state.get("metadata"))
+        refused = call is not None and call.refused is not None
+        error = names.tool_error(text(state.get("error")), interrupted=meta.get("interrupted") is True, refused=refused)
+        output = text(meta.get("output"))
+        told: Wire = {"error": error, **({"content": [{"type": "text", "text": output}]} if output else {})}
+        self._tell(step, "failed", call_id, **told, executed=False)
+        self._set(step, call_id, {"status": "error", "input": obj(now["input"]), **told}, "completed")
+
+    # --- rewritten by a person -----------------------------------------------------------------------------
+
+    def rewritten(self, first_id: str, message: Message) -> None:
+        """Parts of a message were changed or removed: its content anew."""
+        step = self._steps.get(first_id)
+        if step is None:
+            return
+        calls = {entry["id"]: entry for entry in step.content if entry["type"] == "tool"}
+        content: list[Wire] = []
+        for part_id in message.parts:
+            part = message.part(part_id)
+            if part["type"] == "tool" and part["callID"] in calls:
+                content.append(calls[part["callID"]])
+            elif part["type"] in TALK:
+                content.append({"type": part["type"], "text": part["text"]})
+        step.content = content
+        self._teller.tell("session.message.content.updated", {"messageID": step.id, "content": list(content)})
+        self.show(step)

@@ -98,9 +98,9 @@ class Branch:
         return self.projector.conversation
 
     def load(self, events: Sequence[UniversalEvent]) -> None:
-        """Rebuild from the journal: same code as live, but nothing is stored or published."""
+        """Rebuild from the journal, page by page: same code as live, but nothing is stored or published."""
         for event in events:
-            self.projector.feed(event, from_rfc3339(event.time))
+            self.projector.load(event, from_rfc3339(event.time))
             self.sequence = event.sequence
             self.native_session_id = event.native_session_id or self.native_session_id
             self._note_end(event)
@@ -191,7 +191,7 @@ class Branch:
         own = {"event_id": self._ids.new("event"), "sequence": self.sequence, "session_id": self.id, "native_session_id": None}
         event = event.model_copy(update=own)
         self._keep(event)
-        self.projector.feed(event, from_rfc3339(event.time))
+        self.projector.load(event, from_rfc3339(event.time))
 
     def was_read(self) -> None:
         """A client has read the running turn. In a moment it is told the growing texts anew.

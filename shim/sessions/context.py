@@ -39,10 +39,10 @@ NOTHING = Missed("", ())
 def missed(conversation: Conversation, agent: str, leave_out: Collection[str]) -> Missed:
     """What `agent` does not know yet, except the messages in `leave_out` (the prompt itself, queued ones)."""
     ids = [id_ for id_, m in conversation.messages.items() if agent not in m.known and id_ not in leave_out]
-    blocks = [(id_, _block(conversation.messages[id_])) for id_ in ids]
     kept: list[str] = []
     size = 0
-    for _, block in reversed(blocks):
+    for id_ in reversed(ids):
+        block = _block(conversation.messages[id_])
         size += len(block)
         if size > CONTEXT_LIMIT_CHARS:
             kept.append("(older messages are left out)")

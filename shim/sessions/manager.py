@@ -27,6 +27,7 @@ from shim.sessions.ended import ended_by_us
 from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import SessionRow
+from shim.store.rows import event_of
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
 from universal.jsonvalue import arr, obj, text
@@ -38,6 +39,8 @@ SERVER_STOPPED = (
 )
 REAP_EVERY_S = 30.0
 """How often idle agent processes are looked for."""
+LOAD_PAGE = 100
+"""Events of a journal that are read and folded in at once: some 5 ms, between which others have their turn."""
 
 
 @dataclass(slots=True)
@@ -248,9 +251,9 @@ class SessionManager:
         return await asyncio.shield(task)
 
     async def _read(self, session_id: str, known: Known) -> Known:
-        events = await self.deps.store.events(session_id)
         branch = self._branch(session_id, known.agent)
-        branch.load(events)
+        while page := await self.deps.store.rows(session_id, branch.sequence, LOAD_PAGE):
+            branch.load([event_of(row, with_raw=False) for row in page])
         self._open(known, branch)
         return known
 

@@ -43,8 +43,7 @@ NOT_OURS = ("share", "revert")
 
 def export(conversation: Conversation) -> Wire:
     """The document of a session, messages in order of their times."""
-    messages = sorted(conversation.messages.values(), key=lambda m: m.info["time"]["created"])
-    return {"info": conversation.info, "messages": [m.wire() for m in messages]}
+    return {"info": conversation.info, "messages": [m.wire() for m in conversation.oldest_first()]}
 
 
 def read(document: Any) -> tuple[Wire, list[Wire]]:

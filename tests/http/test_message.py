@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shim.app import DATABASE
+from shim.http import long_list
+from shim.projection.opencode1.state import Message
+from shim.routes.opencode1 import message as message_routes
+from shim.sessions.branch import Branch
+from shim.sessions.manager import LOAD_PAGE
+from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live, prompt_body
+from universal.events import UniversalEvent
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -206,3 +215,91 @@ async def test_a_shell_command(server: Live) -> None:
     busy = await server.api.post(f"/session/{session}/shell", {"command": "ls", "agent": "build"}, status=409)
     assert busy.body["_tag"] == "SessionBusyError"
     await server.api.post(f"/session/{session}/abort", status=200)
+
+
+class Turns:
+    """Counts the turns that the event loop's other tasks had."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def run(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def turns() -> AsyncIterator[Turns]:
+    made = Turns()
+    task = asyncio.create_task(made.run())
+    yield made
+    task.cancel()
+
+
+async def test_a_long_list_is_the_same_and_others_have_their_turn(
+    server: Live, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await server.session()
+    for number in range(3):
+        await server.ask(session, f"echo {number}")
+    path, limited = f"/session/{session}/message", {"limit": "5"}
+    whole = await server.api.get(path, status=200)
+    page = await server.api.get(path, params=limited, status=200)
+
+    seen: list[int] = []
+    wire = Message.wire
+
+    def watched(message: Message) -> Any:
+        seen.append(turns.count)
+        return wire(message)
+
+    monkeypatch.setattr(message_routes, "LONG", 2)
+    monkeypatch.setattr(long_list, "PIECE", 1)
+    monkeypatch.setattr(Message, "wire", watched)
+    again = await server.api.get(path, status=200)
+    assert again.body == whole.body
+    assert again.headers["content-type"] == whole.headers["content-type"]
+    assert len(seen) == len(set(seen)) == 6
+    monkeypatch.setattr(long_list, "PIECE", 4)
+    again = await server.api.get(path, params=limited, status=200)
+    assert again.body == page.body
+    assert again.headers["x-next-cursor"] == page.headers["x-next-cursor"]
+    async with server.api.raw.head(path) as answer:
+        assert (answer.status, await answer.read()) == (200, b"")
+    async with server.api.raw.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert await answer.json() == whole.body
+
+
+async def test_a_journal_is_read_in_pages_and_others_have_their_turn(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "data" / DATABASE)
+    async with live(tmp_path, store=store) as server:
+        session = await server.session()
+        await server.ask(session, "burst 200")
+        await server.ask(session, "tool")
+        told = await server.messages(session)
+        before = await server.api.post("/sync/history", {}, status=200)
+    seen: list[tuple[int, int]] = []
+    load = Branch.load
+
+    def watched(branch: Branch, events: Sequence[UniversalEvent]) -> None:
+        seen.append((turns.count, len(events)))
+        load(branch, events)
+
+    monkeypatch.setattr(Branch, "load", watched)
+    async with live(tmp_path, store=SqliteStore(tmp_path / "data" / DATABASE)) as server:
+        assert await server.messages(session) == told
+        assert len({at for at, _ in seen}) == len(seen) > 2
+        assert max(size for _, size in seen) == LOAD_PAGE
+        # What comes next has the number after those of the journal.
+        await server.ask(session, "echo more")
+        after = await server.api.post("/sync/history", {}, status=200)
+        assert after.body[: len(before.body)] == before.body
+        async with server.api.stream("/global/event") as events:
+            await server.api.patch(f"/session/{session}", {"title": "over"}, status=200)
+            while (twin := (await events.next())["payload"])["type"] != "sync":
+                pass
+        assert twin["syncEvent"]["seq"] == len(after.body)

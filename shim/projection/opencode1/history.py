@@ -35,6 +35,10 @@ class History:
         """The same events; lasting ones know their place. Growing texts told anew are no part of it."""
         return [replace(e, sync=self._next(at_ms)) if e.type in LASTING else e for e in events]
 
+    def skip(self, events: list[OpenCodeEvent]) -> None:
+        """They have had their numbers; the next ones come after them."""
+        self.next_seq += sum(event.type in LASTING for event in events)
+
     def _next(self, at_ms: int) -> Sync:
         seq, self.next_seq = self.next_seq, self.next_seq + 1
         id_ = render("evt", (at_ms * COUNTER_SPAN + seq % COUNTER_SPAN) & MASK, hashed_tail(f"{self._session_id}:sync:{seq}"))

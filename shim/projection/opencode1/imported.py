@@ -17,7 +17,7 @@ def put(conversation: Conversation, transcript: Transcript, item: Item) -> bool:
     info: Wire = obj(wire["info"])
     parts = {str(obj(p)["id"]): obj(p) for p in arr(wire["parts"])}
     message = Message(info, parts, done=True, finished=True)
-    conversation.messages[info["id"]] = message
+    conversation.add(message)
     transcript.show(message)
     for part in parts.values():
         if part["type"] == "tool" and part["tool"] == "todowrite":

@@ -68,11 +68,18 @@ class Projector:
 
     def feed(self, event: UniversalEvent, at_ms: int) -> list[OpenCodeEvent]:
         """One universal event, made at `at_ms`; the events to publish."""
+        return self.history.numbered(self._fed(event, at_ms), at_ms)
+
+    def load(self, event: UniversalEvent, at_ms: int) -> None:
+        """The same for an event of a journal, of which nothing is published: half the time."""
+        self.history.skip(self._fed(event, at_ms))
+
+    def _fed(self, event: UniversalEvent, at_ms: int) -> list[OpenCodeEvent]:
         self._out = []
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
-        return self.history.numbered(self._out, at_ms)
+        return self._out
 
     def open_texts(self, at_ms: int) -> list[OpenCodeEvent]:
         """Each text that still grows, as it is now. Changes nothing: a part in the middle of its deltas, told anew."""

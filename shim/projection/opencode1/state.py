@@ -6,6 +6,7 @@ that were already given out stay what they were. Only text that still streams li
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -107,6 +108,24 @@ class Conversation:
     trees: Trees = field(default_factory=Trees)
     mcp: dict[str, Wire] = field(default_factory=dict[str, Wire])
     """Agent -> its MCP servers as it told them last: {name: {status, error?}}."""
+
+    in_order: bool = True
+    """Whether `messages` are as clients sort them, by time; not when the clock was put back."""
+
+    def add(self, message: Message) -> None:
+        """A new message, the last one; or another in the place of one with its id."""
+        last = next(reversed(self.messages.values()), message)
+        self.in_order = self.in_order and last.info["time"]["created"] <= message.info["time"]["created"]
+        self.messages[message.info["id"]] = message
+
+    def oldest_first(self) -> Sequence[Message]:
+        """Messages as clients sort them: by time, then as they came."""
+        found = list(self.messages.values())
+        return found if self.in_order else sorted(found, key=lambda m: m.info["time"]["created"])
+
+    def newest_first(self) -> Iterator[Message]:
+        """The same from the other end; without a look at all of them, if they are in order."""
+        return reversed(self.messages.values() if self.in_order else self.oldest_first())
 
     @property
     def id(self) -> str:

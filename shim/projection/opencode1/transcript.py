@@ -93,7 +93,7 @@ class Transcript:
         }
         info.update({key: given[key] for key in ("system", "tools", "format") if given.get(key) is not None})
         message = Message(info, done=True, finished=True)
-        self.conversation.messages[message_id] = message
+        self.conversation.add(message)
         self._user_of_item[item.item_id] = message_id
         self._message_updated(message)
         for part in arr(given.get("parts")) or parts_of(item):
@@ -186,7 +186,7 @@ class Transcript:
         message = Message(info)
         if meta.get("origin") != "shell":
             message.known.add(self.agent)
-        self.conversation.messages[info["id"]] = message
+        self.conversation.add(message)
         self.turn_messages.append(info["id"])
         self.open_id = info["id"]
         if item is not None:

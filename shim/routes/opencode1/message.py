@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import ApiError, BadRequest, NotFound
+from shim.http.long_list import send
 from shim.http.operation import Ctx, operation, to_response
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation, Message
@@ -36,9 +39,8 @@ class MessagesQuery(BaseModel):
     before: str | None = None
 
 
-def in_order(conversation: Conversation) -> list[Message]:
-    """Messages as clients sort them: by time, then as they came."""
-    return sorted(conversation.messages.values(), key=lambda m: m.info["time"]["created"])
+LONG = 500
+"""Messages from which on an answer is sent piece by piece."""
 
 
 @operation("session.messages")
@@ -46,17 +48,21 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
     branch = await ctx.services.sessions.branch(path.sessionID)
     branch.was_read()
-    found = in_order(branch.conversation)
-    limit = query.limit or 0
+    newest = branch.conversation.newest_first()
     if query.before is not None:
-        found = _before(found, query.before)
-    if not limit or len(found) <= limit:
-        return [m.wire() for m in found]
-    page = found[-limit:]
-    cursor = _cursor(page[0])
-    link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
-    headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
-    return to_response([m.wire() for m in page], headers=headers)
+        newest = _before(branch.conversation, newest, query.before)
+    page = list(islice(newest, query.limit or None))
+    page.reverse()
+    headers: dict[str, str] = {}
+    if next(newest, None) is not None:
+        cursor = _cursor(page[0])
+        link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
+        headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
+    if len(page) < LONG:
+        return to_response([m.wire() for m in page], headers=headers)
+    response = await send(ctx.request, page, Message.wire, headers)
+    branch.was_read()  # again: only now has the client all of it
+    return response
 
 
 def _cursor(message: Message) -> str:
@@ -64,16 +70,19 @@ def _cursor(message: Message) -> str:
     return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def _before(found: list[Message], cursor: str) -> list[Message]:
+def _before(conversation: Conversation, newest: Iterator[Message], cursor: str) -> Iterator[Message]:
+    """What is older than the message that the cursor names, or if that is gone, than its time. Raises ApiError 400."""
     try:
         value = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         id_, time = str(value["id"]), float(value["time"])
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
         raise ApiError(400, "BadRequest", "", body={"_tag": "BadRequest"}) from error
-    ids = [m.info["id"] for m in found]
-    if id_ in ids:
-        return found[: ids.index(id_)]
-    return [m for m in found if m.info["time"]["created"] < time]
+    if id_ not in conversation.messages:
+        return (m for m in newest if m.info["time"]["created"] < time)
+    for message in newest:
+        if message.info["id"] == id_:
+            break
+    return newest
 
 
 async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:

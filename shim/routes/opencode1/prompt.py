@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from shim.errors import BadRequest, NotFound
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.opencode.build import Wire
-from shim.routes.opencode1.message import in_order
 from shim.routes.opencode1.session import SessionPath, need_idle
 from shim.sessions.command import command as run_command
 from shim.sessions.compact import compact as run_compact
@@ -113,8 +112,7 @@ async def _answer(ctx: Ctx, session_id: str, message_id: str) -> Wire:
     await branch.idle()
     # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
     await ctx.services.hub.settled(branch.conversation.info["directory"])
-    after = in_order(branch.conversation)
-    last = next((m for m in reversed(after) if m.info["role"] == "assistant"), None)
+    last = next((m for m in branch.conversation.newest_first() if m.info["role"] == "assistant"), None)
     if last is None:
         raise NotFound(f"The turn of {message_id} has ended without an answer.")
     return last.wire()

@@ -16,7 +16,6 @@ from shim.errors import BadRequest, NotFound
 from shim.http.operation import Ctx, extra, operation
 from shim.opencode.build import Wire
 from shim.projection.share_page import DEEPEST, POLICY, page
-from shim.routes.opencode1.message import in_order
 from shim.routes.opencode1.session import SessionPath
 
 NAME_BYTES = 12
@@ -68,7 +67,7 @@ async def show(ctx: Ctx, path: SharePath) -> web.Response:
     if info is None:
         raise NotFound("There is no shared session at this address, or it is not shared any more.")
     conversation = await sessions.conversation(info["id"])
-    messages = [m.wire() for m in in_order(conversation)]
+    messages = [m.wire() for m in conversation.oldest_first()]
     children: dict[str, list[Wire]] = {}
     await _below(ctx, info["id"], children, DEEPEST)
     html = await asyncio.to_thread(page, conversation.info, messages, children, busy=conversation.busy)
@@ -83,6 +82,6 @@ def _is_at(info: Wire, name: str) -> bool:
 async def _below(ctx: Ctx, session_id: str, found: dict[str, list[Wire]], depth: int) -> None:
     for child in ctx.services.sessions.children(session_id):
         conversation = await ctx.services.sessions.conversation(child["id"])
-        found[child["id"]] = [m.wire() for m in in_order(conversation)]
+        found[child["id"]] = [m.wire() for m in conversation.oldest_first()]
         if depth:
             await _below(ctx, child["id"], found, depth - 1)

@@ -1,7 +1,7 @@
 """Traces of requests, turns and tool calls with OpenTelemetry: an extra (`pip install opencode-shim[otel]`), off by default.
 
     request                     one span each, child of the caller's `traceparent`
-    turn                        one span for each turn, child of the request that began it
+    turn                        one span for each turn, child of the request that began it; of none if the agent began by itself
       tool call                 from its first sight to its result
     TRACEPARENT                 in the environment of agents that are started: the turn that started them
 
@@ -96,7 +96,7 @@ class OtelSpans:
     def _turn(self, event: UniversalEvent, data: TurnData) -> None:
         if event.type is EventType.TURN_STARTED:
             attributes = {"session.id": event.session_id, "turn.id": data.turn_id}
-            self._turns[event.session_id] = self._tracer.start_span("turn", attributes=attributes)
+            self._turns[event.session_id] = self._tracer.start_span("turn", context=_begun_by(data), attributes=attributes)
             return
         for key in [key for key in self._tools if key[0] == event.session_id]:
             self._tools.pop(key).end()
@@ -168,6 +168,14 @@ class _Answer:
         self._span.set_attribute("http.response.status_code", status)
         if status >= 500:
             self._span.set_status(_error_status())
+
+
+def _begun_by(data: TurnData) -> Any:
+    """The context of what begins a turn: the running request. An agent that begins by itself is heard in the context of the
+    request that once started its process, which has nothing to do with it."""
+    from opentelemetry.context import Context
+
+    return Context() if obj(data.metadata).get("origin") == "agent" else None
 
 
 def _error_status() -> Any:

@@ -69,3 +69,26 @@ def test_off_means_that_nothing_is_loaded() -> None:
     program = "import shim.app, sys; print([m for m in sys.modules if m.startswith(('opentelemetry', 'prometheus_client'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_tool_call_without_a_result_ends_with_its_turn_and_what_comes_after_is_no_span() -> None:
+    from tests.unit.telemetry.test_hooks import ENDED, event
+    from universal.events import EventType, ItemData, TurnData
+    from universal.items import Item, ItemKind, ItemStatus, ToolCallPart
+
+    traced = Traced()
+    part = ToolCallPart(name="bash", arguments="{}", call_id="c")
+    item = Item(item_id="i", kind=ItemKind.TOOL_CALL, status=ItemStatus.IN_PROGRESS, content=(part,))
+    call = event(EventType.ITEM_STARTED, ItemData(item=item))
+    traced.spans.observe(event(EventType.TURN_STARTED, TurnData(phase="started", turn_id="t")))
+    traced.spans.observe(call)
+    traced.spans.observe(call)
+    assert traced.named("tool ") == []
+    traced.spans.observe(ENDED)
+    traced.spans.observe(call)
+    traced.spans.observe(ENDED)
+    [turn] = traced.named("turn")
+    [tool] = traced.named("tool ")
+    assert (tool.name, tool.parent.span_id) == ("tool bash", turn.context.span_id)
+    traced.spans.close()
+    assert len(traced.exporter.get_finished_spans()) == 2

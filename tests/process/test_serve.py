@@ -39,9 +39,11 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(home: Path, *arguments: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    home: Path, *arguments: str, command: tuple[str, ...] = (sys.executable, "-c", RUN), **more: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`opencode-shim serve --port 0 ...`: the process and its URL. Killed at the end if it still runs."""
-    argv = [sys.executable, "-c", RUN, "serve", "--port", "0", "--directory", str(home), *arguments]
+    argv = [*command, "serve", "--port", "0", "--directory", str(home), *arguments]
     with (home / "stderr").open("w+") as err:
         process = subprocess.Popen(argv, env=environment(home, **more), stdout=subprocess.PIPE, stderr=err, text=True)
         try:

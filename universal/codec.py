@@ -13,10 +13,11 @@ A codec never decides that a turn has ended: it signals what the agent said, `un
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from universal.events import EventData, EventType
+from universal.frozen import frozen
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
 from universal.turn import Input
@@ -28,7 +29,7 @@ IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str
 # --- out ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fact:
     """An event body.
 
@@ -50,7 +51,7 @@ class Fact:
         return Fact(self.type, self.data, self.raw, self.synthetic, self.child, native_session_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signal:
     """An input for the turn machine of the session (or of a child's).
 
@@ -68,14 +69,14 @@ class Signal:
     child: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteLine:
     """Write these bytes and a newline to the agent."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stop:
     """The process is of no more use (corrupt stream, refused login ...): stop it; the next prompt starts anew.
 
@@ -86,7 +87,7 @@ class Stop:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InterruptProcess:
     """Send SIGINT to the process: for agents that have no message for an interrupt."""
 
@@ -98,7 +99,7 @@ Output: TypeAlias = Fact | Signal | Action
 # --- in ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attachment:
     """A file or image of a prompt: `data` (bytes, base64 text) or `path` of a local file, or both."""
 
@@ -109,7 +110,7 @@ class Attachment:
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """A prompt for the agent. `key` is our id of it (the user message's item id).
 
@@ -131,12 +132,12 @@ COMPACT = "/compact"
 """The command by which agents compact their conversation, where it is a command."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interrupt:
     """Stop what runs now."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PermissionReply:
     """An answer to `permission.requested`; `message` goes with a rejection."""
 
@@ -145,7 +146,7 @@ class PermissionReply:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuestionReply:
     """Answers to `question.requested`, a list of labels per question; None rejects."""
 
@@ -159,7 +160,7 @@ Command: TypeAlias = Prompt | Interrupt | PermissionReply | QuestionReply
 # --- what an agent is ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mode:
     """A way of working that a person can choose: an OpenCode agent (`build`, `plan` ...)."""
 
@@ -168,7 +169,7 @@ class Mode:
     native: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """A model of an agent. `variants` are effort levels; limits in tokens, None when unknown."""
 
@@ -182,7 +183,7 @@ class Model:
     output: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlashCommand:
     """A command of the agent that a prompt may start with."""
 
@@ -191,7 +192,7 @@ class SlashCommand:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Catalogue:
     """What an agent offers, as it says itself."""
 
@@ -206,7 +207,7 @@ class Catalogue:
     """Where it tells that with the rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capabilities:
     """What the agent's protocol can do, for `/v1/agents`, the README's matrix and `opencode-shim agents`."""
 
@@ -230,7 +231,7 @@ EVERYTHING = Capabilities(*(True for _ in fields(Capabilities)))
 """For rows that say what an agent lacks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchOptions:
     """What a launch depends on. `native_session_id` with `resume` continues a conversation.
 
@@ -249,7 +250,7 @@ class LaunchOptions:
     is_root: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchSpec:
     """How to start the process: argv (absolute binary first), changes of the environment (None removes), cwd."""
 
@@ -258,7 +259,7 @@ class LaunchSpec:
     env: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exit:
     """How the process ended: `code` or `signal` (number); `stderr` is the end of what it wrote there."""
 
@@ -311,7 +312,7 @@ class HostedCodec(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoginCheck:
     """A run of the agent's program that tells, without a prompt, whether it is logged in.
 
@@ -325,7 +326,7 @@ class LoginCheck:
     lines: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentSpec:
     """A row of the registry."""
 

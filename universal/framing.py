@@ -7,8 +7,9 @@ Lines end with `\n` only: U+2028, form feeds and lone carriage returns occur ins
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from universal.frozen import frozen
 
 LIMIT_BYTES = 32 * 1024 * 1024
 """The longest line that is kept. Agents put whole files and images into one line; 10 MB were seen."""
@@ -16,7 +17,7 @@ HEAD_BYTES = 256
 """How much of a dropped line is kept, to say what it was."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameError:
     """A line of `size_bytes` that was over the limit and was dropped; `head` is its beginning."""
 

@@ -8,8 +8,10 @@ out (`shim.runtime.host_calls`) and hands each `HostAnswer` to the codec's `host
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from universal.frozen import frozen
 
 Trouble = Literal["not_found", "refused", "failed"]
 """Why a call failed: no such file; not allowed or not possible as asked; anything else."""
@@ -18,14 +20,14 @@ Trouble = Literal["not_found", "refused", "failed"]
 # --- asked ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostCall:
     """One of the calls below."""
 
     call: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadText(HostCall):
     """A text file (UTF-8), whole or `limit` lines of it from `line` on, which counts from 1. Answered by HostDone."""
 
@@ -34,7 +36,7 @@ class ReadText(HostCall):
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteText(HostCall):
     """Write a file, made with its folders if it is not there. Answered by HostDone."""
 
@@ -42,7 +44,7 @@ class WriteText(HostCall):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunCommand(HostCall):
     """Start a command: a program with `args`; without any, `command` is a line for the shell.
 
@@ -56,7 +58,7 @@ class RunCommand(HostCall):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopCommand(HostCall):
     """End the command of this call, if it runs. `release`: and all that it has left behind. No answer of its own."""
 
@@ -66,14 +68,14 @@ class StopCommand(HostCall):
 # --- answered ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostAnswer:
     """One of the answers below, to the call of this id."""
 
     call: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostDone(HostAnswer):
     """It is done (`text` of a file that was read) or, with `trouble`, failed: `error` says what, why and what to do."""
 
@@ -82,14 +84,14 @@ class HostDone(HostAnswer):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandOutput(HostAnswer):
     """What it wrote to stdout or stderr, in order, as text."""
 
     data: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandEnded(HostAnswer):
     """How it ended: exit code, or the name of the signal."""
 

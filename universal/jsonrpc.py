@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonline import get_text, parse
 from universal.jsonvalue import obj
@@ -23,7 +24,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """The peer asks, and waits for an answer with this id."""
 
@@ -33,7 +34,7 @@ class Request:
     raw: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notification:
     """The peer tells."""
 
@@ -42,7 +43,7 @@ class Notification:
     raw: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """The peer's answer to a request of ours. `method` is what was asked ("" when the id is none of ours); `error` is {} when
     it went well."""
@@ -64,7 +65,7 @@ class Response:
         return (get_text(self.error, "message") or "the request failed") if self.failed else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Malformed:
     """No message of JSON-RPC. `raw` is the text if it is not even JSON."""
 

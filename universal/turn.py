@@ -24,10 +24,12 @@ Diagram of the table: docs/turn.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias, assert_never
+
+from universal.frozen import frozen
 
 
 class State(StrEnum):
@@ -59,7 +61,7 @@ class Input(StrEnum):
 Reason: TypeAlias = Literal["completed", "aborted", "error", "agent_exited"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Started:
     """A turn has begun: the session is busy."""
 
@@ -67,21 +69,21 @@ class Started:
     origin: Literal["user", "agent"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hand:
     """Give the prompt with this key to the agent now."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cancelled:
     """These prompts were accepted but will not be handed over by this turn (abort, deletion)."""
 
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InterruptAgent:
     """Ask the agent to stop, and come back with ABORT_TIMEOUT if the turn has not ended after a while.
 
@@ -89,7 +91,7 @@ class InterruptAgent:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KillAgent:
     """It did not stop, or the session is deleted: end the process.
 
@@ -97,7 +99,7 @@ class KillAgent:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """The turn is over: the session is idle. The last effect of the turn, always."""
 
@@ -196,6 +198,20 @@ class TurnMachine:
             self._end("aborted", effects)
         self._settle(effects)
         return effects
+
+    def withdraw(self, key: str) -> bool:
+        """This prompt is not to be handed over; False if it is not queued (any more)."""
+        queued = key in self.queue
+        if queued:
+            self.queue.remove(key)
+        return queued
+
+    def advance(self, key: str, others: Collection[str]) -> None:
+        """A queued prompt goes before the first of these that is queued before it. Anything else is no change."""
+        place = next((index for index, queued in enumerate(self.queue) if queued in others or queued == key), len(self.queue))
+        if key in self.queue[place:]:
+            self.queue.remove(key)
+            self.queue.insert(place, key)
 
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
         """What a row of the table does besides changing the state."""

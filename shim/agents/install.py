@@ -25,6 +25,7 @@ from shim.errors import AgentError
 from shim.runtime.locate import INSTALLED
 from shim.runtime.process import AgentProcess
 from universal.codec import Exit, LaunchSpec
+from universal.frozen import frozen
 
 INSTALL_TIMEOUT_S = 600.0
 """For one installation. Agents have up to 400 MB."""
@@ -52,7 +53,7 @@ class InstallFailed(AgentError):
     """It was not installed; the text says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Installation:
     """How one goes. `state`: running, done, failed; times in epoch ms; `lines`: the last ones that npm has said."""
 

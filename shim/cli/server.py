@@ -23,7 +23,6 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -33,6 +32,7 @@ from shim.cli.transfer import told
 from shim.errors import ShimError
 from shim.runtime import family
 from shim.settings import Settings
+from universal.frozen import frozen
 
 STOP_S = 5.0
 """From the first signal to the end of the process, whatever hangs."""
@@ -61,7 +61,7 @@ class ListenError(ShimError):
     """The address cannot be listened on; the text says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Running:
     """A server that answers requests. `url` has no trailing slash."""
 

@@ -13,7 +13,6 @@ import shutil
 import stat
 import tarfile
 from contextlib import suppress
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -23,6 +22,7 @@ from shim.errors import Problem
 from shim.host import disk
 from shim.host.disk import printable
 from shim.host.files import confine
+from universal.frozen import frozen
 
 READ_LIMIT_BYTES = 64 * 2**20
 """Of one file that is read or written; requests have the same bound."""
@@ -33,7 +33,7 @@ TOLD_PATHS = 1024
 """Paths in the answer of an upload."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where paths are taken from."""
 
@@ -53,7 +53,7 @@ class Place:
         return confine(self.directory, str(whole.parent)) / whole.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A file or folder. `path` is absolute; `modified` RFC 3339."""
 

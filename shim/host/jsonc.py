@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from universal.frozen import frozen
 from universal.jsonvalue import obj
 
 SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -31,7 +32,7 @@ class JsoncError(ValueError):
         super().__init__(f"line {line}, column {column}: expected {expected}, {found}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """`"key": value` of an object; `start` is where the key begins."""
 
@@ -40,7 +41,7 @@ class Member:
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A value from `start` to before `end`. Of an object `members` are kept with their places, the last of a key wins."""
 

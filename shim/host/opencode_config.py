@@ -22,12 +22,12 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from shim.host import jsonc, markdown
 from shim.opencode.config import admit
+from universal.frozen import frozen
 from universal.jsonvalue import obj
 
 SCHEMA = "https://opencode.ai/config.json"
@@ -47,7 +47,7 @@ class Problem(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigCommand:
     """A slash command of the person's own. `template` has `$1`, `$ARGUMENTS`, `@file` and !`shell` still in it."""
 
@@ -59,7 +59,7 @@ class ConfigCommand:
     subtask: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenCodeConfig:
     """Everything merged. `values` satisfies OpenCode's `Config` schema."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +22,7 @@ from shim.errors import ApiError
 from shim.host import vcs
 from shim.host.disk import is_file, is_folder
 from shim.store.base import Store
+from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
 GLOBAL = "global"
@@ -30,7 +30,7 @@ ROWS = "project"
 IDS = "project_id"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Identity:
     """The project of a directory. `worktree` is the top of the directory's own working tree, `/` outside of git."""
 

@@ -11,13 +11,14 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
 
 from shim.host.roots import within
 from universal.codec import Attachment
+from universal.frozen import frozen
 
 TEXT_LIMIT_BYTES = 512 * 1024
 """Text of one attached file that goes into the conversation; more is cut, and the text says so."""
@@ -27,7 +28,7 @@ LISTING_LIMIT = 1_000
 """Entries of an attached directory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptFile:
     """What one file part becomes. `texts` are synthetic texts before it; `keep` whether the part itself stays."""
 

@@ -9,12 +9,12 @@ In: an event, message, session, answer or request in one dialect. Out: a new one
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from shim.opencode2 import dialect_j, dialect_j_edge
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.rewriting import Alias, Asked
+from universal.frozen import frozen
 
 
 def _same_event(event: Event2) -> Event2 | None:
@@ -37,7 +37,7 @@ def _same_request(operation: str, asked: Asked) -> Asked:
     return asked
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """One dialect. `event` and `message`: None means that it has no such thing.
 

@@ -14,12 +14,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
 from shim.errors import ShimError
 from shim.host.vcs import git
+from universal.frozen import frozen
 
 DEAD_PROXY = "http://127.0.0.1:9"
 """Nothing listens there: whoever wants to leave the machine fails at once."""
@@ -37,7 +38,7 @@ def sealed(home: Path, path: str) -> Env:
     return base | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A home with a project in it, below a scratch directory that is removed in the end."""
 
@@ -86,7 +87,7 @@ Prepare: TypeAlias = Callable[[Place, str], Env]
 """(place, URL of the scripted model) -> what the agent inherits besides; it writes the agent's configuration."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """An agent that can be recorded.
 

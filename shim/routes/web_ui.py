@@ -13,12 +13,12 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from shim.errors import AgentStartFailed
 from shim.runtime import hidden_opencode
+from universal.frozen import frozen
 
 FETCH_S = 20.0
 """For one file of the hidden server, on loopback."""
@@ -52,7 +52,7 @@ def _is_directory(text: str) -> bool:
     return re.match(r"/|[A-Za-z]:[\\/]", decoded) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     status: int
     headers: Mapping[str, str]

@@ -18,10 +18,11 @@ import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from shim.errors import AgentNotFound, AgentStartFailed
+from universal.frozen import frozen
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
 INSTALL_HINT = "Install it (npm install -g opencode-ai), put it on PATH, or name it in SHIM_OPENCODE_BIN."
@@ -40,7 +41,7 @@ that ends by itself is seen."""
 LISTENING = re.compile(rb"listening on (https?://\S+)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HiddenServer:
     """A running one: its base `url`, and `auth` (user, password) that each request must carry."""
 

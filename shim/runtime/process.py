@@ -25,7 +25,6 @@ import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -38,6 +37,7 @@ from shim.runtime.environment import child_environment
 from shim.runtime.tail import Tail
 from universal.codec import Exit, LaunchSpec
 from universal.framing import LIMIT_BYTES, Framed, FrameError, LineFramer
+from universal.frozen import frozen
 
 STDIN_CLOSE_S = 5.0
 """After its stdin is closed. Claude Code writes its transcript then; killed earlier, it forgets the last message."""
@@ -63,7 +63,7 @@ OnExit: TypeAlias = Callable[[Exit], None]
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waits:
     """The waits of the ladder and after it, in seconds. Others than the defaults only in tests."""
 

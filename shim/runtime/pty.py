@@ -17,9 +17,9 @@ import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from shim.runtime import family
+from universal.frozen import frozen
 
 READ_BYTES = 64 * 1024
 """Taken from the terminal at once; one piece of output for those who watch."""
@@ -37,7 +37,7 @@ COLUMNS, ROWS = 80, 24
 _OPEN = 'exec "$@" <>"$0" >&0 2>&0'
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtySpec:
     """What to run. `argv[0]` is an absolute path; `token` is in the environment's `MARK`, its family is ended by it."""
 

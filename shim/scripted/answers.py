@@ -37,10 +37,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from shim.scripted.tools import Body, Call, call
+from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonvalue import arr, obj
 
@@ -66,7 +67,7 @@ Turn: TypeAlias = tuple[str, str]
 """("user", its text) or ("tool", ""), in the order of the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What the model says in one request.
 
@@ -84,7 +85,7 @@ class Answer:
     pause_s: float = DELTA_S
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """A request, whatever its wire. `images` in it; `body` as JSON text."""
 

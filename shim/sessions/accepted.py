@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from universal.codec import LaunchOptions, Prompt
+from universal.frozen import frozen
 from universal.items import Item
+from universal.jsonvalue import obj
 
 
 @dataclass(slots=True)
@@ -20,7 +24,7 @@ class NativeSession:
     resume_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accepted:
     """A prompt that was accepted: the user message's item and what the agent is to get."""
 
@@ -28,6 +32,17 @@ class Accepted:
     prompt: Prompt
     agent: str
     message_id: str = ""
+
+    @property
+    def queues(self) -> bool:
+        """It waits for all others (`delivery` "queue" of OpenCode 2); else it goes before those that do."""
+        return obj(obj(self.item.metadata).get("opencode")).get("delivery") == "queue"
+
+    def with_metadata(self, more: Mapping[str, Any]) -> Accepted:
+        """The same with more said of it in `metadata.opencode`."""
+        metadata = obj(self.item.metadata)
+        metadata = {**metadata, "opencode": {**obj(metadata.get("opencode")), **more}}
+        return replace(self, item=self.item.model_copy(update={"metadata": metadata}))
 
     def launch_options(self, binary: str, directory: str, native: NativeSession | None) -> LaunchOptions:
         """How its agent is started for it, in the conversation that it has answered in before if there is one."""

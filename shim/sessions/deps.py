@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from shim.agents.directory import AgentDirectory
@@ -14,6 +14,7 @@ from shim.sessions.feed import Feed
 from shim.sessions.rules import Rule
 from shim.sessions.steps import Trees
 from shim.store.base import Store
+from universal.frozen import frozen
 
 
 class ProjectLike(Protocol):
@@ -30,7 +31,7 @@ class ProjectLike(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionDeps:
     """Everything injected. `config_rules` gives the permission rules of a directory's config."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from universal.frozen import frozen
 from universal.turn import OURS
 
 OWN = f"{OURS}own"
@@ -15,7 +16,7 @@ STOP_S = 3.0
 """After `stop`, until it is over: a command gets one second before it is killed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnWork:
     """`stop` asks it to end; `over` is set when it has."""
 

@@ -7,7 +7,6 @@ agent or model. Files are read through `shim.host.prompt_files`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
@@ -18,6 +17,7 @@ from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.accepted import Accepted
 from universal.codec import Attachment, Model, Prompt, modes_of
+from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text
 
@@ -25,7 +25,7 @@ AGENT_HINT = " Use the above message and context to generate a prompt and call t
 """What native adds for `@agent`, to the letter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """Which agent, model, variant and mode answer a prompt; `wire` as in a user message's `model`."""
 
@@ -36,7 +36,7 @@ class Choice:
     wire: Wire
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Body:
     """The fields of a prompt request that matter here, already of the right types."""
 

@@ -8,7 +8,6 @@ Owner of: the names, and `permissionMode` as it was asked for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
 from universal.events import EventType, SessionStartedData, UniversalEvent
+from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 
 NAMESPACE = "universal"
@@ -38,7 +38,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
 """What the same is in rules, for agents without such a mode: what they ask is answered before anybody sees it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """A session to be made."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from universal.frozen import frozen
 
 
 class Sync(NamedTuple):
@@ -15,7 +16,7 @@ class Sync(NamedTuple):
     id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenCodeEvent:
     """One event of the OpenCode 1.x wire.
 

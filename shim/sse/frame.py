@@ -16,13 +16,14 @@ import json
 import math
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
 import orjson
 
 from shim.sse.event import OpenCodeEvent
+from universal.frozen import frozen
 
 ID_LENGTH, PLACE_LENGTH = 16, 8
 
@@ -45,7 +46,7 @@ class Piece(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delta:
     """A piece of a part of the 1.x wire."""
 
@@ -64,7 +65,7 @@ class Delta:
         return encode(event, position, legacy=self.legacy)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """One event, encoded.
 

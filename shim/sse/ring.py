@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from shim.sse.frame import Frame
+from universal.frozen import frozen
 
 
 class Placed(Protocol):
@@ -27,7 +27,7 @@ class Placed(Protocol):
 EntryT = TypeVar("EntryT", bound=Placed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One published event.
 

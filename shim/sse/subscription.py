@@ -12,11 +12,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from shim.sse.frame import Frame, compact
+from universal.frozen import frozen
 
 CHUNK_BYTES = 256 * 1024
 """About how much is handed out at once; each chunk has its own time limit when it is sent."""
@@ -60,7 +60,7 @@ class Form(Protocol):
 FormT = TypeVar("FormT", bound=Form)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """What a reader asked for: `scope` is a normalised directory or None for all; `wrapped` as on `/global/event`;
     `legacy` for clients of 1.1."""

@@ -15,7 +15,6 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -25,6 +24,7 @@ from shim.host.command import run
 from shim.redaction import clean
 from shim.settings import Hook
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
+from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 
 QUEUE = 100
@@ -37,7 +37,7 @@ Info = Callable[[str], Mapping[str, Any] | None]
 """A session's `info` by id; None for one that is gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """What a hook is told. `event` is the setting's word."""
 

@@ -9,10 +9,11 @@ who runs this server has `opencode` installed, as the client, and a second provi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from universal.codec import Mode
+from universal.frozen import frozen
 
 DEFAULT = "default"
 """Model of agents that offer no choice; is never sent."""
@@ -22,7 +23,7 @@ GENERIC: tuple[Mode, ...] = (BUILD, PLAN)
 """Until an agent has told its modes. Where one has no mode `plan`, a prompt in it is refused, not run in another mode."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """What is known of an agent. `native` of a mode: "" its default, `x` its mode x, `option=x` another option.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import indexed, relative
 from shim.projection.opencode1.tools import view_call
 from universal.events import PermissionData, QuestionData
+from universal.frozen import frozen
 from universal.jsonvalue import arr, obj
 
 ABORTED = "Tool execution aborted"
@@ -42,7 +42,7 @@ _WORDS_OF = {
 _SEPARATORS = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """A permission request in OpenCode's terms: `patterns` must all be allowed; `always` is what a yes-for-ever covers."""
 

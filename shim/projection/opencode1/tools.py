@@ -11,19 +11,19 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import count, hunks, indexed, relative
 from shim.projection.opencode1.agents import tools_of
+from universal.frozen import frozen
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import arr, obj, whole
 
 PREVIEW_LINES = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolView:
     """A tool call as OpenCode shows it."""
 
@@ -31,7 +31,7 @@ class ToolView:
     input: Wire
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolContext:
     """What titles depend on."""
 
@@ -42,7 +42,7 @@ class ToolContext:
     model: Wire | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultView:
     """A finished tool call as OpenCode shows it."""
 

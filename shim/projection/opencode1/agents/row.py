@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from universal.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One tool of an agent: OpenCode's name, renamed keys; `changes`: a todo tool whose calls do not carry the whole list."""
 

@@ -6,8 +6,9 @@ shape; all others are live only. Source: `opencode-v2-events.json` (state after 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from universal.frozen import frozen
 
 Wire: TypeAlias = dict[str, Any]
 
@@ -67,7 +68,7 @@ NO_LOCATION = frozenset(
 """Native tells these without a directory (as `server.connected`): clients go by `data.sessionID`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event2:
     """One event.
 

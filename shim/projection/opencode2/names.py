@@ -61,7 +61,7 @@ def arguments(tool: str, given: Mapping[str, Any]) -> Wire:
 def model_ref(model: Mapping[str, Any]) -> Wire:
     """`ModelRef` from a session's (`id`) or a message's (`modelID`) model."""
     variant = text(model.get("variant"))
-    ref: Wire = {"id": text(model.get("id")) or text(model.get("modelID")), "providerID": text(model.get("providerID"))}
+    ref: Wire = {"id": text(model.get("modelID")) or text(model.get("id")), "providerID": text(model.get("providerID"))}
     return ref | ({"variant": variant} if variant and variant != "default" else {})
 
 

@@ -6,6 +6,7 @@ Source: recordings `read_edit`, `bash`, `task`, `question` of `v2-20260717`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -16,6 +17,8 @@ from universal.jsonvalue import arr, obj, text
 Maker: TypeAlias = Callable[[Wire, Wire, str], Wire]
 """(arguments by 2.x's names, metadata of 1.x, directory) -> metadata."""
 
+_TASK = re.compile(r"<task_result>\n(.*)\n</task_result>", re.DOTALL)
+"""What a subagent said, inside of what 1.x tells of it."""
 _STATUSES = {"add": "added", "delete": "deleted"}
 """Kinds of `apply_patch`; the others modify."""
 
@@ -103,6 +106,8 @@ def progress(tool: str, meta: Wire) -> Wire:
 def content(tool: str, state: Wire) -> list[Wire]:
     """What a completed call gave, never empty; `state` is 1.x's."""
     output = text(state.get("output"))
+    if tool == "subagent" and (said := _TASK.search(output)):
+        output = said[1]
     told: list[Wire] = [{"type": "text", "text": output}]
     exit_ = obj(state.get("metadata")).get("exit")
     if tool == "shell" and isinstance(exit_, int):

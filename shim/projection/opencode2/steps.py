@@ -110,6 +110,7 @@ class Steps:
         """The step is over. `message` has its snapshot and what was changed."""
         step = self.open.pop(info["id"], None)
         if step is None:
+            self._fail_late(self._steps.get(info["id"]), info)
             return
         tokens, cost = counts(obj(info.get("tokens"))), info.get("cost") or 0
         spent = bool(cost) or any(tokens[key] for key in ("input", "output", "reasoning")) or any(tokens["cache"].values())
@@ -141,6 +142,11 @@ class Steps:
     def _fail(self, step: Step, error: Wire, spent: Wire) -> None:
         self._teller.tell("session.step.failed", {"assistantMessageID": step.id, "error": error, **spent})
         self._close(step, {"finish": "error", "error": error, **spent})
+
+    def _fail_late(self, step: Step | None, info: Wire) -> None:
+        """Agents may close their message before they say that it has failed, or was interrupted."""
+        if step is not None and info.get("error") and "error" not in step.wire:
+            self._fail(step, names.error(obj(info["error"])), {})
 
     def _close(self, step: Step, told: Wire) -> None:
         step.over = True
@@ -290,7 +296,7 @@ class Steps:
 
     def _success(self, step: Step, call_id: str, state: Wire) -> None:
         tool = step.content[step.calls[call_id]]["name"]
-        given = names.arguments(tool, obj(state.get("input")))
+        given = obj(self._now(step, call_id)["input"])
         directory = self._conversation.info["location"]["directory"]
         metadata = results.metadata(tool, given, obj(state.get("metadata")), directory)
         told: Wire = {"content": results.content(tool, state), **({"metadata": metadata} if metadata else {})}

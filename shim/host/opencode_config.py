@@ -23,12 +23,14 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shim.host import jsonc, markdown
-from shim.opencode.config import admit
 from universal.frozen import frozen
 from universal.jsonvalue import obj
+
+if TYPE_CHECKING:
+    from shim.opencode.config import Admitted
 
 SCHEMA = "https://opencode.ai/config.json"
 GLOBAL_NAMES = ("config.json", "opencode.json", "opencode.jsonc")
@@ -169,6 +171,13 @@ class ConfigFiles:
         return _write(next((path for path in candidates if path.is_file()), self.folder / "opencode.jsonc"), changes)
 
 
+def _admit(values: Mapping[str, Any]) -> Admitted:
+    """Imported with the first file: most people have none, and the models of one take a thirtieth of a start."""
+    from shim.opencode.config import admit
+
+    return admit(values)
+
+
 class _Reader:
     """Collects files into one value. One per load."""
 
@@ -193,7 +202,7 @@ class _Reader:
             self._problems.append(Problem(origin, "must hold an object"))
             return
         values = {key: inner for key, inner in cast("dict[str, Any]", value).items() if inner is not None}
-        admitted = admit(self._filled(values, origin, base))
+        admitted = _admit(self._filled(values, origin, base))
         self._problems += [Problem(origin, problem) for problem in admitted.problems]
         _merge(self._values, admitted.values)
 
@@ -206,7 +215,7 @@ class _Reader:
                     continue
                 document = markdown.parse(text)
                 name = path.relative_to(folder / kind).with_suffix("").as_posix()
-                admitted = admit({"command": {name: {**document.head, "template": document.body}}})
+                admitted = _admit({"command": {name: {**document.head, "template": document.body}}})
                 self._problems += [Problem(str(path), problem) for problem in admitted.problems]
                 _merge(self._values, admitted.values)
 

@@ -1,24 +1,17 @@
-"""An aiohttp application from services and modules of handlers. The only place that puts routes and middlewares together."""
+"""An aiohttp application from services and modules of handlers, with its middlewares. Its routes: `shim.http.table`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from aiohttp import web
 
-from shim.errors import ApiError
-from shim.http import dialect, middleware, problem, tagged
+from shim.http import middleware, problem, tagged
 from shim.http.access import ACCESS, Access, gate
 from shim.http.later import Later
 from shim.http.observe import observe
-from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, BoundOperation, add_route, collect, register
-from shim.opencode.decided import rows
-from shim.opencode.operations import OPERATIONS, Operation
-from shim.opencode.unsupported import Row
-from shim.opencode2 import decided as decided2
-from shim.opencode2.operations import OPERATIONS2, Operation2
+from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
 from shim.services import Services
 
 
@@ -56,44 +49,9 @@ def application(
     register(app, collect(early))
 
     def table() -> web.Application:
-        bound = collect(modules() if callable(modules) else modules)
-        found = web.Application()
-        _routes(found, services, bound)
-        if services.settings.base_path:
-            below = web.Application()
-            _routes(below, services, bound)
-            found.add_subapp(services.settings.base_path, below)
-        return found
+        from shim.http.table import table_of  # late: a start needs neither the dialects nor the reasons of refusals
+
+        return table_of(services, collect(modules() if callable(modules) else modules))
 
     app.router.register_resource(Later(table))
     return app
-
-
-def _routes(app: web.Application, services: Services, bound: list[BoundOperation]) -> None:
-    app[SERVICES] = services
-    second = [one for one in bound if one.wire == 2]
-    taken = {_route_of(one.operation) for one in second}
-    # 1.18 has a preview of some operations of the second wire, at the same paths: the second wire's handler is for both.
-    first = [one for one in bound if one.wire == 1 and _route_of(one.operation) not in taken]
-    register(app, first)
-    aliases = dialect.register(app, second)
-    taken |= {_route_of(one.operation) for one in first} | {_route_of(Operation2(*alias, "")) for alias in aliases}
-    refused = [(name, OPERATIONS2[name], row) for name, row in decided2.rows({one.id for one in second}).items()]
-    served = {one.id for one in bound if one.wire == 1}
-    for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
-        if _route_of(operation) not in taken:
-            taken.add(_route_of(operation))
-            add_route(app, operation, _refusal(name, row))
-
-
-def _route_of(row: Operation | Operation2) -> tuple[str, str]:
-    """What aiohttp tells routes apart by: not the names of placeholders."""
-    return row.method, re.sub(r"\{\w+\}", "{}", row.path)
-
-
-def _refusal(name: str, row: Row) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def refuse(_request: web.Request) -> web.StreamResponse:
-        message = f"{name} is not served by opencode-shim: {row.reason}"
-        raise ApiError(row.status, "UnsupportedError", message, data={"operation": name})
-
-    return refuse

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,8 +23,6 @@ from shim.ids import Ids
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.hosted import ROWS
 from shim.opencode2.probes import Probes
-from shim.projection.opencode2.projector import Projector2
-from shim.projection.opencode2.state import Conversation2
 from shim.sessions.feed import Feed
 from shim.sessions.manager import SessionManager
 from shim.sse.event import OpenCodeEvent
@@ -43,11 +42,17 @@ MAX_VIEWS = 256
 """Of sessions that are idle; one that runs keeps its view while somebody reads."""
 SWEEP_S = 15.0
 
+if TYPE_CHECKING:  # loaded when somebody reads a session by the second wire
+    from shim.projection.opencode2.projector import Projector2
+    from shim.projection.opencode2.state import Conversation2
+
 log = structlog.get_logger(__name__)
 
 
 def projector_of(first: UniversalEvent) -> Projector2:
     """A projection for the session that this event begins. What it becomes depends on the journal alone."""
+    from shim.projection.opencode2.projector import Projector2
+
     metadata = obj(first.data.metadata) if isinstance(first.data, SessionStartedData) else {}
     return Projector2(first.session_id, text(metadata.get("agent"), "mock"))
 
@@ -194,6 +199,8 @@ class Views:
         if view is not None and view.projector is not None:
             self._tell(view.projector.deleted(now))
         elif self.hub.wanted:  # nobody has read it: its number in the log, which is gone, is not known
+            from shim.projection.opencode2.projector import Projector2
+
             self._tell(Projector2(session_id, "mock").deleted(now))
 
     # --- the journal ---------------------------------------------------------------------------------------

@@ -1,0 +1,59 @@
+"""All routes of a server: those that are served, those of dialects, and those that are refused with a reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from shim.errors import ApiError
+from shim.http import dialect
+from shim.http.operation import SERVICES, BoundOperation, add_route, register
+from shim.opencode.decided import rows
+from shim.opencode.operations import OPERATIONS, Operation
+from shim.opencode.unsupported import Row
+from shim.opencode2 import decided as decided2
+from shim.opencode2.operations import OPERATIONS2, Operation2
+from shim.services import Services
+
+
+def table_of(services: Services, bound: list[BoundOperation]) -> web.Application:
+    """An application to look routes up in (see `Later`); they stand below the base path too, if there is one."""
+    found = web.Application()
+    _routes(found, services, bound)
+    if services.settings.base_path:
+        below = web.Application()
+        _routes(below, services, bound)
+        found.add_subapp(services.settings.base_path, below)
+    return found
+
+
+def _routes(app: web.Application, services: Services, bound: list[BoundOperation]) -> None:
+    app[SERVICES] = services
+    second = [one for one in bound if one.wire == 2]
+    taken = {_route_of(one.operation) for one in second}
+    # 1.18 has a preview of some operations of the second wire, at the same paths: the second wire's handler is for both.
+    first = [one for one in bound if one.wire == 1 and _route_of(one.operation) not in taken]
+    register(app, first)
+    aliases = dialect.register(app, second)
+    taken |= {_route_of(one.operation) for one in first} | {_route_of(Operation2(*alias, "")) for alias in aliases}
+    refused = [(name, OPERATIONS2[name], row) for name, row in decided2.rows({one.id for one in second}).items()]
+    served = {one.id for one in bound if one.wire == 1}
+    for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
+        if _route_of(operation) not in taken:
+            taken.add(_route_of(operation))
+            add_route(app, operation, _refusal(name, row))
+
+
+def _route_of(row: Operation | Operation2) -> tuple[str, str]:
+    """What aiohttp tells routes apart by: not the names of placeholders."""
+    return row.method, re.sub(r"\{\w+\}", "{}", row.path)
+
+
+def _refusal(name: str, row: Row) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        message = f"{name} is not served by opencode-shim: {row.reason}"
+        raise ApiError(row.status, "UnsupportedError", message, data={"operation": name})
+
+    return refuse

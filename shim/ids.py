@@ -32,6 +32,7 @@ _PREFIX = {
     "pty": "pty",
     "workspace": "wrk",
     "turn": "trn",
+    "saved": "psv",
 }
 
 
@@ -115,7 +116,7 @@ class Ids:
         self._last = max(self._clock.now_ms() * COUNTER_SPAN + 1, self._last + 1)
         return self._last
 
-    def new(self, kind: Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn"]) -> str:
+    def new(self, kind: Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn", "saved"]) -> str:
         """A new id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_` ascend, `ses_` descends."""
         return render(_PREFIX[kind], self._value(), next(self._tails), descending=kind == "session")
 

@@ -22,6 +22,7 @@ from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
 from shim.sessions.ended import SESSION_NOT_FOUND, ended_by_agent, exit_error
 from shim.sessions.hosting import host_calls
+from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
 from shim.sessions.requests import Requests
 from shim.sessions.rewind import UndoneNotes
@@ -42,7 +43,7 @@ from universal.codec import (
     Stop,
     WriteLine,
 )
-from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData, SessionEndedData, SessionStartedData
+from universal.events import ErrorData, EventType, PermissionData, QuestionData, SessionEndedData, SessionStartedData
 from universal.host import HostCall
 from universal.jsonvalue import obj, text
 from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent
@@ -73,7 +74,8 @@ class SessionActor:
         self._open_child = open_child
         self._requests = Requests(directory, rules, self._send)
         self._on_change = on_change
-        self._accepted: dict[str, Accepted] = {}
+        self.inbox = Inbox(branch, lambda key: self._apply(branch, Input.PROMPT, key))
+        self._accepted = self.inbox.accepted
         self._agent_name: str | None = None
         self._codec: Codec | None = None
         self._handle: AgentHandle | None = None
@@ -107,12 +109,15 @@ class SessionActor:
     def prompt(self, accepted: Accepted, title: str | None = None) -> None:
         """Show the prompt, name the session if `title` is given, and hand the prompt over if the agent is free."""
         self._touch()
-        self.main.record(EventType.ITEM_COMPLETED, ItemData(item=accepted.item))
-        message_id = self.main.projector.transcript.message_of_item(accepted.item.item_id)
-        self._accepted[accepted.prompt.key] = replace(accepted, message_id=message_id)
+        shown = self.inbox.show(accepted)
         if title is not None:
             self.main.status("session", title=title)
-        self._apply(self.main, Input.PROMPT, accepted.prompt.key)
+        self.inbox.queue(shown)
+
+    def park(self, accepted: Accepted) -> None:
+        """Show the prompt; an agent is given it with the next one, or by `inbox.resume`."""
+        self._touch()
+        self.inbox.park(self.inbox.show(accepted))
 
     def abort(self) -> None:
         """Stop the running turn, if there is one."""
@@ -159,7 +164,7 @@ class SessionActor:
                     self._hand(key)
                 case Cancelled(keys=keys):
                     for key in keys:
-                        self._accepted.pop(key, None)
+                        self.inbox.cancelled(key)
                         branch.status("prompt", state="cancelled", item_id=key)
                 case InterruptAgent():
                     self._interrupt(branch)
@@ -231,6 +236,7 @@ class SessionActor:
         missed = context.missed(self.main.conversation, accepted.agent, queued | {accepted.message_id})
         if accepted.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
             missed = context.NOTHING
+        self.inbox.carried(missed.message_ids)
         self.main.status("prompt", state="handed", item_id=accepted.item.item_id, agent=accepted.agent, **missed.told())
         self._said_something = False
         note = "" if accepted.prompt.compact else self.undone.note(accepted.agent)

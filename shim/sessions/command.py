@@ -80,9 +80,19 @@ def fill(template: str, arguments: str) -> str:
 
 
 async def command(
-    manager: SessionManager, commands: tuple[CommandLike, ...], session_id: str, name: str, arguments: str, body: Body
+    manager: SessionManager,
+    commands: tuple[CommandLike, ...],
+    session_id: str,
+    name: str,
+    arguments: str,
+    body: Body,
+    *,
+    second: Wire | None = None,
 ) -> str:
-    """Run it as a prompt; the user message's id. Raises BadRequest for an unknown command, with those that there are."""
+    """Run it as a prompt; the user message's id. `second` as for `submit`.
+
+    Raises BadRequest for an unknown command, with those that there are.
+    """
     actor = await manager.actor(session_id)
     branch = actor.main
     own = next((c for c in commands if c.name == name), None)
@@ -96,7 +106,7 @@ async def command(
             raise BadRequest(f'Command not found: "{name}". Available commands: {known}')
         text = f"/{name} {arguments}".rstrip()
         body = replace(body, parts=[{"type": "text", "text": text}, *body.parts])
-    message_id = await submit(manager, session_id, body)
+    message_id = await submit(manager, session_id, body, second=second)
     branch.status("command", name=name, arguments=arguments)
     return message_id
 

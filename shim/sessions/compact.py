@@ -11,7 +11,7 @@ from shim.errors import BadRequest
 from shim.opencode.build import Wire
 from shim.sessions.accepted import Accepted
 from shim.sessions.manager import SessionManager
-from shim.sessions.prompting import Body, choose
+from shim.sessions.prompting import Body, check_ids, choose
 from shim.sessions.undo import settle
 from universal.codec import COMPACT, Prompt
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
@@ -24,13 +24,34 @@ def can_compact(agent: Agent) -> bool:
 
 
 async def compact(manager: SessionManager, session_id: str, model: Wire, *, auto: bool = False) -> bool:
-    """Returns when the turn that does it has ended: whether there is a summary. While another turn runs, it waits for that.
+    """Returns when the turn that does it has ended: whether there is a summary. Raises as `begin`."""
+    message_id = await begin(manager, session_id, model, auto=auto)
+    branch = await manager.branch(session_id)
+    await branch.idle()
+    answers = [m.info for m in branch.conversation.messages.values() if m.info.get("parentID") == message_id]
+    return any(info.get("summary") is True and "error" not in info for info in answers)
 
-    Raises NotFound; BadRequest for an unknown model, an agent that cannot, an empty session. Nothing is stored then.
+
+async def begin(
+    manager: SessionManager,
+    session_id: str,
+    model: Wire | None,
+    *,
+    auto: bool = False,
+    message_id: str | None = None,
+    delivery: str = "steer",
+) -> str:
+    """Ask for it; the id of the user message that says so. While another turn runs, it waits for that.
+
+    In: `model`, None for the session's own; `message_id`, a client's own id; `delivery` as of a prompt of OpenCode 2.
+    Raises NotFound; BadRequest for an unknown model, an agent that cannot, an empty session; Conflict for an id that is used.
+    Nothing is stored then.
     """
     actor = await manager.actor(session_id)
     branch = actor.main
-    choice = await choose(manager.deps.agents, branch.conversation, Body(parts=(), model=model))
+    body = Body(parts=(), model=model, message_id=message_id)
+    check_ids(branch.conversation, body)
+    choice = await choose(manager.deps.agents, branch.conversation, body)
     if not can_compact(choice.agent):
         raise BadRequest(
             f"{choice.agent.spec.title} cannot compact a conversation on demand: its protocol has no request for it, and it "
@@ -38,7 +59,8 @@ async def compact(manager: SessionManager, session_id: str, model: Wire, *, auto
         )
     if not branch.conversation.messages:
         raise BadRequest("There is nothing to compact in this session yet: send a prompt first.")
-    given = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
+    given: Wire = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
+    given |= {"delivery": delivery, **({"message_id": message_id} if message_id else {})}
     item = Item(
         item_id=manager.deps.ids.new("item"),
         kind=ItemKind.MESSAGE,
@@ -49,8 +71,6 @@ async def compact(manager: SessionManager, session_id: str, model: Wire, *, auto
     prompt = Prompt(item.item_id, COMPACT, model=choice.model, variant=choice.variant, mode=choice.mode, compact=True)
     await settle(manager, actor)
     actor.prompt(Accepted(item, prompt, choice.agent.spec.name))
-    message_id = branch.projector.transcript.message_of_item(item.item_id)
+    made = branch.projector.transcript.message_of_item(item.item_id)
     await manager.deps.store.flush()
-    await branch.idle()
-    answers = [m.info for m in branch.conversation.messages.values() if m.info.get("parentID") == message_id]
-    return any(info.get("summary") is True and "error" not in info for info in answers)
+    return made

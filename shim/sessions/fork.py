@@ -12,6 +12,7 @@ from shim.clock import from_rfc3339
 from shim.errors import NotFound
 from shim.opencode.build import Wire
 from shim.projection.opencode1.projector import Projector
+from shim.projection.opencode1.state import Conversation
 from shim.sessions.branch import Branch
 from shim.sessions.manager import SessionManager
 from shim.sessions.transfer import Renamer
@@ -29,10 +30,17 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
     await manager.deps.store.flush()
     events = up_to(await manager.deps.store.events(session_id), session_id, before)
     number = 1 + sum(i["title"].startswith(f"{source.info['title']} (fork #") for i in manager.infos())
-    target = manager.copy_of(session_id, f"{source.info['title']} (fork #{number})")
+    target = manager.copy_of(session_id, f"{source.info['title']} (fork #{number})", _fork_of(source, before))
     replay(target, events)
     announce(manager, target)
     return target.conversation.info
+
+
+def _fork_of(source: Conversation, before: str | None) -> Wire | None:
+    """What OpenCode 2 says of a fork; None of one without any message, which is a new session."""
+    last = before or next(reversed(source.messages), None)
+    boundary = {"type": "through" if before is None else "before", "messageID": last}
+    return {"sessionID": source.id, "boundary": boundary} if last is not None else None
 
 
 def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None) -> list[UniversalEvent]:

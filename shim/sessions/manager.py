@@ -21,6 +21,7 @@ from shim.projection.opencode1.asks import DECISIONS
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.accepted import NativeSession
 from shim.sessions.actor import SessionActor
+from shim.sessions.always import Always
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import ended_by_us
@@ -69,7 +70,7 @@ class SessionManager:
     def __init__(self, deps: SessionDeps) -> None:
         self.deps = deps
         self._known: dict[str, Known] = {}
-        self._always: dict[str, list[Rule]] = {}
+        self.always = Always(deps.clock, deps.ids)
         self._loading: dict[str, asyncio.Task[Known]] = {}
         self._reaper: asyncio.Task[None] | None = None
         self._unsaved: set[str] = set()
@@ -151,8 +152,12 @@ class SessionManager:
         permission: list[Rule] | None = None,
         agent_name: str | None = None,
         extra: Wire | None = None,
+        fork: Wire | None = None,
     ) -> Wire:
-        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`. Raises LimitReached."""
+        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`. Raises LimitReached.
+
+        `fork`: what it is one of, as OpenCode 2 says it: `{sessionID, boundary: {type, messageID}}`.
+        """
         require(directory, self.deps.roots)
         if len(self._known) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
@@ -180,18 +185,21 @@ class SessionManager:
         self._known[session_id] = known
         self._open(known, self._branch(session_id, name))
         assert known.branch is not None
-        known.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info, "agent": name}))
+        metadata = {"opencode": info, "agent": name, **({"fork": fork} if fork else {})}
+        known.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
         self._save(known)
         return known.branch.conversation.info
 
-    def copy_of(self, session_id: str, title: str) -> Branch:
-        """A new, empty session beside an existing one: same directory, agent, model and rules. Publishes `session.created`."""
+    def copy_of(self, session_id: str, title: str, fork: Wire | None) -> Branch:
+        """A new, empty session beside an existing one: same directory, agent, model and rules. `fork` as for `create`."""
         info = self.info(session_id)
         extra = {k: info[k] for k in ("path", "agent", "model", "metadata") if k in info}
         project = _Project(info["projectID"])
         permission = arr(info.get("permission")) or None
         agent = self.agent_of(session_id)
-        made = self.create(info["directory"], project, title=title, permission=permission, agent_name=agent, extra=extra)
+        made = self.create(
+            info["directory"], project, title=title, permission=permission, agent_name=agent, extra=extra, fork=fork
+        )
         branch = self._known[made["id"]].branch
         assert branch is not None
         return branch
@@ -203,7 +211,7 @@ class SessionManager:
             branch,
             directory=known.info["directory"],
             open_child=self._open_child,
-            rules=self._rules,
+            rules=self.rules,
             on_change=self._actor_changed,
             native=known.native,
         )
@@ -385,14 +393,11 @@ class SessionManager:
                 known.actor.abort()
                 await known.actor.main.idle()
             known.actor.reap()
-        if directory is None:
-            self._always.clear()
-        else:
-            self._always.pop(directory, None)
+        self.always.clear(directory)
 
     # --- permissions and questions -------------------------------------------------------------------------------
 
-    def _rules(self, branch: Branch) -> list[Rule]:
+    def rules(self, branch: Branch) -> list[Rule]:
         """Config, then the session's own (its parent's first), then what `always` added: the last match decides."""
         info = branch.conversation.info
         session: list[Rule] = [dict(r) for r in arr(info.get("permission"))]
@@ -400,7 +405,7 @@ class SessionManager:
         if parent is not None and parent.branch is not None:
             session = [dict(r) for r in arr(parent.branch.conversation.info.get("permission"))] + session
         directory = info["directory"]
-        return [*self.deps.config_rules(directory), *session, *self._always.get(directory, [])]
+        return [*self.deps.config_rules(directory), *session, *self.always.rules(directory)]
 
     def _waiting(self) -> Sequence[Branch]:
         return [k.branch for k in self._known.values() if k.branch is not None]
@@ -420,8 +425,7 @@ class SessionManager:
             if wire is None or known.actor is None or known.branch is None:
                 continue
             if reply == "always":
-                allowed = [{"permission": wire["permission"], "pattern": p, "action": "allow"} for p in wire["always"]]
-                self._always.setdefault(known.branch.conversation.info["directory"], []).extend(allowed)
+                self.always.allow(known.branch.conversation.info["directory"], wire["permission"], wire["always"])
             decision = DECISIONS[reply]
             known.actor.reply_permission(PermissionReply(request_id, decision, message))
             return

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from shim.errors import LimitReached
-from shim.opencode.build import is_default_title
+from shim.opencode.build import Wire, is_default_title
 from shim.sessions import prompting
 from shim.sessions.context import title_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body
 from shim.sessions.undo import settle
 from shim.sse.event import OpenCodeEvent
-from universal.events import EventType, ItemData
 from universal.jsonvalue import arr, text
 
 
-async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True) -> str:
+async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True, second: Wire | None = None) -> str:
     """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
+
+    In: `second`, what OpenCode 2 says of it beside (`shim.projection.opencode2.prompts`).
 
     Raises NotFound, BadRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a disk
     that takes nothing); nothing is stored or handed over then.
@@ -28,6 +29,8 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     prompting.check_ids(branch.conversation, body)
     choice = await prompting.choose(manager.deps.agents, branch.conversation, body)
     accepted, errors = await prompting.accept(body, choice, manager.deps.ids, manager.deps.roots)
+    if second:
+        accepted = accepted.with_metadata(second)
     await settle(manager, actor)
     prompting.check_ids(branch.conversation, body)  # files were read meanwhile: the id may have been taken
     info = branch.conversation.info
@@ -41,7 +44,7 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
         title = title_of(first_text(body))
         actor.prompt(accepted, title if title and is_default_title(text(info.get("title"))) else None)
     else:
-        branch.record(EventType.ITEM_COMPLETED, ItemData(item=accepted.item))
+        actor.park(accepted)
     return branch.projector.transcript.message_of_item(accepted.item.item_id)
 
 

@@ -18,14 +18,18 @@ from shim.sessions.branch import Branch
 from shim.sessions.fork import up_to
 from shim.sessions.manager import SessionManager
 from shim.sessions.steps import Trees, diffs_of
+from universal.jsonvalue import obj
 
 log = structlog.get_logger()
 
 NAMES_SHOWN = 5
 
 
-async def revert(manager: SessionManager, session_id: str, message_id: str, part_id: str | None) -> Wire:
-    """Undo from this message (or this part of it) on; the session's `info`. Raises NotFound, SessionBusy, BadRequest."""
+async def revert(manager: SessionManager, session_id: str, message_id: str, part_id: str | None, *, files: bool = True) -> Wire:
+    """Undo from this message (or this part of it) on; the session's `info`. `files`: whether they are put back too.
+
+    Raises NotFound, SessionBusy, BadRequest.
+    """
     actor = await manager.actor(session_id)
     conversation = actor.main.conversation
     async with actor.undoing:
@@ -36,6 +40,10 @@ async def revert(manager: SessionManager, session_id: str, message_id: str, part
             raise NotFound(what)
         wanted = plan.files_at(conversation, point)
         info: Wire = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
+        if not files and "snapshot" not in obj(conversation.info.get("revert")):
+            actor.main.status("revert", revert=info, diffs=[])
+            actor.main.changed()
+            return conversation.info
         trees = manager.deps.snapshots(actor.directory)
         if trees is None or conversation.trees.first is None:
             actor.main.status("revert", revert=info, diffs=[])

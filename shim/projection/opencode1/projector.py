@@ -124,7 +124,7 @@ class Projector:
 
     def _patch_session(self, meta: Wire, at_ms: int) -> None:
         info = dict(self.conversation.info)
-        for key in ("title", "permission", "metadata", "share"):
+        for key in ("title", "permission", "metadata", "share", "agent", "model"):
             if key in meta:
                 info[key] = meta[key]
         if info.get("share", "") is None:

@@ -7,5 +7,51 @@ from __future__ import annotations
 
 from types import ModuleType
 
-MODULES: tuple[ModuleType, ...] = ()
+from shim.routes.opencode2 import (
+    agent,
+    config,
+    event,
+    form,
+    fs,
+    integration,
+    location,
+    mcp,
+    message,
+    model,
+    pairing,
+    permission,
+    project,
+    prompt,
+    pty,
+    revert,
+    server,
+    session,
+    vcs,
+    websearch,
+    work,
+)
+
+MODULES: tuple[ModuleType, ...] = (
+    server,
+    pairing,
+    location,
+    agent,
+    model,
+    integration,
+    mcp,
+    config,
+    fs,
+    vcs,
+    project,
+    pty,
+    websearch,
+    event,
+    session,
+    message,
+    prompt,
+    work,
+    permission,
+    form,
+    revert,
+)
 """In the order of their routes, which do not overlap."""

@@ -1,0 +1,24 @@
+"""The event stream of all directories. Source: `docs/wire2.md`, recordings of v2-20260717; what native lacks is said there."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from shim.http.dialect import dialect_of
+from shim.http.operation import Ctx, operation2
+from shim.http.streams import need_room
+from shim.routes.opencode2.sessions import views
+from shim.sse.compression import wanted
+from shim.sse.response import SECOND_HEARTBEAT_S, stream
+
+
+@operation2("event.subscribe")
+async def subscribe(ctx: Ctx) -> web.StreamResponse:
+    """First `server.connected`. With `Last-Event-ID` or `?after=`, what followed that place, as far as it is known."""
+    request = ctx.request
+    need_room(ctx.services)
+    last = request.headers.get("Last-Event-ID") or request.query.get("after")
+    hub = views(ctx).hub
+    subscription = hub.subscribe(dialect_of(request), last)
+    gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
+    return await stream(request, subscription, heartbeat_s=SECOND_HEARTBEAT_S, gzip=gzip, turnstile=hub.turnstile)

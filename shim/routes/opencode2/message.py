@@ -1,0 +1,93 @@
+"""Messages of a session. Source: recordings `endpoints`, `errors` of v2-20260717."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from shim.errors import BadRequest, Tagged
+from shim.http.operation import Ctx, operation2
+from shim.opencode.build import Wire
+from shim.projection.opencode2.state import Conversation2
+from shim.routes.opencode2 import cursors
+from shim.routes.opencode2.session import Limit
+from shim.routes.opencode2.sessions import SessionPath, seen
+
+DEFAULT_LIMIT = 50
+Type = Literal[
+    "agent-switched",
+    "model-switched",
+    "location-switched",
+    "user",
+    "synthetic",
+    "system",
+    "skill",
+    "shell",
+    "assistant",
+    "compaction",
+]
+
+
+class MessagesQuery(BaseModel):
+    """`order` stands only on the first page, `type` on each."""
+
+    limit: Limit = DEFAULT_LIMIT
+    order: Literal["asc", "desc"] | None = None
+    cursor: str | None = None
+    type: Type | None = None
+
+
+class MessagePath(SessionPath):
+    """`{messageID}`; one of another form is not found."""
+
+    messageID: str
+
+
+@operation2("session.message.list")
+async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
+    """Newest first, if nothing else is said. A text that still grows is empty: its pieces come by the stream."""
+    view = await seen(ctx, path.sessionID)
+    if query.cursor is None:
+        order, anchor, back = query.order or "desc", None, False
+    else:
+        if query.order is not None:
+            raise BadRequest('The cursor has the order of its list: leave out "order"\n  at ["order"]', "Query")
+        said = cursors.read(query.cursor)
+        order, anchor, back = said.get("order"), said.get("id"), said.get("direction") == "previous"
+        if order not in ("asc", "desc") or not isinstance(anchor, str):
+            raise cursors.bad()
+    found = [one for one in view.messages.values() if query.type in (None, one["type"]) or one["id"] == anchor]
+    if order == "desc":
+        found.reverse()
+    page = cursors.page(found, query.limit, back=back, is_at=None if anchor is None else lambda one: one["id"] == anchor)
+    ends = {"previous": page[0], "next": page[-1]} if page else {}
+    cursor = {way: cursors.written({"id": one["id"], "order": order, "direction": way}) for way, one in ends.items()}
+    return {"data": list(page), "cursor": cursor}
+
+
+@operation2("session.message.get")
+async def get(ctx: Ctx, path: MessagePath) -> object:
+    """One message."""
+    return {"data": message_of(await seen(ctx, path.sessionID), path.messageID)}
+
+
+def message_of(view: Conversation2, message_id: str) -> Wire:
+    """One message. Raises Tagged (404)."""
+    found = view.messages.get(message_id)
+    if found is None:
+        message = f"Message not found: {message_id}"
+        raise Tagged(404, "MessageNotFoundError", message, sessionID=view.id, messageID=message_id)
+    return found
+
+
+@operation2("session.context")
+async def context(ctx: Ctx, path: SessionPath) -> object:
+    """What the model knows: the messages from the last compaction on, oldest first."""
+    messages = list((await seen(ctx, path.sessionID)).messages.values())
+    last = next((n for n in range(len(messages) - 1, -1, -1) if _compacted(messages[n])), 0)
+    return {"data": messages[last:]}
+
+
+def _compacted(message: Wire) -> bool:
+    return message["type"] == "compaction" and message["status"] == "completed"

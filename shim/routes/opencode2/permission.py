@@ -1,0 +1,121 @@
+"""Permissions: what waits for a person, the answers, and what was allowed for good.
+
+`always` lasts as on the first face: until the server ends, for the session's directory (`shim.sessions.rules`).
+Source: recordings `permission_*` of v2-20260717.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from shim.errors import RequestNotFound
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode.build import Wire
+from shim.projection.opencode2.names import ACTIONS
+from shim.routes.opencode2.located import located
+from shim.routes.opencode2.sessions import PERMISSIONS, SessionPath, need, seen
+from shim.sessions.rules import decide
+
+
+class RequestPath(SessionPath):
+    """`{requestID}`."""
+
+    requestID: str
+
+
+class ReplyBody(BaseModel):
+    """A person's answer; `message` tells the agent why not."""
+
+    decision: Literal["once", "always", "reject"]
+    message: str | None = None
+
+
+@operation2("permission.request.list")
+async def of_location(ctx: Ctx) -> object:
+    """Open requests of the directory."""
+    found = [(await seen(ctx, id_)).permissions.values() for id_ in _asking(ctx)]
+    return await located(ctx, [wire for some in found for wire in some])
+
+
+def _asking(ctx: Ctx) -> list[str]:
+    """Sessions of the directory in which something is asked."""
+    asked = ctx.services.sessions.permissions(ctx.directory)
+    return list(dict.fromkeys(str(wire["sessionID"]) for wire in asked))
+
+
+@operation2("session.permission.list")
+async def listing(ctx: Ctx, path: SessionPath) -> object:
+    """Open requests of the session, oldest first."""
+    return {"data": list((await seen(ctx, path.sessionID)).permissions.values())}
+
+
+@operation2("session.permission.get")
+async def get(ctx: Ctx, path: RequestPath) -> object:
+    """One open request."""
+    found = (await seen(ctx, path.sessionID)).permissions.get(path.requestID)
+    if found is None:
+        raise RequestNotFound("Permission", path.requestID)
+    return {"data": found}
+
+
+@operation2("session.permission.reply")
+async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
+    """Answer one; 404 when it is unknown or was answered already. A rejection rejects all that the session asks."""
+    need(ctx, path.sessionID)
+    ctx.services.sessions.reply_permission(path.requestID, body.decision, body.message)
+    return NO_CONTENT
+
+
+class CreateBody(BaseModel):
+    """A question to the rules."""
+
+    id: str | None = None
+    action: str
+    resources: list[str]
+    save: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+    agent: str | None = None
+
+
+@operation2("session.permission.create")
+async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
+    """What the rules say of it: allow, deny, or ask. Nobody is asked here: only the session's agent asks its person."""
+    need(ctx, path.sessionID)
+    rules = ctx.services.sessions.rules(await ctx.services.sessions.branch(path.sessionID))
+    effect = decide(PERMISSIONS.get(body.action, body.action), body.resources, rules) or "ask"
+    return {"data": {"id": body.id or ctx.services.ids.new("permission"), "effect": effect}}
+
+
+class SavedQuery(BaseModel):
+    """Narrowed to a project."""
+
+    projectID: str | None = None
+
+
+class SavedPath(BaseModel):
+    """`{id}`."""
+
+    id: str
+
+
+@operation2("permission.saved.list")
+async def saved(ctx: Ctx, query: SavedQuery) -> object:
+    """What `always` has allowed."""
+    found: list[Wire] = []
+    for rule in ctx.services.sessions.always.all():
+        project = await ctx.services.projects.identity(rule.directory)
+        if query.projectID in (None, project.id):
+            action = ACTIONS.get(rule.permission, rule.permission)
+            time = {"created": rule.at_ms, "updated": rule.at_ms}
+            found.append({"id": rule.id, "projectID": project.id, "action": action, "resource": rule.pattern, "time": time})
+    return {"data": found}
+
+
+@operation2("permission.saved.remove")
+async def remove(ctx: Ctx, path: SavedPath) -> object:
+    """From now on it is asked again; nothing to remove is fine."""
+    ctx.services.sessions.always.forget(path.id)
+    return NO_CONTENT

@@ -1,0 +1,295 @@
+"""Sessions: made, listed, read, changed, forked, moved, deleted.
+
+They are those of the first face. Source: compat_fixtures/opencode2/operations.json, recordings of v2-20260717.
+"""
+
+from __future__ import annotations
+
+import os.path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from shim.errors import BadRequest, Tagged
+from shim.host.roots import visible
+from shim.http.directory import resolve
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode.build import Wire
+from shim.projection.opencode2.session import info_of
+from shim.routes.opencode2 import cursors
+from shim.routes.opencode2.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
+from shim.sessions.fork import fork as fork_session
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+ROOTS = "null"
+"""What `parentID` says for sessions without one."""
+
+
+class Location(BaseModel):
+    """Where a session works."""
+
+    directory: str
+
+
+class CreateBody(BaseModel):
+    """`POST /api/session`."""
+
+    id: SessionID | None = None
+    parentID: SessionID | None = None
+    title: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    location: Location | None = None
+    metadata: dict[str, Any] | None = None
+    permissions: list[RuleBody] | None = None
+
+
+@operation2("session.create")
+async def create(ctx: Ctx, body: CreateBody) -> object:
+    """A new session; one with this id that is there already is the answer, as it is."""
+    services = ctx.services
+    if body.id is not None and services.sessions.find(body.id) is not None:
+        return {"data": (await seen(ctx, body.id)).info}
+    directory = _directory(ctx, body)
+    project = await services.projects.identity(directory)
+    extra: Wire = {}
+    given = {"id": body.id, "agent": body.agent, "metadata": body.metadata}
+    extra |= {key: value for key, value in given.items() if value is not None}
+    if body.model is not None:
+        extra["model"] = first_model(body.model)
+    info = services.sessions.create(
+        directory,
+        project,
+        title=body.title,
+        parent_id=body.parentID,
+        permission=[rule.first() for rule in body.permissions or ()] or None,
+        agent_name=body.model.providerID if body.model is not None else None,
+        extra=extra,
+    )
+    await services.store.flush()
+    return {"data": (await seen(ctx, info["id"])).info}
+
+
+def _directory(ctx: Ctx, body: CreateBody) -> str:
+    if body.parentID is not None:
+        parent = ctx.services.sessions.find(body.parentID)
+        if parent is None:
+            raise Tagged(404, "SessionNotFoundError", f"Session not found: {body.parentID}", sessionID=body.parentID)
+        return str(parent["directory"])
+    if body.location is None:
+        return ctx.directory
+    named = body.location.directory
+    if not os.path.isabs(named):  # noqa: PTH117 - pure: no look at the disk
+        raise BadRequest(f'Expected an absolute directory, got "{named}"\n  at ["location"]["directory"]')
+    return resolve({"directory": named}, {}, named)
+
+
+def _integer(said: Any) -> Any:
+    """A number of a query; native's words for what is none."""
+    try:
+        return int(said)
+    except (TypeError, ValueError):
+        raise BadRequest('Expected an integer, got NaN\n  at ["limit"]', "Query") from None
+
+
+Limit = Annotated[int, BeforeValidator(_integer), Field(ge=1, le=MAX_LIMIT)]
+
+
+class ListQuery(BaseModel):
+    """A cursor says everything but the limit."""
+
+    limit: Limit = DEFAULT_LIMIT
+    order: Literal["asc", "desc"] = "desc"
+    search: str | None = None
+    parentID: str | None = None
+    directory: str | None = None
+    project: str | None = None
+    subpath: str | None = None
+    cursor: str | None = None
+
+
+FILTERS = ("order", "search", "parentID", "directory", "project", "subpath")
+
+
+@operation2("session.list")
+async def listing(ctx: Ctx, query: ListQuery) -> object:
+    """Newest first, by the time of the last change."""
+    anchor: Wire = {}
+    if query.cursor is not None:
+        said = cursors.read(query.cursor)
+        anchor = said.get("anchor") or {}
+        if not {"id", "time", "direction"} <= anchor.keys():
+            raise cursors.bad()
+        query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
+    infos = visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
+    found = sorted((i for i in infos if _wanted(i, query)), key=_at, reverse=query.order == "desc")
+    if anchor:
+        found = _beyond(found, anchor, query)
+    page = found[: query.limit] if anchor.get("direction") != "previous" else found[-query.limit :]
+    filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
+    ends = {"previous": page[0], "next": page[-1]} if page else {}
+    cursor = {
+        way: cursors.written({**filters, "anchor": {"id": info["id"], "time": _at(info)[0], "direction": way}})
+        for way, info in ends.items()
+    }
+    return {"data": [_shown(ctx, info) for info in page], "cursor": cursor}
+
+
+def _beyond(found: list[Wire], anchor: Wire, query: ListQuery) -> list[Wire]:
+    """Those on the anchor's side; the session itself may have moved since."""
+    place = (anchor["time"], anchor["id"])
+    later = (anchor["direction"] == "next") == (query.order == "asc")
+    return [info for info in found if (_at(info) > place if later else _at(info) < place)]
+
+
+def _at(info: Wire) -> tuple[int, str]:
+    return info["time"]["updated"], info["id"]
+
+
+def _wanted(info: Wire, query: ListQuery) -> bool:
+    if query.parentID == ROOTS and "parentID" in info:
+        return False
+    return (
+        query.parentID in (None, ROOTS, info.get("parentID"))
+        and query.directory in (None, info["directory"])
+        and query.project in (None, info["projectID"])
+        and query.subpath in (None, info.get("path", ""))
+        and (query.search or "").casefold() in info["title"].casefold()
+    )
+
+
+def _shown(ctx: Ctx, info: Wire) -> Wire:
+    view = views(ctx).seen(info["id"])
+    return info_of(info) if view is None else view.info
+
+
+@operation2("session.active")
+async def active(ctx: Ctx) -> object:
+    """Sessions in which something runs. Waiting for a person is running too."""
+    return {"data": {session_id: {"type": "running"} for session_id in ctx.services.sessions.statuses()}}
+
+
+@operation2("session.get")
+async def get(ctx: Ctx, path: SessionPath) -> object:
+    """One session."""
+    return {"data": (await seen(ctx, path.sessionID)).info}
+
+
+class UpdateBody(BaseModel):
+    """What is named is changed."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    permissions: list[RuleBody] | None = None
+
+
+@operation2("session.update")
+async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
+    """Rename it, or set its metadata or rules."""
+    changes: Wire = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
+    if body.permissions is not None:
+        changes["permission"] = [rule.first() for rule in body.permissions]
+    await ctx.services.sessions.patch(path.sessionID, **changes)
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+@operation2("session.remove")
+async def remove(ctx: Ctx, path: SessionPath) -> object:
+    """Ends what runs, removes the session and all below it."""
+    await ctx.services.sessions.delete(path.sessionID)
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+class ForkBody(BaseModel):
+    """`before` is exclusive; without it, all of the conversation."""
+
+    before: str | None = None
+
+
+@operation2("session.fork")
+async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
+    """A new session with the conversation up to a message."""
+    need(ctx, path.sessionID)
+    before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
+    info = await fork_session(ctx.services.sessions, path.sessionID, before)
+    await ctx.services.store.flush()
+    return {"data": (await seen(ctx, info["id"])).info}
+
+
+async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
+    """The message of the first face that this one is, or that it belongs to. Raises Tagged (404)."""
+    conversation = await ctx.services.sessions.conversation(session_id)
+    if message_id in conversation.messages:
+        return message_id
+    view = await seen(ctx, session_id)
+    if message_id in view.messages or message_id in view.inbox:
+        # One that only this face has (a switch, an idle mark): what came after it stands for it.
+        later = list(view.messages)[list(view.messages).index(message_id) :] if message_id in view.messages else []
+        found = next((id_ for id_ in later if id_ in conversation.messages), None)
+        if found is not None:
+            return found
+    message = f"Message not found: {message_id}"
+    raise Tagged(404, "MessageNotFoundError", message, sessionID=session_id, messageID=message_id)
+
+
+class AgentBody(BaseModel):
+    """A mode, as clients of OpenCode know it."""
+
+    agent: str
+
+
+@operation2("session.switchAgent")
+async def switch_agent(ctx: Ctx, path: SessionPath, body: AgentBody) -> object:
+    """From the next prompt on. That it exists is found out then, as by native."""
+    await ctx.services.sessions.patch(path.sessionID, agent=body.agent)
+    return NO_CONTENT
+
+
+class ModelBody(BaseModel):
+    """A model."""
+
+    model: ModelRef
+
+
+@operation2("session.switchModel")
+async def switch_model(ctx: Ctx, path: SessionPath, body: ModelBody) -> object:
+    """The same for its model; one of another provider is one of another agent here."""
+    await ctx.services.sessions.patch(path.sessionID, model=first_model(body.model))
+    return NO_CONTENT
+
+
+class MoveBody(BaseModel):
+    """`delivery` would say when."""
+
+    directory: str
+    delivery: Literal["steer", "queue"] | None = None
+
+
+@operation2("session.move")
+async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
+    """To the directory that it is in already; to no other, since its agent's conversation belongs to one directory."""
+    here = need(ctx, path.sessionID)["directory"]
+    if resolve({"directory": body.directory}, {}, here) != here:
+        raise BadRequest(
+            f"This session works in {here}, and its agent's own conversation belongs to that directory, so it cannot be moved. "
+            "Make a new session there; or fork this one, whose conversation is then told to a new agent in the same directory."
+        )
+    return NO_CONTENT
+
+
+class ViewBody(BaseModel):
+    """`idle`: `time.idle` of the end that was seen."""
+
+    idle: float
+
+
+@operation2("session.view")
+async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
+    """The person has seen how it ended."""
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.status("viewed", idle=int(body.idle))
+    await ctx.services.store.flush()
+    return NO_CONTENT

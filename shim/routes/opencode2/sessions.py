@@ -1,0 +1,84 @@
+"""What the modules about sessions share: paths, the view of a session, permission rules in both forms."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel
+
+from shim.errors import Tagged
+from shim.http.operation import Ctx
+from shim.opencode.build import Wire
+from shim.projection.opencode2.names import ACTIONS
+from shim.projection.opencode2.state import Conversation2
+from shim.sessions.views import Views
+
+PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.items())} | {"edit": "edit"}
+"""Action of 2.x -> permission of 1.x; all others keep their name."""
+
+
+def need_id(prefix: str, what: str, field: str) -> AfterValidator:
+    """An id begins with this, or the request is refused in native's words."""
+
+    def check(value: str) -> str:
+        if not value.startswith(prefix):
+            raise Tagged(400, "InvalidRequestError", f"Invalid {what} ID", field=field)
+        return value
+
+    return AfterValidator(check)
+
+
+SessionID = Annotated[str, need_id("ses", "session", "sessionID")]
+MessageID = Annotated[str, need_id("msg_", "message", "messageID")]
+
+
+class SessionPath(BaseModel):
+    """`{sessionID}`."""
+
+    sessionID: SessionID
+
+
+class ModelRef(BaseModel):
+    """A model; the variant `default` is none."""
+
+    id: str
+    providerID: str
+    variant: str | None = None
+
+
+class RuleBody(BaseModel):
+    """A permission rule of 2.x."""
+
+    action: str
+    resource: str
+    effect: str
+
+    def first(self) -> dict[str, str]:
+        """The same rule of 1.x."""
+        return {"permission": PERMISSIONS.get(self.action, self.action), "pattern": self.resource, "action": self.effect}
+
+
+def views(ctx: Ctx) -> Views:
+    """The second face."""
+    assert ctx.services.second is not None
+    return ctx.services.second
+
+
+async def seen(ctx: Ctx, session_id: str) -> Conversation2:
+    """A session as it is now. Raises NotFound."""
+    return await views(ctx).of(session_id)
+
+
+def need(ctx: Ctx, session_id: str) -> Wire:
+    """The session's `info` of 1.x. Raises NotFound."""
+    return ctx.services.sessions.info(session_id)
+
+
+def conflict(message: str, resource: str) -> Tagged:
+    """409: there is another thing of that name."""
+    return Tagged(409, "ConflictError", message, resource=resource)
+
+
+def first_model(ref: ModelRef) -> dict[str, Any]:
+    """A model as sessions of 1.x have it."""
+    return {"id": ref.id, "providerID": ref.providerID, "variant": ref.variant or "default"}

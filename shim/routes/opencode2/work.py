@@ -1,0 +1,101 @@
+"""What runs in a session: waiting for it, stopping it, compactions, and commands of the person's own.
+
+Source: compat_fixtures/opencode2/operations.json, recordings `wait`, `hang_interrupt`, `compact`, `extras` of v2-20260717.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from shim.errors import Conflict, Tagged
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.routes.opencode2.prompt import Delivery
+from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need
+from shim.sessions.compact import begin
+from shim.sessions.shell import shell as run_shell
+from universal.jsonvalue import text
+
+
+@operation2("experimental.session.wait")
+async def wait(ctx: Ctx, path: SessionPath) -> object:
+    """Answers when nothing runs in it (any more)."""
+    await (await ctx.services.sessions.branch(path.sessionID)).idle()
+    return NO_CONTENT
+
+
+@operation2("session.resume")
+async def resume(ctx: Ctx, path: SessionPath) -> object:
+    """Hand over the prompts that were parked (by an interrupt, or `resume: false`), and answer when all is done."""
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    actor.inbox.resume()
+    await actor.main.idle()
+    return NO_CONTENT
+
+
+class InterruptQuery(BaseModel):
+    """`resume`: go on with what is queued."""
+
+    resume: Literal["true", "false"] = "false"
+
+
+@operation2("session.interrupt")
+async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> object:
+    """Stop what runs; answers when it has stopped. Prompts that wait are parked. `interrupted`: something ran."""
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    ran = branch.machine.busy
+    await ctx.services.sessions.abort(path.sessionID)
+    if query.resume == "true":
+        (await ctx.services.sessions.actor(path.sessionID)).inbox.resume()
+    return {"interrupted": ran}
+
+
+class CompactBody(BaseModel):
+    """`POST .../compact`."""
+
+    id: MessageID | None = None
+    delivery: Delivery | None = None
+
+
+@operation2("session.compact")
+async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
+    """The agent compacts its conversation, after what runs now. Answers when that is accepted."""
+    delivery = body.delivery or "steer"
+    try:
+        made = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
+    except Conflict as error:
+        raise conflict(str(error), body.id or "") from error
+    info = (await ctx.services.sessions.conversation(path.sessionID)).messages[made].info
+    item = {"id": made, "sessionID": path.sessionID, "time": {"created": info["time"]["created"]}}
+    return {"data": {**item, "type": "compaction", "payload": {}, "delivery": delivery}}
+
+
+class ShellBody(BaseModel):
+    """`POST .../shell`."""
+
+    id: MessageID | None = None
+    command: str
+
+
+@operation2("session.shell")
+async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
+    """Runs a command of the person's in the session's directory; answers when it has ended. The agent hears of it later."""
+    mode = text(need(ctx, path.sessionID).get("agent"), "build")
+    await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
+    return NO_CONTENT
+
+
+class SkillBody(BaseModel):
+    """A skill to put into the conversation."""
+
+    id: str
+    resume: bool | None = None
+
+
+@operation2("experimental.session.skill")
+async def skill(ctx: Ctx, path: SessionPath, body: SkillBody) -> object:
+    """There is none: skills are the agent's own here, which finds and reads them by itself."""
+    need(ctx, path.sessionID)
+    message = f"Skill not found: {body.id}. Skills are the agent's own here: name it in a prompt."
+    raise Tagged(404, "SkillNotFoundError", message, skill=body.id)

@@ -113,6 +113,7 @@ def build_app(
         keys=KeyStore(settings.data_dir / "auth.json"),
         owner=owner,
         broken=added.broken,
+        packages=added.packages,
         traceparent=lambda: traced.traceparent(structlog.contextvars.get_contextvars().get("session_id", "")),
     )
 

@@ -150,9 +150,10 @@ def from_routes() -> dict[Path, str]:
     from shim.http.operation import collect
     from shim.opencode.decided import render
     from shim.opencode.unsupported import SAME
-    from shim.routes.opencode1 import MODULES
+    from shim.routes import opencode1, opencode2
 
-    bound = collect(MODULES)
+    # The preview's health is asked by clients of both wires, and served with the second.
+    bound = [one for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if one.wire == 1]
     served = {one.id for one in bound}
     routes = [
         {

@@ -81,7 +81,7 @@ class AgentDirectory:
     In: the registry, in order of preference; `default_agent` by name; `environ`, the person's environment;
     `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` that run inside of the server, by agent;
     `owner`, the name of what one server at a time may own: what an earlier one left behind under it is ended at the start;
-    `broken`, what other packages wanted to add and could not.
+    `broken`, what other packages wanted to add and could not; `packages`, who brought an agent, by its name.
     """
 
     def __init__(
@@ -101,10 +101,12 @@ class AgentDirectory:
         keys: KeyStore | None = None,
         owner: str = "",
         broken: Sequence[Broken] = (),
+        packages: Mapping[str, str] | None = None,
         traceparent: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._specs = dict(specs)
         self.broken = tuple(broken)
+        self.packages = dict(packages or {})
         self.on_spawned: Callable[[str], None] | None = None
         """Told an agent's name when a process of it has been started (`doctor --probe`)."""
         self.keys = keys or KeyStore(None)

@@ -73,6 +73,10 @@ class KeyStore:
         shared = {name: key for provider, key in keys.items() for name in MODEL_PROVIDERS.get(provider, ())}
         return shared | ({name: keys[agent] for name in AGENTS.get(agent, ())} if agent in keys else {})
 
+    def providers(self) -> list[str]:
+        """For whom there are keys; never the keys."""
+        return list(self._known())
+
     def set(self, provider: str, key: str) -> None:
         """Keep a key. Raises StoreError if it cannot be written; then the old one holds."""
         self._write({**self._known(), provider: key})

@@ -59,16 +59,18 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """What the installed packages add, by name, and what could not be loaded."""
+    """What the installed packages add, by name, and what could not be loaded; `packages`: which brought it, by the same name."""
 
     specs: Mapping[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
     broken: tuple[Broken, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> Plugins:
     """Load all entry points of the group; `taken` are names that a package may not have. Raises nothing."""
     specs: dict[str, AgentSpec] = {}
     broken: list[Broken] = []
+    packages: dict[str, str] = {}
     for entry in entry_points(group=GROUP) if found is None else found:
         package = entry.dist.name if entry.dist is not None else entry.module
         try:
@@ -88,7 +90,8 @@ def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> P
             )
         else:
             specs[spec.name] = replace(spec, make=partial(_guarded, spec.make, package))
-    return Plugins(specs, tuple(broken))
+            packages[spec.name] = package
+    return Plugins(specs, tuple(broken), packages)
 
 
 class _Unusable(Exception):

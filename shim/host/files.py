@@ -61,6 +61,11 @@ def confine(directory: str, path: str) -> Path:
     return place
 
 
+def is_below(directory: str, place: str) -> bool:
+    """Whether an absolute and normal path is the directory or below it, by its words alone: links are resolved at its use."""
+    return place == directory or place.startswith(directory.rstrip("/") + "/")
+
+
 async def listing(directory: str, path: str) -> list[Entry]:
     """A folder: folders first, then files, each by name; what git ignores is marked. Raises BadRequest."""
     entries = await asyncio.to_thread(_entries, directory, path)

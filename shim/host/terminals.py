@@ -121,6 +121,10 @@ class Terminals:
         """What runs for a directory, the oldest first."""
         return [one.wire for one in self._open.values() if one.directory == directory]
 
+    def directories(self) -> list[str]:
+        """Where some run."""
+        return list(dict.fromkeys(one.directory for one in self._open.values()))
+
     def get(self, directory: str, id_: str) -> Terminal:
         """Raises 404, also for a terminal of another directory, as native."""
         found = self._open.get(id_)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from shim.errors import BadRequest
 from shim.host.command import Finished, ProgramMissing, run
 
 GIT = (
@@ -118,6 +119,59 @@ async def branches(directory: str) -> Branches:
     return Branches(head.text.strip() or None, default or None)
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Where a branch began: the branch that it will be merged into, the commit, and how it was found."""
+
+    name: str
+    ref: str
+    source: Literal["default"] = "default"
+
+
+async def branch_names(directory: str) -> list[str]:
+    """Local branches, the last changed first; none outside of a repository."""
+    found = await git(directory, "for-each-ref", "--sort=-committerdate", "--format=%(refname:short)", "refs/heads")
+    return found.text.split() if found.ok else []
+
+
+async def review_base(directory: str) -> Base | None:
+    """None on the default branch itself, outside of a repository, and where there is no default branch."""
+    found = await branches(directory)
+    ref = await _fork_point(directory)
+    return None if ref is None or found.default is None else Base(found.default, ref)
+
+
+async def compared(directory: str, base: str | None, context: int | None = None, *, committed: bool) -> list[Change]:
+    """What differs from a revision, with patches. In: `base`, else the review base; `committed`: the last commit is compared
+    with it, not the files. Raises BadRequest for a base that is no revision."""
+    since = await _fork_point(directory) if base is None else await revision(directory, base)
+    if not committed or since is None:
+        return await _changes(directory, since, patches=True, context=context)
+    lines = () if context is None else (f"-U{context}",)
+    counts, shown = await asyncio.gather(
+        git(directory, *DIFF, "--raw", "--numstat", "-z", since, "HEAD", "--", "."),
+        git(directory, *DIFF, "-p", *lines, since, "HEAD", "--", "."),
+    )
+    found = _parsed(counts.stdout, shown.text) if counts.ok and shown.ok else []
+    return sorted(map(_printable, found), key=lambda change: change.file.casefold())
+
+
+async def revision(directory: str, name: str) -> str:
+    """The commit that a person's word means. Raises BadRequest if it means none."""
+    found = await git(directory, "rev-parse", "--verify", "-q", "--end-of-options", f"{name}^{{commit}}")
+    if not found.ok:
+        raise BadRequest(f'There is no revision {name} in {directory}\n  at ["base"]', "Query")
+    return found.text.strip()
+
+
+def _parsed(counts: bytes, patches: str) -> list[Change]:
+    states, lines = parse_raw_numstat(counts)
+    texts = split_patch(patches)
+    return [
+        Change(name, added, deleted, states.get(name, "modified"), texts.get(name)) for name, (added, deleted) in lines.items()
+    ]
+
+
 async def changes(directory: str) -> list[Change]:
     """What differs from the last commit, staged or not, with new files."""
     return await _changes(directory, await _last_commit(directory), patches=False)
@@ -174,11 +228,7 @@ async def _tracked(directory: str, base: str, *, patches: bool, context: int | N
             return []
         lines = () if context is None else (f"-U{context}",)
         shown = await git(directory, *DIFF, "-p", *lines, base, "--", ".", index=index) if patches else None
-    states, counts = parse_raw_numstat(found.stdout)
-    texts = split_patch(shown.text) if shown is not None and shown.ok else {}
-    return [
-        Change(name, added, deleted, states.get(name, "modified"), texts.get(name)) for name, (added, deleted) in counts.items()
-    ]
+    return _parsed(found.stdout, shown.text if shown is not None and shown.ok else "")
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from shim.host.command import Finished, ProgramMissing, run
 from shim.host.projects import GLOBAL, Projects
 from shim.opencode.build import slug
 from shim.sse.event import OpenCodeEvent
+from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 
 BRANCH = "opencode/"
@@ -43,7 +44,7 @@ START_OUTPUT_BYTES = 2**20
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Worktree:
     """One that was made."""
 
@@ -66,8 +67,19 @@ class Worktrees:
         self._making = asyncio.Lock()
         self._filling: set[asyncio.Task[None]] = set()
 
-    async def create(self, directory: str, name: str | None = None, start: str | None = None) -> Worktree:
-        """Raises ApiError 400 (WorktreeNotGitError and the like)."""
+    async def create(
+        self,
+        directory: str,
+        name: str | None = None,
+        start: str | None = None,
+        *,
+        branch: str | None = None,
+        base: str | None = None,
+    ) -> Worktree:
+        """In: `branch`, a new one of the person's own; `base`, the revision that it begins at.
+
+        Raises ApiError 400 (WorktreeNotGitError and the like).
+        """
         if "\0" in (start or ""):
             raise failed("WorktreeStartCommandFailedError", "A command may not contain NUL")
         project = await self._projects.identity(directory)
@@ -75,10 +87,12 @@ class Worktrees:
             raise failed("WorktreeNotGitError", "Worktrees are only supported for git projects")
         if project.id == GLOBAL:
             raise failed("WorktreeCreateFailedError", f"The repository {project.worktree} has no commit yet. Make one first.")
+        since = () if base is None else (await vcs.revision(project.worktree, base),)
         async with self._making:
-            made = await self._free(project.id, project.worktree, plain(name or ""))
+            made = await self._free(project.id, project.worktree, plain(name or branch or ""))
+            made = made if branch is None else replace(made, branch=branch)
             Path(made.directory).parent.mkdir(parents=True, exist_ok=True)
-            added = await _git(project.worktree, "worktree", "add", "--no-checkout", "-b", made.branch, made.directory)
+            added = await _git(project.worktree, "worktree", "add", "--no-checkout", "-b", made.branch, made.directory, *since)
         if not added.ok:
             raise failed("WorktreeCreateFailedError", _said(added))
         await self._projects.identity(made.directory)

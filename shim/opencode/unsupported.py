@@ -72,7 +72,6 @@ SAME: dict[str, str] = {
     "formatter.status": "this server formats no files; agents do, or their hooks",
     "app.skills": "the server has none of its own; agents load theirs, and offer them as slash commands",
     "experimental.resource.list": "agents do not tell what their MCP servers offer for reading (`GET /mcp` has the servers)",
-    "v2.reference.list": "agents look things up by themselves",
     "experimental.console.get": NO_ACCOUNT,
     "experimental.console.listOrgs": NO_ACCOUNT,
     "experimental.capabilities.get": "agents decide by themselves what they run in the background",

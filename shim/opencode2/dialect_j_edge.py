@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shim.opencode2.dialect_j import message, session
+from shim.opencode2.envelope import with_project
 from shim.opencode2.events import Wire
 from shim.opencode2.rewriting import Alias, Answer, Ask, Asked, Nothing, of_data, of_each, renaming
 from universal.jsonvalue import obj
@@ -77,6 +78,18 @@ def form(wire: Wire) -> Wire:
     return wire if tool is None else {**wire, "metadata": {**wire["metadata"], "tool": _call(tool)}}
 
 
+def project(wire: Wire) -> Wire:
+    """R's `Project`: the main working tree is named `worktree`, and nobody tells when it was last used."""
+    time = {key: value for key, value in wire["time"].items() if key != "active"}
+    row = {key: value for key, value in wire.items() if key != "canonical"}
+    return {**row, "worktree": wire["canonical"], "time": time}
+
+
+def provider(wire: Wire) -> Wire:
+    """R's `ProviderInfo`, without how it came to be there."""
+    return {key: value for key, value in wire.items() if key != "activation"}
+
+
 def _call(tool: Wire) -> Wire:
     return {"callID" if key == "id" else key: value for key, value in tool.items()}
 
@@ -111,6 +124,11 @@ ANSWERS: Mapping[str, Answer] = {
     "session.form.get": of_data(form),
     "j.form.state": of_data(lambda wire: wire["state"]),
     "j.none": _none,
+    "location.get": lambda said: {**said, "project": {key: said["project"][key] for key in ("id", "directory")}},
+    "project.list": lambda said: [project(row) for row in said],
+    "project.update": lambda said: project(said),
+    "provider.list": of_each(provider),
+    "provider.get": of_data(provider),
     "j.project": lambda said: {key: said["project"][key] for key in ("id", "directory")},
     "j.server": lambda said: {"urls": said["urls"]},
 }
@@ -119,4 +137,5 @@ ANSWERS: Mapping[str, Answer] = {
 def answer(operation: str, said: Any) -> Any:
     """What R answers, as J does; `Nothing` for 204."""
     row = ANSWERS.get(operation)
+    said = with_project(said)
     return said if row is None else row(said)

@@ -2,6 +2,7 @@
 
 R  2.0.21, the truth: nothing is rewritten
 J  the build of 17 July 2026 (`v2-20260717`)
+P  the preview in 1.18, as far as clients of 1.x ask for it
 
 In: an event, message, session, answer or request in one dialect. Out: a new one in the other; nothing is changed in place.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shim.opencode2 import dialect_j, dialect_j_edge
+from shim.opencode2 import dialect_j, dialect_j_edge, dialect_p_edge
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.rewriting import Alias, Asked
 from universal.frozen import frozen
@@ -65,4 +66,6 @@ J = Dialect(
     aliases=dialect_j_edge.ALIASES,
 )
 
-DIALECTS: dict[str, Dialect] = {one.name: one for one in (R, J)}
+P = Dialect("P", answer=dialect_p_edge.answer)
+
+DIALECTS: dict[str, Dialect] = {one.name: one for one in (R, J, P)}

@@ -13,11 +13,11 @@ from shim.opencode.decided import render, rows, undecided
 from shim.opencode.operations import OPENCODE_VERSION, OPERATIONS
 from shim.opencode.unsupported import SHARED, UNSUPPORTED
 from shim.opencode2.operations import OPERATIONS2
-from shim.routes import opencode1
+from shim.routes import opencode1, opencode2
 from tests.support.oracle import FIXTURES, oracle
 from tools import generate
 
-SERVED = {one.id for one in collect(opencode1.MODULES)}
+SERVED = {one.id for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if one.wire == 1}
 
 
 def test_every_operation_is_decided() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shim.agents.keys import KeyStore
+from shim.agents.plugins import Broken
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Mode, Model, SlashCommand
 
 CLAUDE_CATALOGUE = Catalogue(
@@ -46,6 +48,18 @@ class FakeAgents:
 
     def __init__(self, *agents: FakeAgent) -> None:
         self._agents = agents
+        self.keys = KeyStore(None)
+        self.packages: dict[str, str] = {}
+        self.broken: tuple[Broken, ...] = ()
+        self.asked: list[str] = []
+        """Names of those that were asked anew."""
+
+    def environment(self) -> dict[str, str]:
+        return {"OPENAI_API_KEY": "sk-of-the-environment"}
+
+    async def refresh(self, name: str) -> FakeAgent | None:
+        self.asked.append(name)
+        return self.get(name)
 
     async def available(self, *, only: str = "") -> Sequence[FakeAgent]:
         return self._agents

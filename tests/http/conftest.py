@@ -23,7 +23,7 @@ from shim.host.workspaces import Workspaces
 from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.ids import Ids
-from shim.routes import opencode1
+from shim.routes import opencode1, opencode2
 from shim.services import Services
 from shim.settings import Settings
 from shim.sse.hub import Hub
@@ -129,7 +129,7 @@ async def place(tmp_path: Path, project: Path, agents: FakeAgents, monkeypatch: 
     home.mkdir()
     services, sessions = services_for(project, home, agents, tmp_path / "data")
     await services.store.open()
-    async with ApiClient(application(services, opencode1.MODULES, body_limit_bytes=100_000)) as client:
+    async with ApiClient(application(services, (*opencode1.MODULES, *opencode2.MODULES), body_limit_bytes=100_000)) as client:
         yield Place(client, services, sessions, project, home)
         services.hub.close()
         services.tui_control.close()

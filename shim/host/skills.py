@@ -1,0 +1,81 @@
+"""Skills on the disk: folders with a `SKILL.md`, where Claude Code, OpenCode and others look for them. Blocking.
+
+    PROJECT/.claude/skills/NAME/SKILL.md, .opencode/{skill,skills}/..., .agents/skills/...     from the directory up to its root
+    HOME/.claude/skills/NAME/SKILL.md, HOME/.config/opencode/{skill,skills}/..., HOME/.agents/skills/...
+
+Of two with one name the nearer one holds. The head has `name` and `description`, the rest is the skill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shim.host import disk, markdown
+from shim.host.disk import is_folder, printable
+
+FILE = "SKILL.md"
+IN_PROJECT = (".claude/skills", ".opencode/skill", ".opencode/skills", ".agents/skills")
+IN_HOME = (".claude/skills", ".config/opencode/skill", ".config/opencode/skills", ".agents/skills")
+FILE_LIMIT_BYTES = 2**20
+SKILLS_LIMIT = 500
+"""Of one folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill. `id` is the name of its folder; `content` has no head."""
+
+    id: str
+    name: str
+    description: str
+    path: str
+    content: str
+
+    def wire(self) -> dict[str, Any]:
+        """`SkillInfo` of the second wire."""
+        head: dict[str, Any] = {"id": self.id, "name": self.name}
+        if self.description:
+            head["description"] = self.description
+        return {**head, "path": self.path, "content": self.content}
+
+
+def find(directory: str, home: Path) -> list[Skill]:
+    """All that hold in a directory, by name."""
+    found: dict[str, Skill] = {}
+    for folder in _folders(Path(directory), home):
+        for skill in _in(folder):
+            found.setdefault(skill.id, skill)
+    return sorted(found.values(), key=lambda skill: skill.name.casefold())
+
+
+def _folders(directory: Path, home: Path) -> list[Path]:
+    """The nearest first."""
+    above = [directory, *directory.parents]
+    root = next((index for index, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    return [*(folder / name for folder in above[: root + 1] for name in IN_PROJECT), *(home / name for name in IN_HOME)]
+
+
+def _in(folder: Path) -> list[Skill]:
+    if not is_folder(folder):
+        return []
+    try:
+        names = sorted(one.name for one in folder.iterdir())[:SKILLS_LIMIT]
+    except OSError:
+        return []
+    return [skill for name in names if (skill := _read(folder / name / FILE)) is not None]
+
+
+def _read(path: Path) -> Skill | None:
+    """None if there is none, or it is none that a person wrote."""
+    try:
+        with disk.opened(path.resolve()) as (file, state):
+            if not disk.is_regular(state) or state.st_size > FILE_LIMIT_BYTES:
+                return None
+            text = file.read(FILE_LIMIT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+    head, body = markdown.parse(text)
+    id_ = printable(path.parent.name)
+    return Skill(id_, str(head.get("name") or id_), str(head.get("description") or ""), printable(str(path)), body)

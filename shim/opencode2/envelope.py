@@ -1,0 +1,23 @@
+"""The envelope of answers about a directory: `{location: {directory}, data}`. Pure.
+
+Older dialects tell the directory's project in it as well, so the envelope knows it, beside what R's clients get.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+Wire: TypeAlias = dict[str, Any]
+
+
+class Located(dict[str, Any]):
+    """R's envelope. `project`: `{id, directory}`, not in the JSON."""
+
+    def __init__(self, directory: str, project: Wire, data: object) -> None:
+        super().__init__(location={"directory": directory}, data=data)
+        self.project = project
+
+
+def with_project(said: Any) -> Any:
+    """The envelope of the previews; any other answer as it is."""
+    return {**said, "location": {**said["location"], "project": said.project}} if isinstance(said, Located) else said

@@ -1,0 +1,28 @@
+"""Where a request of the second wire is about, and the envelope of answers about it.
+
+`location[directory]`, else `x-opencode-directory`, else the server's directory. Source: compat_fixtures/opencode2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from shim.errors import Tagged
+from shim.host.disk import is_folder
+from shim.http.operation import Ctx
+from shim.opencode2.envelope import Located
+
+
+async def located(ctx: Ctx, data: object) -> Located:
+    """`{location, data}`. Raises as `place`."""
+    directory = await place(ctx)
+    project = await ctx.services.projects.identity(directory)
+    return Located(directory, {"id": project.id, "directory": project.worktree}, data)
+
+
+async def place(ctx: Ctx) -> str:
+    """The request's directory. Raises 404 LocationNotFoundError if it is not there."""
+    if not await asyncio.to_thread(is_folder, ctx.directory):
+        message = f"There is no directory {ctx.directory} on this server's machine."
+        raise Tagged(404, "LocationNotFoundError", message, location={"directory": ctx.directory})
+    return ctx.directory

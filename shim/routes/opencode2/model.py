@@ -1,0 +1,55 @@
+"""Models and providers: the installed coding agents and what they run on. Source: recording `endpoints` of the second wire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel
+
+from shim.agents.keys import AGENTS
+from shim.errors import Tagged
+from shim.http.operation import Ctx, operation2
+from shim.opencode2 import catalog as second
+from shim.projection.opencode1 import catalog
+from shim.routes.opencode2.located import located
+
+
+class ProviderPath(BaseModel):
+    """`{providerID}` of a path."""
+
+    providerID: str
+
+
+@operation2("model.list")
+async def models(ctx: Ctx) -> object:
+    """Of all installed agents, the default agent's first."""
+    return await located(ctx, second.models(await _providers(ctx)))
+
+
+@operation2("model.default")
+async def default(ctx: Ctx) -> object:
+    """The config's `model` if it is there, else that of the default agent; null where no agent offers one."""
+    config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
+    offers = await ctx.services.agents.available()
+    chosen = second.default(catalog.providers(offers), catalog.default_models(offers), config.model)
+    return await located(ctx, chosen)
+
+
+@operation2("provider.list")
+async def providers(ctx: Ctx) -> object:
+    """The installed agents that offer a model."""
+    return await located(ctx, [second.provider(row, keyed=row["id"] in AGENTS) for row in await _providers(ctx)])
+
+
+@operation2("provider.get")
+async def provider(ctx: Ctx, path: ProviderPath) -> object:
+    """One of them."""
+    for row in await _providers(ctx):
+        if row["id"] == path.providerID:
+            return await located(ctx, second.provider(row, keyed=row["id"] in AGENTS))
+    raise Tagged(404, "ProviderNotFoundError", f"Provider not found: {path.providerID}", providerID=path.providerID)
+
+
+async def _providers(ctx: Ctx) -> list[dict[str, Any]]:
+    return catalog.providers(await ctx.services.agents.available())

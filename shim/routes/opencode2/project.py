@@ -1,0 +1,194 @@
+"""Projects and their worktrees.
+
+Source: API notes of 2.0.21; `shim.host.projects`, `shim.host.worktrees`, `shim.host.project_copies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+from shim.errors import ApiError, BadRequest, Tagged
+from shim.host import vcs
+from shim.host.project_copies import STRATEGY
+from shim.host.roots import require
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.routes.opencode1.instance import end_instance
+from shim.sse.event import OpenCodeEvent
+from universal.jsonvalue import obj, text
+
+
+class ProjectPath(BaseModel):
+    """`{projectID}` of a path."""
+
+    projectID: str
+
+
+class ProjectQuery(BaseModel):
+    """Whose worktrees."""
+
+    projectID: str
+
+
+class Icon(BaseModel):
+    """How a project is shown."""
+
+    url: str | None = None
+    override: str | None = None
+    color: str | None = None
+
+
+class Commands(BaseModel):
+    """What starts a project."""
+
+    start: str | None = None
+
+
+class Update(BaseModel):
+    """What is not sent stays. `canonical`: another of the project's working trees."""
+
+    canonical: str | None = None
+    name: str | None = None
+    icon: Icon | None = None
+    commands: Commands | None = None
+
+
+class Create(BaseModel):
+    """`directory`: where it is to be, else in this server's data. `branch`: a new one, from the revision `from`."""
+
+    projectID: str
+    from_: str | None = Field(default=None, alias="from")
+    branch: str | None = None
+    directory: str | None = None
+    name: str | None = None
+
+
+class Remove(BaseModel):
+    """`force`: also with changes."""
+
+    projectID: str
+    directory: str
+    force: bool
+
+
+@operation2("project.list")
+async def listing(ctx: Ctx) -> object:
+    """All that were ever opened here, with the one of this request."""
+    await ctx.services.projects.identity(ctx.directory)
+    return [_wire(ctx, row) for row in await ctx.services.projects.all()]
+
+
+@operation2("project.update")
+async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
+    """Name, icon, start command, and which working tree is the main one."""
+    changes = body.model_dump(exclude_none=True, exclude={"canonical"})
+    if body.canonical is not None:
+        changes |= await _canonical(ctx, path.projectID, body.canonical)
+    row = await ctx.services.projects.update(path.projectID, changes)
+    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    return _wire(ctx, row)
+
+
+@operation2("worktree.list")
+async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
+    """The project's working trees that still exist, the main one first."""
+    await _row(ctx, query.projectID)
+    return await ctx.services.projects.directories(query.projectID)
+
+
+@operation2("worktree.create")
+async def create(ctx: Ctx, body: Create) -> object:
+    """A new one. With a `directory` it is there and has no branch; else it is in this server's data, with one."""
+    top = (await _row(ctx, body.projectID))["worktree"]
+    if body.directory is None:
+        made = ctx.services.worktrees.create(top, body.name, branch=body.branch, base=body.from_)
+        place = (await _told(made)).directory
+    elif body.branch is not None or body.from_ is not None:
+        raise _failed("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
+    else:
+        wanted = Path(top, body.directory)
+        require(str(wanted), ctx.services.settings.roots)
+        made = ctx.services.copies.create(body.projectID, top, STRATEGY, str(wanted.parent), body.name or wanted.name)
+        place = await _told(made)
+    _changed(ctx, body.projectID)
+    return {"directory": place}
+
+
+@operation2("worktree.remove")
+async def remove(ctx: Ctx, body: Remove) -> object:
+    """End what runs in it, and remove it. Only those that this server has made; with changes only by `force`."""
+    top = (await _row(ctx, body.projectID))["worktree"]
+    if ctx.services.worktrees.ours(body.directory):
+        if not body.force and await vcs.changes(body.directory):
+            raise _failed(f"{body.directory} has changes that are not committed.", force=True)
+        await end_instance(ctx, body.directory)
+        await _told(ctx.services.worktrees.remove(top, body.directory))
+    else:
+        await _told(ctx.services.copies.remove(body.projectID, top, body.directory, force=body.force))
+    _changed(ctx, body.projectID)
+    return NO_CONTENT
+
+
+@operation2("worktree.refresh")
+async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
+    """Look for worktrees that were made elsewhere."""
+    row = await _row(ctx, body.projectID)
+    await _told(ctx.services.copies.refresh(body.projectID, row["worktree"]))
+    return NO_CONTENT
+
+
+def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
+    """`Project`: `active` is when one of its sessions has changed last."""
+    times = [info["time"]["updated"] for info in ctx.services.sessions.infos() if info["projectID"] == row["id"]]
+    kept = {key: row[key] for key in ("vcs", "name", "icon", "commands") if row.get(key)}
+    time = {"created": row["time"]["created"], "updated": row["time"]["updated"]}
+    return {
+        "id": row["id"],
+        "canonical": row["worktree"],
+        **kept,
+        "time": time | {"active": max(times, default=time["updated"])},
+        "sandboxes": row["sandboxes"],
+    }
+
+
+async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:
+    for row in await ctx.services.projects.all():
+        if row["id"] == project_id:
+            return row
+    raise Tagged(404, "ProjectNotFoundError", f"Project not found: {project_id}", projectID=project_id)
+
+
+async def _canonical(ctx: Ctx, project_id: str, wanted: str) -> dict[str, Any]:
+    """What changes when another working tree is the main one."""
+    row = await _row(ctx, project_id)
+    places = [row["worktree"], *row["sandboxes"]]
+    if wanted not in places:
+        raise BadRequest(f'Expected one of the project\'s working trees ({", ".join(places)}), got {wanted}\n  at ["canonical"]')
+    return {"worktree": wanted, "sandboxes": [one for one in places if one != wanted]}
+
+
+Done = TypeVar("Done")
+
+
+async def _told(work: Awaitable[Done]) -> Done:
+    """What the services refuse, in the words of this wire."""
+    try:
+        return await work
+    except ApiError as error:
+        if error.status != 400:
+            raise
+        forced = bool(obj(obj(error.body).get("data")).get("forceRequired"))
+        raise _failed(text(obj(obj(error.body).get("data")).get("message")) or str(error), force=forced) from error
+
+
+def _failed(message: str, *, force: bool = False) -> ApiError:
+    data = {"message": message, **({"forceRequired": True} if force else {})}
+    return ApiError(400, "WorktreeError", message, body={"_tag": "WorktreeError", "name": "WorktreeError", "data": data})
+
+
+def _changed(ctx: Ctx, project_id: str) -> None:
+    event = OpenCodeEvent("project.directories.updated", {"projectID": project_id}, ctx.directory, project_id)
+    ctx.services.hub.publish(event)

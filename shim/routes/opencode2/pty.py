@@ -1,0 +1,130 @@
+"""Terminals. Source: API notes of 2.0.21; `shim.host.terminals`, `shim.http.terminal`.
+
+Who may connect at all is decided in `shim.http.access`: foreign pages may not, and without the password only with a ticket.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import BaseModel, Field
+
+from shim.errors import ApiError, BadRequest, Tagged
+from shim.host.roots import require
+from shim.host.terminals import TICKET_S, NewTerminal
+from shim.http import terminal
+from shim.http.access import authorized
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.routes.opencode2.located import located
+
+TICKET_HEADER = "x-opencode-ticket"
+"""Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
+GONE = 4404
+"""How a WebSocket is closed whose terminal is unknown or has ended: a browser is not told the status of a refused upgrade."""
+
+
+class PtyPath(BaseModel):
+    """`{ptyID}` of a path."""
+
+    ptyID: Annotated[str, Field(pattern="^pty")]
+
+
+class Create(BaseModel):
+    """What to run; all may be missing."""
+
+    command: str | None = None
+    args: list[str] | None = None
+    cwd: str | None = None
+    title: str | None = None
+    env: dict[str, str] | None = None
+
+
+class Size(BaseModel):
+    """In characters."""
+
+    rows: Annotated[int, Field(gt=0)]
+    cols: Annotated[int, Field(gt=0)]
+
+
+class Update(BaseModel):
+    """What is not sent stays."""
+
+    title: str | None = None
+    size: Size | None = None
+
+
+class ConnectQuery(BaseModel):
+    """Where to begin (-1: at the end), and a ticket."""
+
+    cursor: str = "0"
+    ticket: str | None = None
+
+
+@operation2("pty.list")
+async def listing(ctx: Ctx) -> object:
+    """The directory's terminals that run."""
+    return await located(ctx, ctx.services.terminals.all(ctx.directory))
+
+
+@operation2("pty.create")
+async def create(ctx: Ctx, body: Create | None) -> object:
+    """A new one."""
+    wanted = body or Create()
+    require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
+    project = await ctx.services.projects.identity(ctx.directory)
+    new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
+    return await located(ctx, (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire)
+
+
+@operation2("pty.get")
+async def get(ctx: Ctx, path: PtyPath) -> object:
+    """One of them."""
+    return await located(ctx, ctx.services.terminals.get(ctx.directory, path.ptyID).wire)
+
+
+@operation2("pty.update")
+async def update(ctx: Ctx, path: PtyPath, body: Update) -> object:
+    """Title and size."""
+    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    size = None if body.size is None else (body.size.rows, body.size.cols)
+    return await located(ctx, ctx.services.terminals.update(found, title=body.title, size=size))
+
+
+@operation2("pty.remove")
+async def remove(ctx: Ctx, path: PtyPath) -> object:
+    """End it."""
+    await ctx.services.terminals.remove(ctx.services.terminals.get(ctx.directory, path.ptyID))
+    return NO_CONTENT
+
+
+@operation2("pty.connect.token")
+async def token(ctx: Ctx, path: PtyPath) -> object:
+    """A ticket for one connection."""
+    if TICKET_HEADER not in ctx.request.headers:
+        raise Tagged(403, "ForbiddenError", f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
+    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    return await located(ctx, {"ticket": ctx.services.terminals.ticket(found), "expires_in": TICKET_S})
+
+
+@operation2("pty.connect")
+async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
+    """The terminal itself, over a WebSocket: see `shim.http.terminal`. One that is not there is told by closing with `GONE`."""
+    if not web.WebSocketResponse().can_prepare(ctx.request):
+        raise BadRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
+    # Who comes without the password comes with a ticket; one that is shown must be good in any case.
+    wanted = bool(query.ticket) or not authorized(ctx.request)
+    if wanted and not ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or ""):
+        message = "The ticket is unknown, used or too old. Ask for a new one with POST /api/pty/{ptyID}/connect-token."
+        raise Tagged(403, "ForbiddenError", message)
+    try:
+        found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    except ApiError:
+        socket = web.WebSocketResponse()
+        await socket.prepare(ctx.request)
+        await socket.close(code=GONE, message=b"PTY session not found")
+        return socket
+    cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0
+    return await terminal.serve(ctx.request, found, cursor)

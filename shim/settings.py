@@ -34,8 +34,11 @@ from shim.errors import ShimError
 
 ENV_PREFIX = "SHIM_"
 PROJECT_FILE = "shim.toml"
-ALIASES = {"username": "OPENCODE_SERVER_USERNAME", "password": "OPENCODE_SERVER_PASSWORD"}
-"""OpenCode's own variables, weaker than ours."""
+ALIASES = {
+    "username": ("OPENCODE_SERVER_USERNAME",),
+    "password": ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD"),
+}
+"""OpenCode's own variables, weaker than ours; of two, the last one counts: 2.x reads `OPENCODE_PASSWORD` first."""
 SECRET_FIELDS = frozenset({"password", "agents", "hooks"})
 """Never shown, not even when they are wrong."""
 JSON_FIELDS = frozenset({"agents", "hooks"})
@@ -189,8 +192,8 @@ class Settings(BaseModel):
 
     password: Annotated[SecretStr, AfterValidator(_password)] | None = Field(
         default=None,
-        description="Password that every request must show (Basic, Bearer, `auth_token`); OPENCODE_SERVER_PASSWORD does the "
-        "same. Has no flag, since others could read it in the list of processes.",
+        description="Password that every request must show (Basic, Bearer, `auth_token`); OPENCODE_SERVER_PASSWORD and "
+        "OPENCODE_PASSWORD do the same. Has no flag, since others could read it in the list of processes.",
     )
 
     allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = Field(
@@ -334,7 +337,7 @@ class Settings(BaseModel):
         for path in config_files():
             for name, value in _read(path).items():
                 values[name], origins[name] = value, f"file {path}"
-        for name, variable in ALIASES.items():
+        for name, variable in ((name, variable) for name, several in ALIASES.items() for variable in several):
             if os.environ.get(variable):
                 values[name], origins[name] = os.environ[variable], f"environment {variable}"
         for name, value in _environment(os.environ, cls.model_fields).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -27,8 +28,30 @@ LOOK_S = 5.0
 UNAUTHORIZED = 401
 
 
-def attach_argv(url: str, directory: Path, binary: str = "opencode", more: Sequence[str] = ()) -> list[str]:
-    """The command that opens the TUI on a server. `more`: options of `opencode attach`."""
+VERSION_S = 20.0
+"""For `opencode --version`: a first start on a busy machine took 9 s."""
+GENERATION = re.compile(r"^v?(\d+)\.", re.MULTILINE)
+SECOND = 2
+"""OpenCode's generation that speaks only `/api/*`, and whose TUI takes a server by `--server`."""
+
+
+def generation(binary: str) -> int:
+    """1 or 2: which OpenCode a program is. One that cannot be asked, or says nothing known, is of the first."""
+    try:
+        said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=VERSION_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return 1  # starting it tells the person why
+    found = GENERATION.search(said.stdout.strip())
+    return SECOND if found is not None and int(found[1]) >= SECOND else 1
+
+
+def attach_argv(
+    url: str, directory: Path, binary: str = "opencode", more: Sequence[str] = (), *, second: bool = False
+) -> list[str]:
+    """The command that opens the TUI on a server. `more`: options of the TUI; `second`: it is of 2.x, whose directory is the
+    one that it is started in."""
+    if second:
+        return [binary, "--server", url, *more]
     return [binary, "attach", url, "--dir", str(directory), *more]
 
 
@@ -51,12 +74,14 @@ def credentials(settings: Settings) -> dict[str, str]:
     """Variables in which OpenCode's clients look for user and password; {} without a password. No flag: others could read it."""
     if settings.password is None:
         return {}
-    return {"OPENCODE_SERVER_USERNAME": settings.username, "OPENCODE_SERVER_PASSWORD": settings.password.get_secret_value()}
+    password = settings.password.get_secret_value()
+    first = {"OPENCODE_SERVER_USERNAME": settings.username, "OPENCODE_SERVER_PASSWORD": password}
+    return {**first, "OPENCODE_PASSWORD": password}
 
 
-async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = None) -> int:
+async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
     """Run the TUI with our terminal until it ends; gives its exit code. When cancelled, the TUI is ended first."""
-    process = _start(argv, {**os.environ, **(more_environment or {})})
+    process = _start(argv, {**os.environ, **(more_environment or {})}, cwd)
     try:
         return await asyncio.to_thread(process.wait)
     finally:
@@ -65,9 +90,9 @@ async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = 
             await asyncio.to_thread(_reap, process)
 
 
-def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(argv: list[str], environment: Mapping[str, str], cwd: Path | None) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(argv, env=environment)
+        return subprocess.Popen(argv, env=environment, cwd=cwd)
     except OSError as error:
         raise ShimError(f"Cannot start {argv[0]}: {error.strerror}.") from error
 
@@ -94,7 +119,8 @@ def open_browser(page: str) -> bool:
 
 
 def _basic(settings: Settings) -> str:
-    pair = ":".join(credentials(settings).values())
+    password = settings.password.get_secret_value() if settings.password is not None else ""
+    pair = f"{settings.username}:{password}"
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 

@@ -152,11 +152,17 @@ def tui(
     settings = Settings.load(flags if url else flags | {"hostname": "127.0.0.1", "port": 0})
     secret = clients.credentials(settings)
     more = [*(["--session", session] if session else []), *(["--continue"] if last else [])]
+    second = clients.generation(binary) == clients.SECOND
+
+    def opened(at: str) -> Awaitable[int]:
+        argv = clients.attach_argv(at, settings.directory, binary, more, second=second)
+        return clients.run_tui(argv, secret, settings.directory)
+
     if url is not None:
-        raise typer.Exit(asyncio.run(clients.run_tui(clients.attach_argv(url, settings.directory, binary, more), secret)))
+        raise typer.Exit(asyncio.run(_done(opened(url))))
 
     async def attach(running: Running) -> int:
-        return await clients.run_tui(clients.attach_argv(running.url, settings.directory, binary, more), secret)
+        return await opened(running.url)
 
     # Nobody but the TUI in this terminal comes here, and it could not check a certificate for 127.0.0.1.
     settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})

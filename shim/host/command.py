@@ -12,10 +12,10 @@ import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from shim.errors import ShimError
+from universal.frozen import frozen
 
 TIMEOUT_S = 15.0
 """For one program. A git status of a large cold repository takes some seconds; no client waits longer than this."""
@@ -24,7 +24,7 @@ STDERR_LIMIT_BYTES = 64 * 2**10
 REAP_S = 2.0
 """After a SIGKILL; longer only if the kernel holds it (a dead network disk), and then we do not wait for it."""
 CHUNK_BYTES = 64 * 2**10
-OWN = dict.fromkeys(("OPENCODE_SERVER_PASSWORD", "SHIM_PASSWORD"))
+OWN = dict.fromkeys(("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD"))
 """No business of git, nor of what a repository makes git run."""
 
 
@@ -32,7 +32,7 @@ class ProgramMissing(ShimError):
     """The program is not installed; the text names it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """What a program said. `code` is None if we ended it; `truncated`: by the limit on its output, else by its time."""
 

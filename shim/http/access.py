@@ -5,7 +5,9 @@
     Origin       checked on all that changes something and on WebSockets: our own, and those of `shim.http.cors`; else 403.
                  Requests without one do not come from a page
     password     Basic (user and password), Bearer (the password), or `?auth_token=` with base64 of `user:password`; else 401
-                 with the challenge that makes browsers ask. Preflights, `PUBLIC` and WebSockets with a ticket pass
+                 with the challenge that makes browsers ask. Clients of 2.x know no other user than `opencode`, so that one is
+                 always right too. A token of `shim.http.pairing` is as good as the password, and our own pages may show it as
+                 a cookie. Preflights, `PUBLIC`, pairing links and WebSockets with a ticket pass
 
 Source: native OpenCode 1.18.33, asked with and without each: `auth_token` goes before the header, Bearer is unknown to it, it
 checks neither Host nor Origin, and a terminal's WebSocket with `?ticket=` passes, for the terminal's own route to check.
@@ -21,7 +23,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from urllib.parse import urlsplit
 
@@ -29,23 +31,33 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from shim.clock import Clock
 from shim.errors import ApiError
 from shim.http import cors
+from shim.http.pairing import Pairing
 from shim.http.throttle import Throttle
 from shim.settings import Settings
+from universal.frozen import frozen
 
 log = structlog.get_logger(__name__)
 
 TOKEN_QUERY = "auth_token"  # noqa: S105 - a name
 TICKET_QUERY = "ticket"
 CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
-HEALTH = frozenset({"/health", "/global/health", "/api/health"})
-"""That we live, and no more: what watches servers has no password."""
+HEALTH = frozenset({"/health", "/global/health"})
+"""That we live, and no more: what watches servers has no password. `/api/health` wants it: by its 401 a TUI of 2.x learns that
+there is one, and asks the person for it."""
 PUBLIC = HEALTH | {"/site.webmanifest", "/web-app-manifest-192x192.png", "/web-app-manifest-512x512.png"}
 """Reading these needs no password. The others are asked for by browsers without credentials, as native knows too."""
 TICKETED = re.compile(r"(/api)?/pty/[^/]+/connect")
 """A terminal's WebSocket, which browsers cannot open with a header. A ticket in its query was made by `connect-token`, which
 needs the password; the route must take nothing but a ticket that is good (`authorized` tells it whether one is needed)."""
+LINK = re.compile(r"/auth/connect/[^/]+")
+"""A pairing link: its code is the credential, and the route looks at it."""
+USER = "opencode"
+"""The user of every client of 2.x, and ours if nothing else is set."""
+COOKIE = "opencode_session"
+"""With the port after it: cookies are the same for all ports of a name."""
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK_NAMES = re.compile(r"(.*\.)?localhost\.?|ip6-localhost|ip6-loopback")
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
@@ -53,24 +65,27 @@ DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 AUTHORIZED: web.RequestKey[bool] = web.RequestKey("authorized", bool)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Secrets:
     """The password's digests; the password itself is not kept. Comparing takes the same time whatever is wrong."""
 
-    pair: bytes
+    pairs: tuple[bytes, ...]
     bearer: bytes
 
     @classmethod
     def of(cls, username: str, password: str) -> Secrets:
         """In: the settings' values."""
-        return cls(_digest(f"{username}:{password}".encode()), _digest(password.encode()))
+        users = dict.fromkeys((username, USER))
+        return cls(tuple(_digest(f"{user}:{password}".encode()) for user in users), _digest(password.encode()))
 
     def admits(self, given: Credentials) -> bool:
         """Whether these are the right ones."""
-        return hmac.compare_digest(_digest(given.value), self.bearer if given.is_bearer else self.pair)
+        shown = _digest(given.value)
+        right = [hmac.compare_digest(shown, one) for one in ((self.bearer,) if given.is_bearer else self.pairs)]
+        return any(right)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Credentials:
     """What a request shows: `user:password`, or with Bearer the password."""
 
@@ -80,6 +95,11 @@ class Credentials:
     def digest(self) -> bytes:
         """To know them again without keeping them."""
         return _digest(self.value)
+
+    def secret(self) -> str:
+        """The password's place in them, where a token may stand."""
+        text = self.value.decode("utf-8", "replace")
+        return text if self.is_bearer else text.partition(":")[2]
 
 
 def _digest(value: bytes) -> bytes:
@@ -150,7 +170,7 @@ def _split(host: str) -> tuple[str | None, int | None]:
 # --- the door --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """The rules of one server, from its settings. `secrets` is None where no password is set."""
 
@@ -160,21 +180,29 @@ class Access:
     trust_proxy: bool
     base_path: str
     throttle: Throttle
+    pairing: Pairing
+    clock: Clock
 
     @classmethod
-    def of(cls, settings: Settings) -> Access:
+    def of(cls, settings: Settings, clock: Clock) -> Access:
         """In: the settings. This machine's name counts as ours: others cannot make it point elsewhere in its own network."""
         machine = socket.gethostname().lower()
         names = {settings.hostname.lower(), machine, f"{machine}.local", *(name.lower() for name in settings.allowed_hosts)}
         password = settings.password.get_secret_value() if settings.password is not None else ""
+        secrets = Secrets.of(settings.username, password) if password else None
         return cls(
-            Secrets.of(settings.username, password) if password else None,
+            secrets,
             frozenset(names),
             settings.cors,
             settings.trust_proxy,
             settings.base_path,
             Throttle(),
+            Pairing(secrets.bearer if secrets is not None else b""),
+            clock,
         )
+
+    def _epoch_s(self) -> float:
+        return self.clock.now_ms() / 1000
 
     def path(self, request: web.Request) -> str:
         """The path without the base path and without a `/` at its end."""
@@ -220,7 +248,9 @@ class Access:
         path = self.path(request)
         # Only a WebSocket by ticket, or what is public, may pass without; wrong credentials are wrong there too.
         if given is None:
-            if request.method == "OPTIONS" or (request.method in READING and path in PUBLIC):
+            if self._cookie_admits(request):
+                return True
+            if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
                 return False
             if request.method == "GET" and TICKETED.fullmatch(path) and request.query.get(TICKET_QUERY):
                 return False
@@ -229,11 +259,45 @@ class Access:
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
             raise _too_many(wait_s)
-        if self.secrets.admits(given):
+        if self.secrets.admits(given) or self.pairing.admits(given.secret(), self._epoch_s()):
             return True
         self.throttle.failed(address, given.digest(), now_s)
         log.warning("login.failed", address=address[:100])
         raise _unauthorized(path, "The user or password is wrong")
+
+    def _cookie_admits(self, request: web.Request) -> bool:
+        """Whether one of our own pages shows its token. Other pages' requests carry the cookie too, and do not count."""
+        token = request.cookies.get(self.cookie_name(request))
+        if token is None:
+            return False
+        origin = request.headers.get("Origin")
+        site, mode = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Sec-Fetch-Mode", "")
+        ours = origin is None or same_origin(origin, self.host(request))
+        opened = request.method == "GET" and mode == "navigate"  # a link elsewhere to us: that page cannot read the answer
+        return ours and (site in ("same-origin", "none") or opened) and self.pairing.admits(token, self._epoch_s())
+
+    def cookie_name(self, request: web.Request) -> str:
+        """The cookie of this server, as its pages are reached."""
+        scheme = "https" if self.secure(request) else "http"
+        return f"{COOKIE}_{_split(self.host(request))[1] or DEFAULT_PORTS[scheme]}"
+
+    def secure(self, request: web.Request) -> bool:
+        """Whether the client came by HTTPS: with `trust_proxy`, as the proxy says."""
+        forwarded = request.headers.get("X-Forwarded-Proto", "") if self.trust_proxy else ""
+        return (forwarded.split(",")[-1].strip() or request.scheme) == "https"
+
+    def redeem(self, request: web.Request, code: str, now_s: float) -> str:
+        """The token for a pairing code. Raises ApiError 401 for a wrong or spent one, 429 after too many of them."""
+        address = self.address(request)
+        wait_s = self.throttle.wait_s(address, now_s)
+        if wait_s > 0:
+            raise _too_many(wait_s)
+        token = self.pairing.redeem(code, now_s, self._epoch_s())
+        if token is None:
+            self.throttle.failed(address, _digest(code.encode("utf-8", "surrogateescape")), now_s)
+            message = "This pairing link was used already, or is older than five minutes. Make a new one with POST /api/pair."
+            raise ApiError(401, "UnauthorizedError", message)
+        return token
 
 
 ACCESS: web.AppKey[Access] = web.AppKey("access", Access)

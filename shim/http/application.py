@@ -41,7 +41,7 @@ def application(
             middleware.preflight,
         ],
     )
-    app[ACCESS] = Access.of(services.settings)
+    app[ACCESS] = Access.of(services.settings, services.clock)
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)

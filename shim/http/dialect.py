@@ -1,7 +1,8 @@
 """Which dialect of OpenCode 2's wire a client speaks, and the edge where it is turned into R's and back.
 
-Handlers know R alone. A dialect is what `?dialect=` says, else P for programs that say `opencode/1.*` in their User-Agent, else
-that of the client's last probe: J has `/api/health` where R has `/api/info`. A client is its address and User-Agent.
+Handlers know R alone. A dialect is what `?dialect=` or the header `x-opencode-dialect` says, else P for clients of the preview
+(`FIRST_GENERATION`, and the JS SDK: it alone names the directory twice), else that of the client's last probe: J has
+`/api/health` where R has `/api/info`; a browser that asks there is the web UI of 1.18, W. A client is its address and User-Agent.
 Routes that only other dialects have (`Dialect.aliases`) are served to everybody, in that dialect.
 """
 
@@ -20,9 +21,14 @@ from shim.opencode2.rewriting import Alias, Nothing
 
 PREVIEW = "P"
 """The dialect of 1.18's own preview."""
-FIRST_GENERATION = "opencode/1."
-"""How the User-Agent of programs begins whose second wire is the preview."""
+FIRST_GENERATION = ("opencode/1.", "lildax/")
+"""How the User-Agent of programs begins whose second wire is the preview: the TUI of 1.18, and 1.18's "2.0 preview"."""
+TWICE = frozenset({"directory", "location[directory]"})
+"""What the v2 client of `@opencode-ai/sdk` 1.19 puts into the query of each GET of `/api`, if it has a directory."""
+BROWSER = "Mozilla/"
+"""How every browser's begins."""
 QUERY = "dialect"
+HEADER = "x-opencode-dialect"
 
 Route: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
@@ -30,13 +36,13 @@ Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
 
 
 def dialect_of(request: web.Request) -> Dialect:
-    """The dialect of a request. Raises BadRequest for an unknown `?dialect=`."""
-    named = request.query.get(QUERY)
+    """The dialect of a request. Raises BadRequest for one that is named and unknown."""
+    named = request.query.get(QUERY) or request.headers.get(HEADER)
     if named is not None:
         if named not in DIALECTS:
             raise BadRequest(f"Unknown dialect {named!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
         return DIALECTS[named]
-    if request.headers.get("User-Agent", "").startswith(FIRST_GENERATION):
+    if request.headers.get("User-Agent", "").startswith(FIRST_GENERATION) or request.query.keys() >= TWICE:
         return DIALECTS.get(PREVIEW, R)
     second = request.app[SERVICES].second
     probed = None if second is None else second.probes.last(client_of(request))

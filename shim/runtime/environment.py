@@ -13,6 +13,7 @@ them by it, in whatever session they hide. A daemon that is to outlive its agent
 
 DENIED: Mapping[str, str] = {
     "OPENCODE_SERVER_PASSWORD": "ours: whoever has it can drive all sessions",
+    "OPENCODE_PASSWORD": "the same, as 2.x names it",
     "OPENCODE_SERVER_USERNAME": "goes with the password",
     "OPENCODE": "says to run inside of OpenCode",
     "OPENCODE_PID": "the OpenCode we were started from",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -10,17 +11,26 @@ import structlog
 from shim.http.operation import collect
 from shim.opencode.operations import OPENCODE_VERSION, OPERATIONS
 from shim.opencode.unsupported import SAME
-from shim.routes import opencode1
+from shim.opencode2.operations import OPENCODE2_VERSION
+from shim.routes import opencode1, opencode2
 from tests.http.conftest import Place
 
 SESSION = "ses_e002443f4ffeLOJ75TSClkenVm"
 
 
+PREVIEW_TUI = {"User-Agent": "opencode/1.18.33"}
+
+
 async def test_health(place: Place) -> None:
     assert (await place.api.get("/global/health", status=200)).body == {"healthy": True, "version": OPENCODE_VERSION}
-    # No pid: with one the web UI would speak the preview protocol.
-    assert (await place.api.get("/api/health", status=200)).body == {"healthy": True}
+    assert (await place.api.get("/api/health", headers=PREVIEW_TUI, status=200)).body == {"healthy": True}
     assert (await place.api.get("/health", status=200)).body == {"healthy": True}
+
+
+async def test_health_of_the_second_wire(place: Place) -> None:
+    # The web UI turns to its second protocol by the number, if /global/health did not answer.
+    async with place.api.raw.get("/api/health") as answer:
+        assert await answer.json() == {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
 
 
 async def test_dispose_of_a_directory(place: Place) -> None:
@@ -63,7 +73,7 @@ async def test_document_is_what_is_served(place: Place) -> None:
     document = (await place.api.get("/doc", status=200)).body
     assert document["info"]["title"] == "opencode-shim"
     served = {item["operationId"] for methods in document["paths"].values() for item in methods.values()}
-    assert served == {one.id for one in collect(opencode1.MODULES)} & set(OPERATIONS)
+    assert served == {one.id for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if one.wire == 1} & set(OPERATIONS)
 
 
 @pytest.mark.parametrize(
@@ -88,22 +98,7 @@ async def test_empty_server(place: Place, path: str, body: Any) -> None:
 # --- the preview calls of 1.x clients ----------------------------------------------------------------------
 
 
-async def test_preview(place: Place) -> None:
-    project = (await place.api.get("/project/current", status=200)).body
-    location = {"directory": place.directory, "project": {"id": project["id"], "directory": place.directory}}
-    (place.project / "src").mkdir()
-    (place.project / "src" / "a.py").touch()
-    params = {"location[directory]": place.directory}
-    assert (await place.api.get("/api/location", params=params, status=200)).body == location
-    assert (await place.api.get("/api/reference", params=params, status=200)).body == {"location": location, "data": []}
-    assert (await place.api.get("/api/fs/find", params=params | {"query": "src", "limit": "20"}, status=200)).body == {
-        "location": location,
-        "data": [{"path": "src/", "type": "directory"}, {"path": "src/a.py", "type": "file"}],
-    }
-    assert (await place.api.get("/api/fs/list", params=params | {"path": "src"}, status=200)).body == {
-        "location": location,
-        "data": [{"path": "src/a.py", "type": "file"}],
-    }
+async def test_what_the_preview_alone_has(place: Place) -> None:
     refused = await place.api.get("/api/question/request", status=501)
     assert "those of 1.x" in refused.body["message"]
 
@@ -161,7 +156,6 @@ ALWAYS: dict[str, tuple[str, str, Any]] = {
     "formatter.status": ("GET", "/formatter", []),
     "app.skills": ("GET", "/skill", []),
     "experimental.resource.list": ("GET", "/experimental/resource", {}),
-    "v2.reference.list": ("GET", "/api/reference", []),
     "experimental.console.get": ("GET", "/experimental/console", {"consoleManagedProviders": [], "switchableOrgCount": 0}),
     "experimental.console.listOrgs": ("GET", "/experimental/console/orgs", {"orgs": []}),
     "experimental.capabilities.get": ("GET", "/experimental/capabilities", {"backgroundSubagents": False}),

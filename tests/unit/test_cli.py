@@ -36,7 +36,7 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No settings of the person's."""
     for name in Settings.model_fields:
         monkeypatch.delenv(env_name(name), raising=False)
-    for name in ("OPENCODE_SERVER_PASSWORD", "SHIM_OPENCODE_BIN", "NO_COLOR", "FORCE_COLOR"):
+    for name in ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_OPENCODE_BIN", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -282,6 +282,34 @@ def test_tui_on_a_running_server_attaches_to_it(opencode: Path) -> None:
     assert (opencode.parent / "arguments").read_text().splitlines() == plain
     invoke("tui", "http://127.0.0.1:1", "--directory", str(directory), "-s", "ses_1", "-c")
     assert (opencode.parent / "arguments").read_text().splitlines() == [*plain, "--session", "ses_1", "--continue"]
+
+
+def test_a_tui_of_2_gets_the_server_its_directory_and_the_password(opencode: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "of the server")
+    script = (
+        'case "$1" in --version) echo 2.0.21; exit;; esac\n'
+        '{ printf "%s\\n" "$@" "$PWD" "$OPENCODE_PASSWORD"; } > "$0.arguments"\n'
+    )
+    opencode.write_text(f"#!/bin/sh\n{script}exit 7\n")
+    directory = opencode.parent / "a project"
+    directory.mkdir()
+    code, _ = invoke("tui", "http://127.0.0.1:1", "--directory", str(directory), "-s", "ses_1")
+    assert code == 7
+    said = opencode.with_name("opencode.arguments").read_text().splitlines()
+    assert said == ["--server", "http://127.0.0.1:1", "--session", "ses_1", str(directory), "of the server"]
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [("1.18.33", 1), ("2.0.24", 2), ("v2.1.0-beta", 2), ("opencode2 is here\n2.0.1", 2), ("local", 1), ("", 1)],
+)
+def test_the_generation_of_an_opencode(opencode: Path, said: str, wanted: int) -> None:
+    opencode.write_text(f"#!/bin/sh\nprintf '%s\\n' '{said}'\n")
+    assert clients.generation(str(opencode)) == wanted
+
+
+def test_a_program_that_cannot_be_asked_is_of_the_first_generation(tmp_path: Path) -> None:
+    assert clients.generation(str(tmp_path / "gone")) == 1
 
 
 def test_tui_without_opencode_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

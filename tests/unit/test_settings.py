@@ -17,7 +17,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty directory as cwd, home and configuration, and no SHIM_* in the environment."""
     for name in Settings.model_fields:
         monkeypatch.delenv(env_name(name), raising=False)
-    for name in ALIASES.values():
+    for name in (name for several in ALIASES.values() for name in several):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -1,0 +1,58 @@
+"""How another device comes in without the password (`shim.http.pairing`), and what a 2.x client's wish to stop us is answered.
+
+`/api/service/stop` is the question of a client that found a server of another version in its registration file. We stand in no
+such file and belong to nobody's service, so it is always declined: a client that is refused kills nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from shim.http.access import ACCESS
+from shim.http.operation import Ctx, extra, operation2
+from shim.http.pairing import CODE_S, TOKEN_S
+
+
+class CodePath(BaseModel):
+    """A pairing code."""
+
+    code: str
+
+
+@operation2("server.pair")
+async def pair(ctx: Ctx) -> object:
+    """A code for `/auth/connect/{code}`, good once. Only who has come in already gets one."""
+    code = ctx.request.app[ACCESS].pairing.code(asyncio.get_running_loop().time())
+    return {"code": code, "expires_in": int(CODE_S)}
+
+
+@operation2("server.connect")
+async def connect(ctx: Ctx, path: CodePath) -> object:
+    """Browsers get a cookie and are sent to the first page, programs a token to use as the password."""
+    if ctx.request.method == "HEAD":  # what previews links in a chat must not spend it
+        return web.Response()
+    access = ctx.request.app[ACCESS]
+    token = access.redeem(ctx.request, path.code, asyncio.get_running_loop().time())
+    if "text/html" not in ctx.request.headers.get("Accept", ""):
+        return {"token": token}
+    home = f"{access.base_path}/"
+    answer = web.Response(status=303, headers={"Location": home, "Referrer-Policy": "no-referrer"})
+    answer.set_cookie(
+        access.cookie_name(ctx.request),
+        token,
+        max_age=TOKEN_S,
+        path=home,
+        httponly=True,
+        samesite="Lax",
+        secure=access.secure(ctx.request),
+    )
+    return answer
+
+
+@extra("server.service.stop", "POST", "/api/service/stop")
+async def stop(ctx: Ctx) -> object:
+    """Declined."""
+    return {"accepted": False}

@@ -78,6 +78,7 @@ class Event2:
     version    of the payload's shape, if durable
     directory  `location.directory`; None: told without a location
     note       for dialects, what the data does not say; not on the wire
+    beside     the same: fields that the event of a dialect has
     """
 
     id: str
@@ -89,6 +90,7 @@ class Event2:
     version: int | None = None
     directory: str | None = None
     note: str = ""
+    beside: Wire | None = None
 
     def wire(self) -> Wire:
         """As it goes over `/api/event`: `{id, created, type, durable?, location?, data}`."""

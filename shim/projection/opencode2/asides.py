@@ -74,7 +74,7 @@ class Asides:
         """A piece of the summary."""
         found = self._compactions.get(properties["messageID"])
         if found is not None and properties["partID"] in found.texts:
-            self._teller.tell("session.compaction.delta", {"text": properties["delta"]})
+            self._teller.tell("session.compaction.delta", {"text": properties["delta"]}, beside={"messageID": found.id})
 
     def compacted(self, info: Wire, message: Message | None) -> Wire | None:
         """It is over: what the conversation is now, or why not. Out: its message."""
@@ -91,7 +91,8 @@ class Asides:
         else:
             said = [message.part(id_)["text"] for id_, p in message.parts.items() if p["type"] == "text"] if message else []
             summary = "\n".join(str(words) for words in said)
-            self._teller.tell("session.compaction.ended", {"reason": found.reason, "text": summary, "recent": ""})
+            ended: Wire = {"reason": found.reason, "text": summary, "recent": ""}
+            self._teller.tell("session.compaction.ended", ended, beside={"messageID": found.id})
             shown = {**kept, "status": "completed", "summary": summary, "recent": ""}
         self._conversation.messages[found.id] = shown
         return shown

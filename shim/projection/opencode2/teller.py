@@ -32,8 +32,8 @@ class Teller:
         self.at = at_ms
         self.out = []
 
-    def tell(self, kind: str, data: Wire, *, note: str = "") -> Event2:
-        """One more event; `data` without `sessionID`. `note` is for dialects (`Event2.note`)."""
+    def tell(self, kind: str, data: Wire, *, note: str = "", beside: Wire | None = None) -> Event2:
+        """One more event; `data` without `sessionID`. `note` and `beside` are for dialects (`Event2.note`)."""
         self._last = max(self._last, self._floor(), self.at * COUNTER_SPAN & MASK)
         self._count += 1
         version = VERSIONS.get(kind)
@@ -47,6 +47,7 @@ class Teller:
             version,
             None if kind in NO_LOCATION else self._directory(),
             note,
+            beside,
         )
         if version is not None:
             self.next_seq += 1

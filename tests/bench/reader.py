@@ -4,8 +4,10 @@
 
 Prints "ready" when all are connected. Then, when all have read END for the TURNS-th time: one line of JSON,
 {counts, bytes, first_ns, end_ns, latencies_ns}: pieces of text and bytes per reader, when the first piece and the last END
-came (time.monotonic_ns), and for pieces that carry when they were written how long they took.
-KIND is `count`, which is faster than what it measures, or `stamps`.
+came (time.monotonic_ns), and for pieces that carry when they were written how long they took. When something does not come,
+one line {error} that says what was waited for, and exit code 1.
+KIND is `count`, which is faster than what it measures, or `stamps`. With the ENCODING gzip a stream that is not compressed is an
+error; `bytes` are those on the wire.
 """
 
 from __future__ import annotations
@@ -15,17 +17,50 @@ import json
 import re
 import sys
 import time
+import zlib
 
 STAMP = re.compile(rb"t=(\d+);")
 """In the text of a piece, when it was written; pieces that were joined have several."""
-ANSWER_S = 300
+CONNECT_S = 30
+"""For all readers to have got the first bytes of their streams."""
+ANSWER_S = 120
+"""From then on for the last END."""
+
+
+class Gunzip:
+    """The body of a chunked answer in gzip, as it comes."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+        self.headed = False
+        self.zlib = zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+    def feed(self, data: bytes) -> bytes:
+        self.rest += data
+        if not self.headed:
+            head, end, body = self.rest.partition(b"\r\n\r\n")
+            if not end:
+                return b""
+            if b"content-encoding: gzip" not in head.lower():
+                raise ValueError(f"the stream is not compressed: {head[:500]!r}")
+            self.headed, self.rest = True, body
+        out: list[bytes] = []
+        while True:
+            size, end, after = self.rest.partition(b"\r\n")
+            if not end or len(after) < int(size, 16) + 2:
+                return b"".join(out)
+            out.append(self.zlib.decompress(after[: int(size, 16)]))
+            self.rest = after[int(size, 16) + 2 :]
 
 
 class Reader(asyncio.Protocol):
-    def __init__(self, request: bytes, mark: bytes, end: bytes, turns: int, ready: asyncio.Event, done: asyncio.Event) -> None:
-        self.request, self.mark, self.end, self.turns, self.ready, self.done = request, mark, end, turns, ready, done
+    def __init__(self, request: bytes, mark: bytes, end: bytes, turns: int, encoding: str) -> None:
+        self.request, self.mark, self.end, self.turns = request, mark, end, turns
+        self.ready, self.done = asyncio.Event(), asyncio.Event()
+        self.gunzip = Gunzip() if encoding else None
         self.count = self.size = self.first = self.last = 0
         self.tail = b""
+        self.error = ""
         self.latencies: list[int] = []
 
     def connection_made(self, transport) -> None:
@@ -35,6 +70,11 @@ class Reader(asyncio.Protocol):
         now = time.monotonic_ns()
         self.ready.set()
         self.size += len(data)
+        if self.gunzip is not None:
+            data = self.gunzip.feed(data)
+        self.read(data, now)
+
+    def read(self, data: bytes, now: int) -> None:
         keep = max(len(self.mark), len(self.end)) - 1
         text = self.tail + data
         new = text.count(self.mark) - self.tail.count(self.mark)
@@ -42,23 +82,26 @@ class Reader(asyncio.Protocol):
             self.first = now
         self.count += new
         if self.end in text:
-            self.turns -= text.count(self.end) - self.tail.count(self.end)
-            if self.turns <= 0:
-                self.last = now
-                self.done.set()
+            self.ended(text.count(self.end) - self.tail.count(self.end), now)
         self.tail = text[-keep:]
 
+    def ended(self, times: int, now: int) -> None:
+        self.turns -= times
+        if self.turns <= 0:
+            self.last = now
+            self.done.set()
+
     def connection_lost(self, error: Exception | None) -> None:
+        if not self.done.is_set():
+            self.error = f"the connection was lost: {error}"
+        self.ready.set()
         self.done.set()
 
 
 class StampReader(Reader):
     """Line by line: when each piece was written, and how long it took. Only for streams that carry that."""
 
-    def data_received(self, data: bytes) -> None:
-        now = time.monotonic_ns()
-        self.ready.set()
-        self.size += len(data)
+    def read(self, data: bytes, now: int) -> None:
         *lines, self.tail = (self.tail + data).split(b"\n")
         for line in lines:
             if self.mark in line:
@@ -67,15 +110,33 @@ class StampReader(Reader):
                 self.count += len(stamps)
                 self.latencies += [now - int(stamp) for stamp in stamps]
             if self.end in line:
-                self.turns -= 1
-                if self.turns <= 0:
-                    self.last = now
-                    self.done.set()
+                self.ended(1, now)
+
+
+class Missing(Exception):
+    """What did not come."""
+
+
+async def wait(readers: list[Reader], name: str, seconds: float, what: str) -> None:
+    """Until the event of this name is set for all of them. Raises Missing."""
+    try:
+        async with asyncio.timeout(seconds):
+            for reader in readers:
+                await getattr(reader, name).wait()
+    except TimeoutError:
+        left = [reader for reader in readers if not getattr(reader, name).is_set()]
+        read = f"{min(reader.count for reader in left)} pieces, {left[0].size} bytes"
+        raise Missing(
+            f"{what} has not come to {len(left)} of {len(readers)} readers within {seconds} s; one has {read}"
+        ) from None
+    if errors := [reader.error for reader in readers if reader.error]:
+        raise Missing(f"{len(errors)} of {len(readers)} readers: {errors[0]}")
 
 
 async def main() -> None:
     host, port, count, target, mark, end, turns, kind = sys.argv[1:9]
-    more = f"Accept-Encoding: {sys.argv[9]}\r\n" if len(sys.argv) > 9 else ""
+    encoding = sys.argv[9] if len(sys.argv) > 9 else ""
+    more = f"Accept-Encoding: {encoding}\r\n" if encoding else ""
     make = StampReader if kind == "stamps" else Reader
     request = (
         f"GET {target} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: opencode/1.18.33\r\n{more}Accept: text/event-stream\r\n\r\n"
@@ -83,12 +144,13 @@ async def main() -> None:
     loop = asyncio.get_running_loop()
     readers: list[Reader] = []
     for _ in range(int(count)):
-        reader = make(request.encode(), mark.encode(), end.encode(), int(turns), asyncio.Event(), asyncio.Event())
-        await loop.create_connection(lambda reader=reader: reader, host, int(port))
+        reader = make(request.encode(), mark.encode(), end.encode(), int(turns), encoding)
+        async with asyncio.timeout(CONNECT_S):
+            await loop.create_connection(lambda reader=reader: reader, host, int(port))
         readers.append(reader)
-    await asyncio.wait_for(asyncio.gather(*(reader.ready.wait() for reader in readers)), ANSWER_S)
+    await wait(readers, "ready", CONNECT_S, "the beginning of the stream")
     print("ready", flush=True)
-    await asyncio.wait_for(asyncio.gather(*(reader.done.wait() for reader in readers)), ANSWER_S)
+    await wait(readers, "done", ANSWER_S, f"{end} for the {turns}. time")
     print(json.dumps({
         "counts": [reader.count for reader in readers],
         "bytes": [reader.size for reader in readers],
@@ -99,4 +161,8 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except (Missing, OSError) as error:
+        print(json.dumps({"error": str(error) or repr(error)}))
+        sys.exit(1)

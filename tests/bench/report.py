@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +54,12 @@ LINES = (
     Line("memory at rest", "cold", "rss", mib, "less", 1 / 5, 1.6),
     Line("sessions made one by one", "creates", "per_s", rate, "more", 25, 0.6),
     Line("CPU of one of them", "creates", "cpu", seconds, "less"),
-    Line("2,000 pieces to 1 reader", "answers", "delivered_per_s_1", rate, "more", 2.5, 0.5),
+    Line("2,000 pieces to 1 reader, from the prompt on", "answers", "delivered_per_s_1", rate, "more", 2.5, 0.5),
     Line("2,000 pieces to 20 readers, delivered", "answers", "delivered_per_s_20", rate, "more", 2.5, 0.8),
     Line("2,000 pieces to 200 readers, delivered", "answers", "delivered_per_s_200", rate, "more", 2.5, 0.8),
+    Line("the same from the first piece on, 1 reader", "answers", "streaming_per_s_1", rate, "more"),
+    Line("the same from the first piece on, 20 readers", "answers", "streaming_per_s_20", rate, "more"),
+    Line("the same from the first piece on, 200 readers", "answers", "streaming_per_s_200", rate, "more"),
     Line("pieces lost at 200 readers", "answers", "lost_200", lambda value: f"{value:.0f}", "less"),
     Line("CPU of 2,000 pieces to 1 reader", "answers", "cpu_1", seconds, "less", 1 / 12, 3),
     Line("CPU of 2,000 pieces to 20 readers", "answers", "cpu_20", seconds, "less"),
@@ -94,30 +97,41 @@ CURVES = (
 )
 
 
-def page(found: Found, rounds: int) -> str:
-    """The whole page."""
+HEAD = """Written by `make bench`: the same work on each server in turn, so that what the machine does meanwhile falls on all.
+Medians of {rounds} on {machine}. CPU is that of the serving process alone. OpenCode answers from a scripted
+model on loopback at no delay; we have a program that speaks Claude Code's protocol at no delay (tests/bench/agent.py), so that
+agents and models are not what is measured. Rates are counted from the prompt to the last reader's end of the turn; native holds
+the first pieces back and writes them in one go, so a rate from its first piece on says little of what a person waits for. The
+floor is a bare aiohttp server that writes the same bytes and neither translates nor stores (tests/bench/floor.py). Absolute
+figures hold for this machine only; ratios travel."""
+
+
+def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
+    """The whole page. `troubles`: what could not be measured, one sentence each."""
     out = [
         "# Benchmarks",
         "",
-        "Written by `make bench`: the same work on each server in turn, so that what the machine does meanwhile falls on all. "
-        f"Medians of {rounds} rounds on {machine()}. CPU is that of the serving process alone. OpenCode answers from a scripted "
-        "model on loopback at no delay; we have a program that speaks Claude Code's protocol at no delay (tests/bench/agent.py), "
-        "so that agents and models are not what is measured; the floor is a bare aiohttp server that writes the same bytes and "
-        "neither translates nor stores (tests/bench/floor.py). Absolute figures hold for this machine only; ratios travel.",
+        HEAD.format(rounds=f"{rounds} round{'s' if rounds > 1 else ''}", machine=machine()),
         "",
         "| | " + " | ".join(NAMES.values()) + " | to native | to the floor |",
         "|---|" + "---|" * (len(NAMES) + 2),
     ]
     out += [_line(line, found.get(line.row, {})) for line in LINES if line.row in found]
     out += ["", "A ratio with ✗ misses its target, which stands beside it.", "", "## Ours alone", "", "| | |", "|---|---|"]
-    out += [f"| {what} | {show(found[row]['shim'][key])} |" for what, row, key, show in OWN if row in found]
-    if "growth" in found:
+    out += [
+        f"| {what} | {show(found[row]['shim'][key])} |"
+        for what, row, key, show in OWN
+        if key in found.get(row, {}).get("shim", {})
+    ]
+    if found.get("growth", {}).get("shim"):
         out += ["", "## As it grows", "", "CPU of one piece, in microseconds; flat is right.", ""]
         for title, prefix in CURVES:
             points = curve(found["growth"]["shim"], prefix)
             out += [f"| {title} | " + " | ".join(f"{at:,}" for at, _ in points) + " |", "|---|" + "---|" * len(points)]
             out += ["| µs | " + " | ".join(f"{value:.1f}" for _, value in points) + " |", ""]
         out += ["![CPU of one piece as work grows](pictures/bench.svg)", ""]
+    if troubles:
+        out += ["", "## What could not be measured", "", *(f"- {' '.join(one.split())}" for one in dict.fromkeys(troubles))]
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -3,33 +3,73 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.bench import work
-from tests.bench.contenders import STARTERS, Contender, shim
+from tests.bench.contenders import STARTERS, Contender, Floor, Native, shim
 from tests.e2e.support.places import Place
 
 Found = dict[str, work.Figures]
+Note = Callable[[str], None]
+"""Told what went wrong; the rest is measured all the same."""
 MANY_READERS = (1, 20, 200)
 PARTS = (500, 1_000, 2_000)
 SESSIONS = 1_000
 LISTED = 10_000
 STREAMS, RATE, STREAM_PIECES = 100, 100, 300
 JOURNAL_EVENTS = 100_000
+FRAMES_S = 30
+"""For the next bytes of the answer that the floor is to write."""
+CONTENDER_S = 120
+"""For one contender in one row: its start, its work, its end."""
 
 
 @dataclass(frozen=True)
 class Row:
     """`every_round`: cheap enough, and noisy enough, to be measured in each round."""
 
-    run: Callable[[], Found]
+    run: Callable[[Note], Found]
     every_round: bool = True
+
+
+class TooLong(Exception):
+    """A contender was not done in time."""
+
+
+@contextmanager
+def within(seconds: float, what: str) -> Iterator[None]:
+    """The block, but no longer: whatever it waits for then is broken off. Raises TooLong."""
+
+    def over(_number: int, _frame: object) -> None:
+        raise TooLong(f"{what} was not done within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def each(note: Note, names: Iterable[str], measure: Callable[[Contender], work.Figures], *more: Any) -> Found:
+    """The figures of each contender; one that cannot is noted and has none. `more` is for the start of the floor."""
+    found: Found = {}
+    for name in names:
+        try:
+            with within(CONTENDER_S, name), running(name, *(more if name == "floor" else ())) as at:
+                found[name] = measure(at)
+        except Exception as error:  # whatever it does, the others are measured
+            note(f"{name}: {error or type(error).__name__}")
+    return found
 
 
 @contextmanager
@@ -46,15 +86,16 @@ def running(name: str, *more: Any, **settings: str) -> Iterator[Contender]:
 def frames_of(deltas: int) -> Path:
     """One answer as our server writes it, for the floor to write again. In a file that the caller removes."""
     with running("shim") as at:
-        import socket
-
         session = at.create()
-        with socket.create_connection(("127.0.0.1", at.port)) as sock:
+        with socket.create_connection(("127.0.0.1", at.port), FRAMES_S) as sock:
             sock.sendall(b"GET /event HTTP/1.0\r\nUser-Agent: opencode/1.18.33\r\n\r\n")
             at.prompt(session, deltas=deltas)
             got = b""
             while b'"session.idle"' not in got[-2000:]:
-                got += sock.recv(2**16)
+                more = sock.recv(2**16)
+                if not more:
+                    raise RuntimeError("our server has closed the stream whose frames the floor is to write")
+                got += more
     body = got.partition(b"\r\n\r\n")[2]
     path = Path(tempfile.mkstemp(prefix="frames-")[1])
     frames = [frame for frame in body.split(b"\n\n") if b"data: " in frame]
@@ -62,84 +103,72 @@ def frames_of(deltas: int) -> Path:
     return path
 
 
-def cold() -> Found:
-    """Start to healthy, and memory at rest."""
-    found: Found = {}
-    for name in STARTERS:
-        with running(name) as at:
-            wall, cpu = at.cold_s, at.cold_cpu_s
-            time.sleep(work.SETTLE_S)
-            found[name] = {"s": wall, "cpu": cpu, "rss": at.usage().rss}
-    return found
+def cold(note: Note) -> Found:
+    """Start to healthy, and memory at rest. A start before, that does not count, has the interpreter compile what is new."""
+
+    def measure(at: Contender) -> work.Figures:
+        time.sleep(work.SETTLE_S)
+        return {"s": at.cold_s, "cpu": at.cold_cpu_s, "rss": at.usage().rss}
+
+    each(note, ("shim",), lambda at: {})
+    return each(note, STARTERS, measure)
 
 
-def creates() -> Found:
+def creates(note: Note) -> Found:
     """Sessions one by one; for us also what one keeps of memory. Native is asked for fewer, it takes long."""
-    found: Found = {}
-    for name, count in (("shim", SESSIONS), ("native", 100), ("floor", SESSIONS)):
-        with running(name) as at:
-            found[name] = work.creating(at, count)
-    return found
+    return each(note, ("shim", "native", "floor"), lambda at: work.creating(at, 100 if isinstance(at, Native) else SESSIONS))
 
 
-def answers() -> Found:
+def answers(note: Note) -> Found:
     """2,000 pieces to 1, 20 and 200 readers, then `GET message` of them, and the memory at the end of it all."""
+
+    def measure(at: Contender) -> work.Figures:
+        figures = work.answers(at, MANY_READERS)
+        if not isinstance(at, Floor):
+            session = at.create()
+            at.prompt(session, deltas=work.DELTAS)
+            time.sleep(work.SETTLE_S)
+            work.wait_idle(at, session)
+            figures["message_s"] = work.reading(at, session)["s"]
+        return {**figures, "rss": at.usage().rss}
+
     frames = frames_of(work.DELTAS)
-    found: Found = {}
     try:
-        for name in ("shim", "native", "floor"):
-            with running(name, *([frames] if name == "floor" else [])) as at:
-                figures: work.Figures = {}
-                for count in MANY_READERS:
-                    got = work.answer(at, count)
-                    figures |= {f"{key}_{count}": value for key, value in got.items()}
-                if name != "floor":
-                    session = at.create()
-                    at.prompt(session, deltas=work.DELTAS)
-                    time.sleep(work.SETTLE_S)
-                    work.wait_idle(at, session)
-                    figures["message_s"] = work.reading(at, session)["s"]
-                figures["rss"] = at.usage().rss
-                found[name] = figures
+        return each(note, ("shim", "native", "floor"), measure, frames)
     finally:
         frames.unlink()
-    return found
 
 
-def subscribers() -> Found:
+def subscribers(note: Note) -> Found:
     """Memory per waiting reader."""
-    found: Found = {}
-    for name in ("shim", "native", "floor"):
-        with running(name) as at:
-            found[name] = work.subscribing(at)
-    return found
+    return each(note, ("shim", "native", "floor"), work.subscribing)
 
 
-def compressed() -> Found:
+def compressed(note: Note) -> Found:
     """Bytes of the same answer when the reader takes gzip, which loopback ones get only when it is set so."""
     with running("shim", SHIM_COMPRESS_STREAMS="always") as at:
         plain, small = work.answer(at, 1), work.answer(at, 1, encoding="gzip")
         return {"shim": {"plain": plain["bytes"], "gzip": small["bytes"], "cpu_plain": plain["cpu"], "cpu_gzip": small["cpu"]}}
 
 
-def latencies() -> Found:
+def latencies(note: Note) -> Found:
     """One quiet session at 100 pieces a second: from the agent's write to the reader's read; and the same over the floor."""
-    found: Found = {}
     pieces = 300
-    with running("shim") as at:
-        session = at.create()
-        at.prompt(session, deltas=1)
-        time.sleep(work.SETTLE_S)
-        found["shim"] = work.latency(at, lambda: at.prompt(session, deltas=pieces, rate=RATE), pieces=pieces)
-    with running("floor") as at:
+
+    def ours(at: Contender) -> work.Figures:
+        session = work.begun(at)
+        return work.latency(at, lambda: at.prompt(session, deltas=pieces, rate=RATE), pieces=pieces)
+
+    def pipe(at: Contender) -> work.Figures:
         at.mark, at.end = "content_block_delta", '"type": "result"'
         text = f"[deltas:{pieces}] [rate:{RATE}]"
         line = {"type": "user", "message": {"role": "user", "content": text}}
-        found["floor"] = work.latency(at, lambda: _void(at.request("POST", "/session/x/pipe", line)), pieces=pieces)
-    return found
+        return work.latency(at, lambda: _void(at.request("POST", "/session/x/pipe", line)), pieces=pieces)
+
+    return each(note, ("shim", "floor"), lambda at: pipe(at) if isinstance(at, Floor) else ours(at))
 
 
-def streams() -> Found:
+def streams(note: Note) -> Found:
     """100 sessions at once, each at 100 pieces a second."""
     with running("shim") as at:
         sessions = [at.create() for _ in range(STREAMS)]
@@ -155,7 +184,7 @@ def streams() -> Found:
         return {"shim": work.latency(at, ask, pieces=STREAMS * STREAM_PIECES, sessions=STREAMS)}
 
 
-def parts() -> Found:
+def parts(note: Note) -> Found:
     """`GET message` of sessions of 500, 1,000 and 2,000 parts; the first prompt of a session is one text part more."""
     figures: work.Figures = {}
     with running("shim") as at:
@@ -169,7 +198,7 @@ def parts() -> Found:
     return {"shim": figures}
 
 
-def lists() -> Found:
+def lists(note: Note) -> Found:
     """The list of 10,000 sessions."""
     with running("shim") as at:
         for _ in range(LISTED):
@@ -177,7 +206,7 @@ def lists() -> Found:
         return {"shim": {**work.listing(at, LISTED), "rss": at.usage().rss}}
 
 
-def journal() -> Found:
+def journal(note: Note) -> Found:
     """Start on a journal of 100,000 events beside an empty one, the first read of its big session, bytes per event."""
     place = Place.make()
     data = place.home / "data"
@@ -203,7 +232,7 @@ def journal() -> Found:
         place.remove()
 
 
-def growth() -> Found:
+def growth(note: Note) -> Found:
     """Cost of one piece as the answer, the readers and the sessions grow: CPU microseconds each."""
     figures: work.Figures = {}
     with running("shim") as at:

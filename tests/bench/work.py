@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,10 @@ from tests.bench.contenders import HERE, Contender
 Figures = dict[str, float]
 
 DELTAS = 2_000
-ANSWER_S = 300
+ANSWER_S = 150
+"""For the end of an answer; readers give up by themselves before (`reader.py`)."""
+TAKES = 3
+"""So often an answer is given to the same number of readers; the median counts."""
 SETTLE_S = 1.0
 """For a server to come to rest before its memory is read."""
 
@@ -31,11 +34,19 @@ class Readers:
     process: subprocess.Popen[str]
 
     def results(self) -> dict[str, Any]:
-        """Waits until they have read the end. Raises RuntimeError when they did not."""
-        out, _ = self.process.communicate(timeout=ANSWER_S)
-        if self.process.returncode:
-            raise RuntimeError(f"the readers ended with {self.process.returncode}")
-        return json.loads(out.splitlines()[-1])
+        """Waits until they have read the end. Raises RuntimeError that says what has not come."""
+        try:
+            out, _ = self.process.communicate(timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"the readers have not said what they read within {ANSWER_S} s") from None
+        return _told(out)
+
+
+def _told(out: str) -> dict[str, Any]:
+    found = json.loads(out.splitlines()[-1]) if out.strip() else {"error": "they ended without a word"}
+    if "error" in found:
+        raise RuntimeError(f"the readers: {found['error']}")
+    return found
 
 
 @contextmanager
@@ -45,8 +56,9 @@ def readers(at: Contender, count: int, *, turns: int = 1, kind: str = "count", e
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        if process.stdout.readline().strip() != "ready":
-            raise RuntimeError("the readers could not connect")
+        first = process.stdout.readline()  # bounded by the reader itself
+        if first.strip() != "ready":
+            _told(first)
         yield Readers(process)
     finally:
         process.kill()
@@ -54,26 +66,41 @@ def readers(at: Contender, count: int, *, turns: int = 1, kind: str = "count", e
 
 
 def answer(at: Contender, count: int, deltas: int = DELTAS, encoding: str = "") -> Figures:
-    """One answer of so many pieces to so many readers: pieces delivered a second, CPU, bytes a reader, pieces lost."""
+    """One answer of so many pieces to so many readers, on a new session that has had its first, short turn."""
+    session = begun(at)
+    return one_answer(at, session, count, deltas, encoding)
+
+
+def begun(at: Contender) -> str:
+    """A session whose agent runs."""
     session = at.create()
     at.prompt(session, deltas=1)
     time.sleep(SETTLE_S)
+    return session
+
+
+def one_answer(at: Contender, session: str, count: int, deltas: int = DELTAS, encoding: str = "") -> Figures:
+    """Pieces delivered a second, CPU, bytes a reader, pieces lost.
+
+    The time is that from the prompt to the last reader's end of the turn, for everybody: native holds the first pieces of an
+    answer back and then writes them in one go, so that from its first piece on it looks several times as fast as it is.
+    `streaming_per_s` is from the first piece on.
+    """
     with readers(at, count, encoding=encoding) as all_:
         before, began = at.usage().cpu_s, time.monotonic_ns()
         at.prompt(session, deltas=deltas)
         got = all_.results()
         cpu = at.usage().cpu_s - before
-    # From the first piece: how long an agent or a model takes to begin is theirs.
-    whole = (got["end_ns"] - began) / 1e9
-    streaming = (got["end_ns"] - got["first_ns"]) / 1e9
-    delivered = sum(got["counts"])
     if max(got["counts"]) < deltas * 0.9:
         raise RuntimeError(
             f"{at.name}: only {max(got['counts'])} pieces of {deltas} came; its log ends: {at.child.log()[-1000:]}"
         )
+    whole = (got["end_ns"] - began) / 1e9
+    delivered = sum(got["counts"])
     # A native model's own first pieces may be joined by its HTTP client: what is lost is counted against the most that came.
     return {
-        "delivered_per_s": delivered / streaming,
+        "delivered_per_s": delivered / whole,
+        "streaming_per_s": delivered / max(got["end_ns"] - got["first_ns"], 1) * 1e9,
         "whole_s": whole,
         "first_s": (got["first_ns"] - began) / 1e9,
         "cpu": cpu,
@@ -81,6 +108,21 @@ def answer(at: Contender, count: int, deltas: int = DELTAS, encoding: str = "") 
         "lost": sum(max(got["counts"]) - count for count in got["counts"]),
         "pieces": max(got["counts"]),
     }
+
+
+def answers(at: Contender, counts: Sequence[int]) -> Figures:
+    """`TAKES` answers to each number of readers, each figure's median as `NAME_COUNT`.
+
+    One answer before does not count: a server that is used is warm, and V8 compiles what it runs often.
+    """
+    session = begun(at)
+    one_answer(at, session, 1)
+    figures: Figures = {}
+    for count in counts:
+        takes = [one_answer(at, session, count) for _ in range(TAKES)]
+        figures |= {f"{key}_{count}": median(take[key] for take in takes) for key in takes[0]}
+        figures[f"lost_{count}"] = max(take["lost"] for take in takes)
+    return figures
 
 
 def reading(at: Contender, session: str) -> Figures:

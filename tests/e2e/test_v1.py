@@ -75,8 +75,6 @@ async def test_a_stream_goes_through_a_permission(server: Bench) -> None:
 
 
 async def test_a_stream_goes_through_a_question(server: Bench) -> None:
-    if server.shim.provider == "codex":
-        pytest.skip("Codex asks questions in its plan mode only; its permissions are tested above")
     async with session(server) as talk:
         answers: list[list[str]] = []
         async for event in talk.prompt("[scene:question] ask me"):

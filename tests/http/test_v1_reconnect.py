@@ -1,4 +1,7 @@
-"""Streams of `/v1` that are cut at random points, 1,000 times: each event once, in order; with raw and without."""
+"""Streams of `/v1` that are cut at random points, 1,000 times: each event once, in order; with raw and without.
+
+Some are far behind, some begin where a turn is just beginning and what they get is live.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,11 @@ from aiohttp import ClientResponse
 from tests.support.universal import WAIT_S, Face, face
 
 RUNS = 1_000
+LIVE = RUNS // 10
+"""So many of the streams, at least, must have had live events."""
 MOST = 30
-"""Events of one connection, at most."""
+BURST = 80
+"""Events of one connection: fewer than MOST, or as many as a turn has at least, to be there when they are made."""
 SEED = 20260101
 
 
@@ -53,17 +59,25 @@ async def test_a_thousand_reconnects_while_turns_run(tmp_path: Path) -> None:
     async with face(tmp_path) as v1:
         await v1.session()
 
-        talking: asyncio.Future[Any] = asyncio.ensure_future(v1.say("s", "burst 100"))
+        talking: asyncio.Future[Any] | None = None
         seen: list[dict[str, Any]] = []
+        live = 0
         for _ in range(RUNS):
             after = seen[-1]["sequence"] if seen else 0
-            if talking.done() and await _end(v1) - after < MOST:
-                talking = asyncio.ensure_future(v1.say("s", dice.choice(["burst 80", "burst 300"])))
-            most = dice.randrange(1, MOST)
+            end = await _end(v1)
+            if end - after < BURST:
+                if talking is not None:
+                    await talking  # else it might be over before all that is wanted has come
+                talking = asyncio.ensure_future(v1.say("s", dice.choice([f"burst {BURST}", "burst 300"])))
+            most = dice.choice([dice.randrange(1, MOST), BURST])
             got = await _cut_stream(v1, after, most, raw=dice.random() < 0.5, header=dice.random() < 0.5)
             assert [event["sequence"] for event in got] == list(range(after + 1, after + len(got) + 1))
             assert len(got) == most
+            live += got[-1]["sequence"] > end
             seen += got
+        print("LIVE", live, len(seen))
+        assert live > LIVE
+        assert talking is not None
         await talking
         whole: list[dict[str, Any]] = []
         while len(whole) < len(seen):

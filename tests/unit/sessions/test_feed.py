@@ -12,6 +12,8 @@ from shim.sessions.feed import Feed, Follower
 from universal.events import ErrorData, EventType, Source, UniversalEvent
 
 RUNS = 300
+CAUGHT_UP = 12
+"""Turns of the loop in which a reader comes to the journal's end and waits for what is live."""
 
 
 def event(sequence: int, session: str = "s") -> UniversalEvent:
@@ -28,10 +30,11 @@ def event(sequence: int, session: str = "s") -> UniversalEvent:
 
 
 class Journal:
-    """A journal that events enter before they are published, as sessions do it; reads take a turn of the loop."""
+    """A journal that events enter before they are published, as sessions do it; reads take turns of the loop."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, dice: random.Random | None = None) -> None:
         self.feed = feed
+        self.dice = dice
         self.events: list[UniversalEvent] = []
 
     def add(self, count: int = 1) -> None:
@@ -42,7 +45,8 @@ class Journal:
     async def read(self, after: int, limit: int) -> Sequence[UniversalEvent]:
         await asyncio.sleep(0)
         found = self.events[after : after + limit]
-        await asyncio.sleep(0)
+        for _ in range(self.dice.randrange(1, 5) if self.dice else 1):
+            await asyncio.sleep(0)
         return found
 
 
@@ -50,7 +54,7 @@ async def test_history_then_live_at_random_speeds_has_no_gap_and_no_duplicate() 
     dice = random.Random(7)
     for _ in range(RUNS):
         feed = Feed(queue=dice.choice([1, 2, 5, 50]))
-        journal = Journal(feed)
+        journal = Journal(feed, dice)
         journal.add(dice.randrange(20))
         after = dice.randrange(len(journal.events) + 1)
         follower = Follower(feed, "s", journal.read, after)
@@ -60,7 +64,7 @@ async def test_history_then_live_at_random_speeds_has_no_gap_and_no_duplicate() 
         async def write(journal: Journal = journal, end: int = end) -> None:
             while len(journal.events) < end:
                 journal.add(min(dice.randrange(1, 9), end - len(journal.events)))
-                for _ in range(dice.randrange(3)):
+                for _ in range(dice.choice([0, 1, 2, CAUGHT_UP])):
                     await asyncio.sleep(0)
 
         writing = asyncio.ensure_future(write())

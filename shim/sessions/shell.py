@@ -65,9 +65,8 @@ class _Run:
             raise BadRequest("The session became busy; wait for it, or abort it.")
         user = self._manager.deps.ids.new("item")
         text = TextPart(text=USER_TEXT)
-        branch.record(
-            EventType.ITEM_COMPLETED, self._item(user, ItemKind.MESSAGE, ItemRole.USER, text, done=True, opencode=given)
-        )
+        said = self._item(user, ItemKind.MESSAGE, ItemRole.USER, text, done=True, opencode=given, origin="shell")
+        branch.record(EventType.ITEM_COMPLETED, said)
         self._actor.wake(self._process.stop)
         branch.status("prompt", state="own", item_id=user)
         message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, done=False, origin="shell")

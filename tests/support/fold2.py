@@ -262,7 +262,7 @@ class Fold2:
 
     def _finish(self, d: Wire, kind: str) -> None:
         said = self.streams.pop((d["assistantMessageID"], kind, d["ordinal"]), None)
-        if said and said != d["text"]:
+        if said and not d["text"].startswith(said):
             self.violations.append(f"deltas said {said!r}, the end says {d['text']!r}")
         self._talk(d, kind)["text"] = d["text"]
 
@@ -424,6 +424,9 @@ def normal1(live: Conversation) -> dict[str, list[Any]]:
             users.append("\n\n".join(p["text"] for p in parts if p["type"] == "text" and not p.get("synthetic")))
         elif message.info.get("summary"):
             asides.append("\n".join(p["text"] for p in parts if p["type"] == "text"))
+        elif parts and parts[0]["type"] == "tool":  # a person's command: no step of a model
+            state = parts[0]["state"]
+            asides.append((state["input"].get("command"), state.get("output") or state.get("metadata", {}).get("output", "")))
         else:
             said = [p["text"] for p in parts if p["type"] in ("text", "reasoning")]
             steps.append((said, [_tool1(p) for p in parts if p["type"] == "tool"], "error" in message.info))
@@ -450,7 +453,7 @@ def normal2(messages: Iterable[Wire], inbox: Iterable[Wire]) -> dict[str, list[A
     asides: list[Any] = []
     for message in messages:
         match message["type"]:
-            case "user":
+            case "user" | "synthetic" if not message["id"].split("zzz")[1:]:
                 users.append((message["id"], message["text"]))
             case "assistant":
                 said = [p["text"] for p in message["content"] if p["type"] in ("text", "reasoning")]
@@ -458,9 +461,11 @@ def normal2(messages: Iterable[Wire], inbox: Iterable[Wire]) -> dict[str, list[A
                 steps.append((said, tools, "error" in message))
             case "compaction":
                 asides.append(message.get("summary", ""))
+            case "shell":
+                asides.append((message["command"], message.get("output", {}).get("output", "")))
             case _:
                 pass
-    waiting = [(e["id"], e["payload"]["text"]) for e in inbox if e["type"] == "user"]
+    waiting = [(e["id"], e["payload"]["text"]) for e in inbox if e["type"] in ("user", "synthetic")]
     return {"users": [said for _, said in sorted([*users, *waiting])], "steps": steps, "asides": asides}
 
 

@@ -42,7 +42,7 @@ class Projector2:
         self.conversation = Conversation2(session.info_of(self._first.conversation.info))
         self._used = IdSequence()
         self._teller = Teller(session_id, lambda: self._used.last, lambda: self.conversation.info["location"]["directory"])
-        self._steps = Steps(self.conversation, self._teller)
+        self._steps = Steps(self.conversation, self._teller, self._first.conversation)
         self._asides = Asides(self.conversation, self._teller, self._steps.names)
         self._statuses = Statuses(self.conversation, self._teller, self._steps, self._first, self._deliver)
         self._event: UniversalEvent | None = None
@@ -267,7 +267,7 @@ class Projector2:
             entry = self.conversation.inbox.pop(id_, None)
             if entry is None:
                 continue
-            self._teller.tell("session.inbox.delivered", {"inboxID": id_}, note=entry["type"])
+            self._teller.tell("session.inbox.delivered", {"inboxID": id_}, note=entry["type"], beside={"item": entry})
             if entry["type"] in ("user", "synthetic"):
                 self.conversation.messages[id_] = prompts.message(id_, entry, self._teller.at)
 
@@ -278,6 +278,7 @@ class Projector2:
         return {**asked, "tool": {**tool, "messageID": self._steps.second(tool["messageID"])}} if tool else asked
 
     def _permission_asked(self, properties: Wire) -> None:
+        self._steps.settle(text(obj(properties.get("tool")).get("messageID")))
         wire = asks.permission(self._named(properties))
         self.conversation.permissions[wire["id"]] = wire
         self._teller.tell("permission.asked", wire)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,10 +60,37 @@ def created(info: Wire, slug: str) -> Wire:
 
 
 def revert_of(first: Mapping[str, Any], diffs: Any) -> Wire:
-    """`SessionRevert` from `info.revert` of 1.x and the diffs of what was put back."""
+    """`SessionRevert` from `info.revert` of 1.x and the diffs of what was undone: here they are of the undoing itself."""
     kept = {key: first[key] for key in ("messageID", "partID", "snapshot") if first.get(key)}
-    files = [
-        {**{k: f[k] for k in ("file", "patch", "additions", "deletions")}, "status": text(f.get("status"), "modified")}
-        for f in map(obj, arr(diffs))
-    ]
-    return {**kept, "files": files}
+    return {**kept, "files": [_undone(obj(diff)) for diff in arr(diffs)]}
+
+
+_OTHER_WAY = {"added": "deleted", "deleted": "added"}
+_HUNK = re.compile(r"^@@ -(\S+) \+(\S+) @@")
+
+
+def _undone(diff: Wire) -> Wire:
+    """A file's diff the other way round."""
+    status = text(diff.get("status"), "modified")
+    counted = {"additions": diff["deletions"], "deletions": diff["additions"]}
+    return {"file": diff["file"], "patch": turned(diff["patch"]), **counted, "status": _OTHER_WAY.get(status, status)}
+
+
+def turned(patch: str) -> str:
+    """A unified diff of one file from its end to its start."""
+    start = patch.find("@@")
+    if start < 0:
+        return patch
+    lines = [_HUNK.sub(r"@@ -\2 +\1 @@", line) if line[:2] == "@@" else line for line in patch[start:].split("\n")]
+    turned_lines: list[str] = []
+    added: list[str] = []
+    for line in lines:
+        if line[:1] == "-":
+            added.append("+" + line[1:])
+        elif line[:1] == "+":
+            turned_lines.append("-" + line[1:])
+        else:
+            turned_lines += added
+            added = []
+            turned_lines.append(line)
+    return patch[:start] + "\n".join([*turned_lines, *added])

@@ -1,5 +1,9 @@
 """Assistant messages on the OpenCode 2 face: one for each step of the model. Pure.
 
+Native ends a thought when the model goes on with something else, and a text when its tools begin to work. Here both grow until
+their message is complete; so what is open ends before that which shows it (`settle`), and if more of it comes after all, its
+whole text is told once more, in the end.
+
 Owner of: `step.started` before what belongs to it; `text.started`, deltas, `text.ended` always; tools: `input.started`, deltas,
 `input.ended`, `called`, progress, `success` or `failed`; ordinals, which count for each kind; in GET, a text is "" until it ends.
 
@@ -13,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from shim.opencode2.events import Wire
-from shim.projection.opencode1.state import Message, ToolState
+from shim.projection.opencode1.state import Conversation, Message, ToolState
 from shim.projection.opencode2 import names, results
 from shim.projection.opencode2.session import added, counts
 from shim.projection.opencode2.state import Conversation2
@@ -43,8 +47,9 @@ class Step:
 class Steps:
     """The steps of one session. `names` has the ids of messages that are called otherwise than on the first face."""
 
-    def __init__(self, conversation: Conversation2, teller: Teller) -> None:
+    def __init__(self, conversation: Conversation2, teller: Teller, first: Conversation) -> None:
         self._conversation = conversation
+        self._first = first
         self._teller = teller
         self._steps: dict[str, Step] = {}
         self._called: dict[str, str] = {}
@@ -204,9 +209,18 @@ class Steps:
         """A piece of text."""
         step = self._steps.get(properties["messageID"])
         place = step.places.get(properties["partID"]) if step is not None else None
-        if step is not None and place is not None:
+        if step is not None and place is not None and properties["partID"] not in step.ended:
             data = {"assistantMessageID": step.id, "ordinal": place[1], "delta": properties["delta"]}
             self._teller.tell(f"session.{place[0]}.delta", data)
+
+    def settle(self, first_id: str, *, only: Kind | None = None) -> None:
+        """Texts of a message that grow are as they are now: the model has gone on."""
+        step, message = self._steps.get(first_id), self._first.messages.get(first_id)
+        if step is None or message is None:
+            return
+        for part_id, place in step.places.items():
+            if part_id not in step.ended and only in (None, place[0]):
+                self._end(step, part_id, place, message.part(part_id)["text"])
 
     def part(self, part: Wire, call: ToolState | None) -> None:
         """A part is new, or has changed. `call` is what the first face knows of a tool's call."""
@@ -222,6 +236,7 @@ class Steps:
         time = obj(part.get("time"))
         place = step.places.get(part["id"])
         if place is None:
+            self.settle(part["messageID"], only="reasoning")
             place = step.places[part["id"]] = (kind, step.counts[kind], len(step.content))
             step.counts[kind] += 1
             begun = {"time": {"created": self._teller.at}} if kind == "reasoning" else {}
@@ -231,11 +246,17 @@ class Steps:
         if (time and "end" not in time) or (part["id"] in step.ended and said["text"] == part["text"]):
             self.show(step)
             return
-        step.ended.add(part["id"])
-        done = {"time": {**said["time"], "completed": self._teller.at}} if kind == "reasoning" else {}
-        step.content[place[2]] = {**said, "text": part["text"], **done}
-        self._teller.tell(f"session.{kind}.ended", {"assistantMessageID": step.id, "ordinal": place[1], "text": part["text"]})
+        self._end(step, part["id"], place, part["text"])
         self.show(step)
+
+    def _end(self, step: Step, part_id: str, place: tuple[Kind, int, int], words: str) -> None:
+        kind, ordinal, at = place
+        said = step.content[at]
+        step.ended.add(part_id)
+        done = {"time": {**said["time"], "completed": self._teller.at}} if kind == "reasoning" else {}
+        step.content[at] = {**said, "text": words, **done}
+        data = {"assistantMessageID": step.id, "ordinal": ordinal, "text": words}
+        self._teller.tell(f"session.{kind}.ended", data)
 
     # --- tools ---------------------------------------------------------------------------------------------
 
@@ -249,6 +270,7 @@ class Steps:
     def _tool(self, step: Step, part: Wire, call: ToolState | None) -> None:
         call_id, state = part["callID"], obj(part["state"])
         if call_id not in step.calls:
+            self.settle(part["messageID"], only="reasoning")
             step.calls[call_id] = len(step.content)
             self._called[call_id] = part["messageID"]
             name = names.tool_name(part["tool"])
@@ -258,8 +280,11 @@ class Steps:
             self._tell(step, "input.started", call_id, name=name)
         if state["status"] != "pending" and self._now(step, call_id)["status"] == "streaming":
             self._call(step, call_id, state)
-        elif state["status"] == "running":
+        if state["status"] == "running" and state.get("metadata"):
+            self.settle(part["messageID"])
             self._progress(step, call_id, state)
+        elif state["status"] in ("completed", "error"):
+            self.settle(part["messageID"])
         if state["status"] == "completed":
             self._success(step, call_id, state)
         elif state["status"] == "error":
@@ -282,10 +307,9 @@ class Steps:
         tool = step.content[step.calls[call_id]]["name"]
         given = names.arguments(tool, obj(state.get("input")))
         self._tell(step, "input.ended", call_id, text=json.dumps(given, ensure_ascii=False))
-        self._tell(step, "called", call_id, input=given, executed=False)
+        called: Wire = {"assistantMessageID": step.id, "id": call_id, "input": given, "executed": False}
+        self._teller.tell("session.tool.called", called, beside={"tool": tool})
         self._set(step, call_id, {"status": "running", "input": given, "metadata": {}}, "ran")
-        if state["status"] == "running" and state.get("metadata"):
-            self._progress(step, call_id, state)
 
     def _progress(self, step: Step, call_id: str, state: Wire) -> None:
         now = self._now(step, call_id)

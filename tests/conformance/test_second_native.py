@@ -1,0 +1,194 @@
+"""What we tell on OpenCode 2's wire, beside what OpenCode 2 itself has told of the same scenes (build J of July 2026).
+
+In order: scene by scene, the types of events of an execution. In shape: for each type of event and message, which fields it has.
+All differences are rows of `compat_fixtures/opencode2/differences.toml`, each with its reason; a row that is not needed fails.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Any
+
+import pytest
+
+from shim.opencode2.dialects import J
+from shim.opencode2.events import Event2
+from shim.projection.opencode2.state import Conversation2
+from tests.support.fold2 import second_of
+from tests.support.own_replay import recordings
+from tests.support.second_play import OURS, SECOND, journals, kinds, mock_scenes, native, native_scenes, told
+from tests.support.second_story import everything
+
+Wire = dict[str, Any]
+
+SCENES: dict[tuple[str, int], tuple[str, ...]] = {
+    ("text", 0): ("mock/echo", "claude/2.1.329/text"),
+    ("reason", 0): ("mock/think", "claude/2.1.329/reason"),
+    ("slow_bash", 0): ("mock/tool", "claude/2.1.329/slow_bash"),
+    ("permission_once", 0): ("mock/permission", "claude/2.1.329/bash_once"),
+    ("permission_reject", 0): ("mock/permission_reject", "claude/2.1.329/bash_reject"),
+    ("permission_edit", 0): ("claude/2.1.329/read_edit",),
+    ("parallel", 0): ("mock/parallel", "claude/2.1.329/parallel"),
+    ("question", 0): ("mock/question_one", "claude/2.1.329/question"),
+    ("question_cancel", 0): ("mock/question_reject", "claude/2.1.329/question_reject"),
+    ("task", 0): ("mock/subagent", "claude/2.1.329/task"),
+    ("fail_tool", 0): ("mock/failtool", "claude/2.1.329/fail_tool"),
+    ("error", 0): ("mock/error", "claude/2.1.329/error"),
+    ("hang_interrupt", 0): ("mock/hang", "claude/2.1.329/abort_text"),
+    ("interrupt_tool", 0): ("claude/2.1.329/abort_tool",),
+    ("three_turns", 1): ("mock/remember",),
+    ("busy_queue", 0): ("claude/2.1.329/queue",),
+    ("compact", 2): ("mock/compact",),
+}
+"""(scene of OpenCode 2, which of its executions) -> recordings of agents in which the same happens, in their execution of that
+number, or the last one that they have."""
+
+BESIDE = frozenset({"session.usage.updated", "session.instructions.updated", "session.renamed"})
+"""Told when a model has counted or thought of a title: their place says nothing."""
+OPEN = frozenset({"input", "structured", "metadata", "answer", "delta", "providerState", "state.input"})
+"""Fields whose own fields are the tool's, or names."""
+
+
+@cache
+def rows(table: str) -> tuple[Wire, ...]:
+    """Differences on purpose."""
+    return tuple(tomllib.loads((SECOND / "differences.toml").read_text("utf-8")).get(table, ()))
+
+
+def differences(theirs: list[str], ours: list[str]) -> Iterator[tuple[str, str]]:
+    """What we lack, and what we have more, at its place."""
+    for tag, a, b, c, d in SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield from (("lacks", kind) for kind in theirs[a:b])
+            yield from (("more", kind) for kind in ours[c:d])
+
+
+async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
+    """How an agent's recording differs from a scene."""
+    theirs = kinds(native(scene).events(), BESIDE)[number]
+    executions = kinds(told((await journals(name))[0], name.split("/")[0]), BESIDE)
+    return list(differences(theirs, executions[min(number, len(executions) - 1)]))
+
+
+def excused(row: Wire, scene: str, agent: str, how: str, kind: str) -> bool:
+    """Whether a row of the table says so."""
+    return scene in row["scenes"] and agent in row["agents"] and kind in row.get(how, ())
+
+
+@pytest.mark.parametrize(("scene", "number"), SCENES)
+async def test_the_order_is_that_of_opencode(scene: str, number: int) -> None:
+    for name in SCENES[(scene, number)]:
+        found = await order(scene, number, name)
+        agent = name.split("/")[0]
+        left = [(how, kind) for how, kind in found if not any(excused(r, scene, agent, how, kind) for r in rows("order"))]
+        assert left == [], name
+
+
+async def test_each_difference_in_order_is_needed() -> None:
+    """Each scene, agent and type of each row."""
+    needed: set[tuple[int, str, str]] = set()
+    for (scene, number), names in SCENES.items():
+        for name in names:
+            agent = name.split("/")[0]
+            for how, kind in await order(scene, number, name):
+                for place in (at for at, row in enumerate(rows("order")) if excused(row, scene, agent, how, kind)):
+                    needed |= {(place, "scenes", scene), (place, "agents", agent), (place, how, kind)}
+    said = {(at, key, one) for at, row in enumerate(rows("order")) for key in row if key != "why" for one in row[key]}
+    assert said - needed == set()
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------
+
+
+def paths(value: Any, at: str = "") -> Iterator[str]:
+    """The fields of a value: `info.time.created`, `content[tool].state`."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            path = f"{at}.{key}" if at else key
+            yield path
+            if key not in OPEN:
+                yield from paths(inner, path)
+    elif isinstance(value, list):
+        for inner in value:
+            kind = inner.get("type", "") if isinstance(inner, dict) else ""
+            yield from paths(inner, f"{at}[{kind}]")
+
+
+class Shapes:
+    """Of each kind of thing: fields that some have, and those that all have."""
+
+    def __init__(self) -> None:
+        self.some: dict[str, set[str]] = defaultdict(set)
+        self.all: dict[str, set[str]] = {}
+
+    def see(self, kind: str, value: Any) -> None:
+        """One more."""
+        found = set(paths(value))
+        self.some[kind] |= found
+        self.all[kind] = self.all.get(kind, found) & found
+
+
+def _event(event: Wire) -> Wire:
+    return {key: value for key, value in event.items() if key != "metadata"}
+
+
+@cache
+def theirs() -> Shapes:
+    """OpenCode's."""
+    shapes = Shapes()
+    for scene in native_scenes():
+        for event in native(scene).events():
+            if event["type"].startswith(OURS):
+                shapes.see(event["type"], _event(event))
+        for message in native(scene).messages():
+            shapes.see(f"message {message['type']}", message)
+    return shapes
+
+
+async def ours() -> Shapes:
+    """Ours: of all recordings of all agents, and of what no recording has."""
+    shapes = Shapes()
+    for name in [*recordings(), *mock_scenes()]:
+        for journal in await journals(name):
+            projector, events = second_of(journal, name.split("/")[0])
+            _see(shapes, events, projector.conversation)
+    for story in everything():
+        _see(shapes, story.told, story.now)
+    return shapes
+
+
+def _see(shapes: Shapes, events: Iterable[Event2], conversation: Conversation2) -> None:
+    for event in filter(None, map(J.event, events)):
+        shapes.see(event.type, event.wire())
+    for message in filter(None, map(J.message, conversation.messages.values())):
+        shapes.see(f"message {message['type']}", message)
+
+
+async def test_the_shapes_are_those_of_opencode() -> None:
+    """A field that OpenCode always tells is told; one that it never tells is not; both but for the rows."""
+    mine, native_ones = await ours(), theirs()
+    found: set[tuple[str, str, str]] = set()
+    for kind in mine.some:
+        if kind not in native_ones.some:
+            found.add((kind, "unseen", ""))
+            continue
+        found |= {(kind, "lacks", path) for path in native_ones.all[kind] - mine.all[kind]}
+        found |= {(kind, "more", path) for path in mine.some[kind] - native_ones.some[kind]}
+    found |= {(kind, "untold", "") for kind in native_ones.some if kind not in mine.some}
+    said = {(kind, row["how"], path) for row in rows("shape") for kind in row["kinds"] for path in row.get("fields", [""])}
+    assert found - said == set()
+    assert said - found == set(), "rows that are not needed"
+
+
+def test_each_row_says_why() -> None:
+    assert all(row["why"].endswith(".") for table in ("order", "shape") for row in rows(table))
+    assert _unique(row["why"] for table in ("order", "shape") for row in rows(table))
+
+
+def _unique(values: Iterable[str]) -> bool:
+    seen = list(values)
+    return len(seen) == len(set(seen))

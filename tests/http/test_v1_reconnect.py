@@ -75,7 +75,6 @@ async def test_a_thousand_reconnects_while_turns_run(tmp_path: Path) -> None:
             assert len(got) == most
             live += got[-1]["sequence"] > end
             seen += got
-        print("LIVE", live, len(seen))
         assert live > LIVE
         assert talking is not None
         await talking

@@ -116,6 +116,6 @@ async def saved(ctx: Ctx, query: SavedQuery) -> object:
 
 @operation2("permission.saved.remove")
 async def remove(ctx: Ctx, path: SavedPath) -> object:
-    """From now on it is asked again; nothing to remove is fine."""
+    """The rules allow it no longer; an agent that remembers it itself may not ask again. Nothing to remove is fine."""
     ctx.services.sessions.always.forget(path.id)
     return NO_CONTENT

@@ -1,0 +1,134 @@
+"""Terminals and commands of the second wire: real shells, held against the wire's schema."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import WSServerHandshakeError
+from yarl import URL
+
+from tests.http.conftest import Place
+from tests.http.test_pty import TICKET, WAIT_S, Screen, gone
+
+POLL_S = 0.01
+
+
+async def terminal(place: Place, *script: str, **more: Any) -> dict[str, Any]:
+    body = {"command": "/bin/sh", "args": ["-c", *script], **more} if script else more
+    return (await place.api.post("/api/pty", body, status=200)).body["data"]
+
+
+async def test_life(place: Place) -> None:
+    made = await terminal(place, "printf ready; cat", title="mine")
+    assert (made["title"], made["status"], made["cwd"]) == ("mine", "running", place.directory)
+    assert (await place.api.get("/api/pty", status=200)).body["data"] == [made]
+    assert (await place.api.get(f"/api/pty/{made['id']}", status=200)).body["data"] == made
+    body = {"title": "other", "size": {"rows": 10, "cols": 20}}
+    assert (await place.api.put(f"/api/pty/{made['id']}", body, status=200)).body["data"]["title"] == "other"
+    async with place.api.raw.ws_connect(f"/api/pty/{made['id']}/connect?cursor=0") as socket:
+        screen = Screen(socket)
+        await screen.until("ready")
+        await screen.greeted()
+        assert screen.cursor == 5
+        await screen.type("hello\n")
+        await screen.until("hello\r\nhello")
+        await place.api.delete(f"/api/pty/{made['id']}", status=204)
+        assert await screen.end() == 1000
+    await gone(made["pid"])
+    for method in ("GET", "DELETE"):
+        assert (await place.api.request(method, f"/api/pty/{made['id']}", status=404)).body["_tag"] == "PtyNotFoundError"
+
+
+async def test_one_that_is_not_there_is_told_by_the_close(place: Place) -> None:
+    async with place.api.raw.ws_connect("/api/pty/pty_nosuch/connect") as socket:
+        assert await Screen(socket).end() == 4404
+    assert (await place.api.get("/api/pty/pty_nosuch/connect", status=400)).body["_tag"] == "InvalidRequestError"
+
+
+async def test_tickets(place: Place) -> None:
+    made = await terminal(place, "cat")
+    path = f"/api/pty/{made['id']}/connect"
+    refused = await place.api.post(f"{path}-token", status=403)
+    assert refused.body["_tag"] == "ForbiddenError"
+    token = (await place.api.post(f"{path}-token", headers=TICKET, status=200)).body["data"]
+    assert token["expires_in"] == 60
+    async with place.api.raw.ws_connect(URL(path).with_query(ticket=token["ticket"])) as socket:
+        await Screen(socket).greeted()
+    with pytest.raises(WSServerHandshakeError) as again:  # it is used up
+        await place.api.raw.ws_connect(URL(path).with_query(ticket=token["ticket"]))
+    assert again.value.status == 403
+
+
+# --- commands -------------------------------------------------------------------------------------------------
+
+
+async def command(place: Place, text: str, **more: Any) -> dict[str, Any]:
+    return (await place.api.post("/api/shell", {"command": text, **more}, status=200)).body["data"]
+
+
+async def ended(place: Place, id_: str) -> dict[str, Any]:
+    task = place.services.shells.get(place.directory, id_).task
+    assert task is not None
+    async with asyncio.timeout(WAIT_S):
+        await task
+    return (await place.api.get(f"/api/shell/{id_}", status=200)).body["data"]
+
+
+async def output(place: Place, id_: str, **query: int) -> dict[str, Any]:
+    params = {key: str(value) for key, value in query.items()}
+    return (await place.api.get(f"/api/shell/{id_}/output", params=params, status=200)).body["data"]
+
+
+async def test_a_command_and_its_pages(place: Place) -> None:
+    made = await command(place, "printf 'äbc'; printf def >&2; exit 3", metadata={"by": "test"})
+    assert (made["status"], made["cwd"], made["metadata"]) == ("running", place.directory, {"by": "test"})
+    done = await ended(place, made["id"])
+    assert (done["status"], done["exit"], "completed" in done["time"]) == ("exited", 3, True)
+    assert (await place.api.get("/api/shell", status=200)).body["data"] == []
+    assert await output(place, made["id"]) == {"output": "äbcdef", "cursor": 7, "size": 7, "truncated": False}
+    assert await output(place, made["id"], limit=3) == {"output": "äb", "cursor": 3, "size": 7, "truncated": True}
+    assert await output(place, made["id"], cursor=3) == {"output": "cdef", "cursor": 7, "size": 7, "truncated": False}
+    assert await output(place, made["id"], cursor=99) == {"output": "", "cursor": 7, "size": 7, "truncated": False}
+    assert Path(done["file"]).stat().st_mode & 0o777 == 0o600
+    await place.api.delete(f"/api/shell/{made['id']}", status=204)
+    assert not Path(done["file"]).exists()
+    assert (await place.api.get(f"/api/shell/{made['id']}", status=404)).body["_tag"] == "ShellNotFoundError"
+    await place.api.delete(f"/api/shell/{made['id']}", status=204)
+
+
+async def test_its_time_is_over(place: Place) -> None:
+    made = await command(place, "sleep 60", timeout=20)
+    done = await ended(place, made["id"])
+    assert (done["status"], done["signal"]) == ("timeout", "SIGTERM")
+
+
+async def test_removing_ends_what_it_has_started(place: Place) -> None:
+    made = await command(place, "setsid sleep 61 & echo $!; sleep 62")
+    async with asyncio.timeout(WAIT_S):
+        while not (found := await output(place, made["id"]))["output"].endswith("\n"):
+            await asyncio.sleep(POLL_S)
+    assert [one["id"] for one in (await place.api.get("/api/shell", status=200)).body["data"]] == [made["id"]]
+    await place.api.delete(f"/api/shell/{made['id']}", status=204)
+    await gone(int(found["output"]))
+
+
+async def test_a_command_belongs_to_its_directory(place: Place, tmp_path: Path) -> None:
+    (place.project / "src").mkdir()
+    made = await command(place, "pwd", cwd="src")
+    await ended(place, made["id"])
+    assert (await output(place, made["id"]))["output"] == os.path.realpath(place.project / "src") + "\n"
+    elsewhere = {"location[directory]": str(tmp_path)}
+    await place.api.get(f"/api/shell/{made['id']}", params=elsewhere, status=404)
+    await place.api.delete("/api/debug/location", status=204)
+    await place.api.get(f"/api/shell/{made['id']}", status=404)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"command": ""}, {"command": "x", "cwd": "nosuch"}, {"command": "a\0b"}, {"command": "x", "timeout": 0}]
+)
+async def test_commands_that_cannot_be(place: Place, body: dict[str, Any]) -> None:
+    assert (await place.api.post("/api/shell", body, status=400)).body["_tag"] == "InvalidRequestError"

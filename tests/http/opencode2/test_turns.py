@@ -1,0 +1,189 @@
+"""Whole turns as the TUI of 17 July runs them, in both dialects: what is on its screen is what the server says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.http.opencode2.client import Tui, tui
+from tests.support.live import Live, live
+
+DIALECTS = ("R", "J")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=DIALECTS)
+async def client(request: pytest.FixtureRequest, server: Live) -> AsyncIterator[Tui]:
+    async with tui(server, request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        "echo hello there",
+        "markdown",
+        "think",
+        "tool",
+        "edit",
+        "parallel",
+        "failtool",
+        "todo",
+        "subagent",
+        "background",
+        "retry",
+        "burst 500",
+        "late",
+        "unparsed",
+        "image",
+    ],
+)
+async def test_a_scene_is_shown_as_it_is(client: Tui, scene: str) -> None:
+    assert await client.turn(scene) == "succeeded"
+    await client.same()
+    assert await client.turn("echo and again") == "succeeded"
+    await client.same()
+    assert client.texts()[-1] == "and again"
+
+
+@pytest.mark.parametrize("scene", ["error", "crash", "exit"])
+async def test_a_turn_that_fails_ends_once(client: Tui, scene: str) -> None:
+    assert await client.turn(scene) == "failed"
+    await client.same()
+    assert client.types.count("session.step.failed") == 1
+    assert client.types.index("session.step.failed") < client.types.index("session.execution.failed")
+
+
+async def test_three_turns(client: Tui) -> None:
+    for number in range(3):
+        assert await client.turn(f"echo number {number}") == "succeeded"
+    await client.same()
+    assert client.texts() == [f"number {number}" for number in range(3)]
+
+
+def answering(decision: str, **more: str) -> Any:
+    async def act(client: Tui, event: dict[str, Any]) -> None:
+        if event["type"] == client.name("permission.asked"):
+            request = event["data"]
+            listed = (await client.call("GET", f"/api/session/{client.session}/permission")).body["data"]
+            assert [one["id"] for one in listed] == [request["id"]]
+            assert client.session in (await client.call("GET", "/api/session/active")).body["data"]
+            await client.reply(request, decision, **more)
+            path = f"/api/session/{client.session}/permission/{request['id']}/reply"
+            again = await client.call("POST", path, {client.name("decision"): decision}, status=404)
+            assert again.body["_tag"] == "PermissionNotFoundError"
+
+    return act
+
+
+@pytest.mark.parametrize(("decision", "status"), [("once", "completed"), ("always", "completed"), ("reject", "error")])
+async def test_a_permission(client: Tui, decision: str, status: str) -> None:
+    await client.turn("permission", answering(decision))
+    await client.same()
+    assert client.tools() == [("shell", status)]
+    assert client.types.count(client.name("permission.replied")) == 1
+
+
+async def test_always_is_not_asked_again_and_can_be_taken_back(client: Tui) -> None:
+    """By the rules; whether the agent asks again is its own affair (the mock does not)."""
+    await client.turn("permission", answering("always"))
+    [saved] = (await client.call("GET", "/api/permission/saved")).body["data"]
+    assert (saved["action"], saved["resource"]) == ("shell", "git push *")
+    await client.turn("permission")
+    assert client.types.count(client.name("permission.asked")) == 1
+    await client.call("DELETE", f"/api/permission/saved/{saved['id']}", status=204)
+    assert (await client.call("GET", "/api/permission/saved")).body["data"] == []
+
+
+async def test_a_form(client: Tui) -> None:
+    base = "/api/session/{}/form"
+
+    async def act(client: Tui, event: dict[str, Any]) -> None:
+        if event["type"] != "form.created":
+            return
+        form = event["data"]["form"]
+        path = f"{base.format(client.session)}/{form['id']}"
+        assert (await client.call("GET", base.format(client.session))).body["data"] == [form]
+        wrong = await client.call("POST", f"{path}/reply", {"answer": {"q0": 17}}, status=400)
+        assert wrong.body == {
+            "_tag": "FormInvalidAnswerError",
+            "id": form["id"],
+            "message": "Expected string for form field: q0",
+        }
+        answer = {}
+        for one in form["fields"]:
+            value = one["options"][0]["value"]
+            answer[one["key"]] = [value] if one["type"] == "multiselect" else value
+        await client.call("POST", f"{path}/reply", {"answer": answer}, status=204)
+        late = await client.call("POST", f"{path}/reply", {"answer": answer}, status=409)
+        assert late.body["_tag"] == "FormAlreadySettledError"
+        if client.dialect == "J":
+            state = (await client.call("GET", f"{path}/state")).body["data"]
+        else:
+            state = (await client.call("GET", path)).body["data"]["state"]
+        assert state == {"status": "answered", "answer": answer}
+
+    assert await client.turn("question", act) == "succeeded"
+    await client.same()
+    assert client.types.count("form.created") == 0  # it has no sessionID beside its form
+    assert (await client.call("GET", base.format(client.session))).body["data"] == []
+
+
+async def test_a_form_that_is_cancelled(client: Tui) -> None:
+    async def act(client: Tui, event: dict[str, Any]) -> None:
+        if event["type"] == "form.created":
+            path = f"/api/session/{client.session}/form/{event['data']['form']['id']}"
+            if client.dialect == "J":
+                await client.call("POST", f"{path}/cancel", status=204)
+            else:
+                await client.call("DELETE", path, status=204)
+
+    await client.turn("question", act)
+    await client.same()
+
+
+async def test_an_interrupt(client: Tui) -> None:
+    asked = asyncio.Event()
+
+    async def act(client: Tui, event: dict[str, Any]) -> None:
+        if event["type"] == "session.text.delta" and not asked.is_set():
+            asked.set()
+            await client.interrupt()
+
+    assert await client.turn("hang", act) == "interrupted"
+    await client.same()
+    assert "session.text.ended" in client.types
+    idle = await client.call("POST", f"/api/session/{client.session}/interrupt", status=204 if client.dialect == "J" else 200)
+    assert idle.body in (None, {"interrupted": False})
+
+
+async def test_active_and_the_outcome_agree_at_every_moment(client: Tui) -> None:
+    """A turn has been asked for before the first event is read, so there is an outcome whenever nothing runs."""
+
+    async def runs() -> bool:
+        return client.session in (await client.call("GET", "/api/session/active")).body["data"]
+
+    async def act(client: Tui, event: dict[str, Any]) -> None:
+        if event["data"].get("sessionID") != client.session:
+            return
+        before = await runs()
+        info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
+        listed = (await client.call("GET", "/api/session")).body["data"][0]
+        if before == await runs() and info == listed and client.dialect == "R":
+            assert ("outcome" in info) == (not before)
+            checked.append(before)
+
+    checked: list[bool] = []
+    for scene in ("tool", "error", "echo x"):
+        await client.turn(scene, act)
+    await client.same()
+    assert client.dialect == "J" or len(checked) > 10

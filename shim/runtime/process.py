@@ -36,7 +36,7 @@ from shim.runtime import family
 from shim.runtime.environment import child_environment
 from shim.runtime.tail import Tail
 from universal.codec import Exit, LaunchSpec
-from universal.framing import LIMIT_BYTES, Framed, FrameError, LineFramer
+from universal.framing import LIMIT_BYTES, Framed, FrameError, LineFramer, ShortLine
 from universal.frozen import frozen
 
 STDIN_CLOSE_S = 5.0
@@ -176,7 +176,7 @@ class AgentProcess:
 
         In: `env` is the person's environment; what the agent gets of it is `child_environment`'s business. `on_lines`
         gets whole lines in order, without their ends, in a task of the running loop; if it returns an awaitable, no more
-        is read before that is done. A line over 32 MiB comes as a short stand-in that no codec can parse. If `on_lines`
+        is read before that is done. A line over 32 MiB comes shortened, or as a stand-in that no codec can parse. If `on_lines`
         raises, the process is ended. `on_exit` is called once, after the last line. Neither is called before this has
         returned and the caller has waited for something.
 
@@ -291,7 +291,7 @@ class AgentProcess:
     async def _deliver(self, framed: list[Framed]) -> None:
         if not framed:
             return
-        lines = [line if isinstance(line, bytes) else self._stand_in(line) for line in framed]
+        lines = [self._line(line) for line in framed]
         for at in range(0, len(lines), LINES_AT_ONCE):
             if at:
                 await asyncio.sleep(0)  # others have their turn
@@ -299,9 +299,13 @@ class AgentProcess:
             if pending is not None:
                 await pending
 
-    def _stand_in(self, error: FrameError) -> bytes:
-        log.warning("agent.line_dropped", pid=self.pid, size_bytes=error.size_bytes, limit_bytes=LIMIT_BYTES)
-        return error.stand_in()
+    def _line(self, line: Framed) -> bytes:
+        if isinstance(line, FrameError):
+            log.warning("agent.line_dropped", pid=self.pid, size_bytes=line.size_bytes, limit_bytes=LIMIT_BYTES)
+            return line.stand_in()
+        if isinstance(line, ShortLine):
+            log.warning("agent.line_shortened", pid=self.pid, size_bytes=line.size_bytes, limit_bytes=LIMIT_BYTES)
+        return line
 
     async def _drain(self, pump: asyncio.Task[None]) -> None:
         """What is still in the pipe. Whoever is left may hold it open, so not for ever."""

@@ -16,6 +16,7 @@ FAULT, FOLDER = sys.argv[1], Path(sys.argv[2])
 CHILD_S = 600
 FLOOD_LINES = 50_000
 LONG_LINE_BYTES = 40 * 2**20
+HUGE_BYTES = 50 * 2**20
 
 
 def raw(data: bytes) -> None:
@@ -81,6 +82,12 @@ def fault() -> None:
         for _ in range(LONG_LINE_BYTES // 2**20):
             raw(b"x" * 2**20)
         raw(b"\n")
+    elif FAULT == "huge output":
+        call = {"toolCallId": "c1", "title": "make", "kind": "execute", "status": "in_progress", "rawInput": {"command": "make"}}
+        say(method="session/update", params={"sessionId": "s1", "update": {"sessionUpdate": "tool_call", **call}})
+        content = [{"type": "content", "content": {"type": "text", "text": "a line of the build\n" * (HUGE_BYTES // 20)}}]
+        done = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed", "content": content}
+        say(method="session/update", params={"sessionId": "s1", "update": done})
     elif FAULT == "stderr flood":
         for number in range(FLOOD_LINES):
             sys.stderr.write(f"warning {number}: too much to say\n")

@@ -39,6 +39,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "garbage": (ANSWER, "last words"),
     "flood of lines": (ANSWER, "last words"),
     "one endless line": (ANSWER, "last words"),
+    "huge output": (ANSWER, "bytes were left out here"),
     "stderr flood": (ANSWER, "last words"),
     "invalid UTF-8": (ANSWER, "last words"),
     "lone surrogates": (ANSWER, "half \ufffd a pair"),

@@ -20,7 +20,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 
 
 def framed(pieces: list[bytes]) -> list[Framed]:
-    framer = LineFramer(limit_bytes=LIMIT)
+    framer = LineFramer(limit_bytes=LIMIT, keep_bytes=2)
     return [line for piece in pieces for line in framer.push(piece)] + framer.close()
 
 

@@ -27,6 +27,8 @@ from aiohttp.web_runner import BaseRunner
 
 from tests.support import oracle, oracle2
 
+LONGEST_LINE_BYTES = 2**22
+"""Of an event; the longest tell a tool's output."""
 WAIT_S = 10.0
 """For one answer or event. Not a sleep: the longest that a test hangs when something is wrong."""
 EXTRAS = ("/doc", "/openapi.json", "/health", "/session/import", "/session/*/export")
@@ -112,7 +114,7 @@ class ApiClient:
     """Use as an async context manager. `raw` is aiohttp's own test client, for what must not be checked."""
 
     def __init__(self, app: web.Application) -> None:
-        self.raw: TestClient[web.Request, web.Application] = TestClient(_Server(app))
+        self.raw: TestClient[web.Request, web.Application] = TestClient(_Server(app), read_bufsize=LONGEST_LINE_BYTES)
 
     async def __aenter__(self) -> ApiClient:
         await self.raw.start_server()

@@ -93,7 +93,7 @@ def failed_state(state: ToolState, error: str, at_ms: int, *, interrupted: bool)
         "error": error,
         "time": {"start": state.started_ms or at_ms, "end": at_ms},
     }
-    metadata: Wire = {"output": "".join(state.output)} if state.output else {}
+    metadata: Wire = {"output": state.output} if state.output else {}
     if interrupted:
         metadata["interrupted"] = True
     if metadata:

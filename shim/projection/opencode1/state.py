@@ -18,6 +18,11 @@ from universal.codec import COMPACT
 HANDOVER: dict[str, object] = {"handover": True}
 """Metadata of the text part by which a person is told that another agent took over. No agent is sent it."""
 
+RUNNING_CHARS = 30_000
+"""Of the output of a tool that runs; its result has more. As much as native shows."""
+CUT = "...\n\n"
+"""Above what is left of it."""
+
 
 @dataclass(slots=True)
 class Message:
@@ -67,10 +72,17 @@ class ToolState:
     view: ToolView
     status: Literal["pending", "running", "ended"] = "pending"
     started_ms: int = 0
-    output: list[str] = field(default_factory=list[str])
+    output: str = ""
+    """What a running call has written, at most its last RUNNING_CHARS."""
     child_session_id: str | None = None
     refused: str | None = None
     """What a person's refusal makes of its error; None as long as nobody has refused."""
+
+    def wrote(self, text: str) -> None:
+        """More of its output. Each piece tells clients all that is kept, so that is little."""
+        self.output += text
+        if len(self.output) > RUNNING_CHARS:
+            self.output = CUT + self.output[-RUNNING_CHARS:]
 
 
 @dataclass(slots=True)

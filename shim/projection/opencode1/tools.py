@@ -21,6 +21,9 @@ from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import arr, obj, whole
 
 PREVIEW_LINES = 20
+SHOWN_CHARS = 2**20
+"""Of a tool's output that every client is sent and every answer holds: half its beginning, half its end. Native's tools give
+50 KB; agents have limits of their own, of some 30 KB."""
 
 
 @frozen
@@ -123,6 +126,29 @@ def running_metadata(view: ToolView, context: ToolContext) -> tuple[str | None, 
 
 def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     """Output, title and metadata of a finished call, from its universal `tool_result` item."""
+    result = _result(view, item, context)
+    if len(result.output) <= SHOWN_CHARS:
+        return result
+    output = shown(result.output, context.session_id)
+    told = {"output": output} if result.metadata.get("output") == result.output else {}
+    return ResultView(output, result.title, {**result.metadata, **told, "truncated": True}, result.attachments)
+
+
+def shown(output: str, session_id: str) -> str:
+    """As much of an output as every client is sent; where the rest is, if that is not all."""
+    if len(output) <= SHOWN_CHARS:
+        return output
+    left_out = len(output) - SHOWN_CHARS
+    where = f"[... {left_out:,} characters are not shown here; /v1/sessions/{session_id}/events has them ...]"
+    return f"{output[: SHOWN_CHARS // 2]}\n\n{where}\n\n{output[-SHOWN_CHARS // 2 :]}"
+
+
+def failure(output: str, session_id: str) -> str:
+    """The error of a call that failed with this output."""
+    return shown(output, session_id) or "The tool failed without a word."
+
+
+def _result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     output = "".join(p.output for p in item.content if isinstance(p, ToolResultPart))
     images = tuple(p for p in item.content if isinstance(p, ImagePart))
     files = [p for p in item.content if isinstance(p, FileRefPart)]

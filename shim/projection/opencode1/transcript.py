@@ -410,8 +410,8 @@ class Transcript:
     def _tool_output(self, data: ItemDeltaData, at_ms: int) -> None:
         state = self.conversation.tools.get(self._call_of_item.get(data.item_id, ""))
         if state is not None and state.status == "running":
-            state.output.append(data.delta)
-            self._running(state, at_ms, {"output": "".join(state.output)})
+            state.wrote(data.delta)
+            self._running(state, at_ms, {"output": state.output})
 
     def result(self, item: Item, at_ms: int) -> None:
         """A tool has ended, well or not."""
@@ -424,7 +424,7 @@ class Transcript:
         interrupted = meta.get("interrupted") is True
         failed_shell = state.view.tool == "bash" and isinstance(meta.get("exit_code"), int)
         if item.status is ItemStatus.FAILED and not failed_shell:
-            error = ABORTED if interrupted else state.refused or result.output or "The tool failed without a word."
+            error = ABORTED if interrupted else state.refused or tools.failure(result.output, self.conversation.id)
             self._fail_tool(state, error, at_ms, interrupted=interrupted)
         else:
             self._complete_tool(state, item, at_ms)

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from shim.projection.opencode1.agents import AGENT_TOOLS
+from shim.projection.opencode1.state import CUT, RUNNING_CHARS, ToolState
 from shim.projection.opencode1.tools import (
+    SHOWN_CHARS,
     ResultView,
     ToolContext,
     ToolView,
@@ -166,3 +168,26 @@ def test_whose_todo_calls_do_not_carry_the_list() -> None:
     told = {(agent, name) for agent, rows in AGENT_TOOLS.items() for name in rows if says_changes(agent, name)}
     assert told == {("claude", name) for name in ("TaskCreate", "TaskUpdate", "TaskList", "TaskGet")}
     assert not says_changes("claude", "Unheard")
+
+
+@pytest.mark.parametrize("tool", ["bash", "webfetch", "no_such_tool"])
+def test_a_long_output_is_shown_by_its_ends(tool: str) -> None:
+    long = "begin\n" + "x" * 3 * SHOWN_CHARS + "\nend"
+    result = finished(ToolView(tool, {}), long)
+    assert len(result.output) < SHOWN_CHARS + 200
+    assert result.metadata["truncated"] is True
+    assert len(str(result.metadata)) < 2 * SHOWN_CHARS
+    head, note, tail = result.output.split("\n\n")
+    assert (head[:6], tail[-4:]) == ("begin\n", "\nend")
+    assert f"{len(long) - len(head) - len(tail):,} characters are not shown here" in note
+    assert f"/v1/sessions/{HERE.session_id}/events" in note
+    assert finished(ToolView(tool, {}), "x" * SHOWN_CHARS).metadata["truncated"] is False
+
+
+def test_a_running_call_tells_the_end_of_its_output() -> None:
+    state = ToolState("msg", "prt", "call", "Bash", ToolView("bash", {}))
+    for number in range(20_000):
+        state.wrote(f"{number}\n")
+    assert len(state.output) == RUNNING_CHARS + len(CUT)
+    assert state.output.startswith(CUT)
+    assert state.output.endswith("19998\n19999\n")

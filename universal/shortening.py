@@ -1,0 +1,141 @@
+r"""A JSON line that is too long for us, made short: its long strings lose their middle, all else stays. Pure.
+
+An agent puts what a tool has written into one string, be it 50 MB of a log. To drop such a line is to lose the result; to
+keep it is to let an agent choose how much memory we take. Beginning and end of an output are what a person looks at.
+
+Never cut inside of an escape or a character, so what comes out is JSON when what went in is; the strings that were cut say
+how much is missing. Memory: what is kept, and the piece that was pushed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+KEEP_BYTES = 256 * 1024
+"""Of a string's beginning, and of its end. OpenCode's own tools hand their model 50 KB."""
+NOTE = rb"\n\n[... %d bytes were left out here: the agent said too much in one line ...]\n\n"
+"""In the place of what was cut, as it stands in a JSON string."""
+ASKING = ("id", "request_id")
+"""Keys of a line that asks or answers: what it says is used, not only shown, and must be whole."""
+
+_INSIDE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
+"""The rest of a string up to its quote, in whole escapes. Possessive: a long string costs no memory of the matcher."""
+_ESCAPE_BYTES = 6
+"""The longest escape."""
+_PLAIN = re.compile(rb'[^"\\]{%d}' % _ESCAPE_BYTES)
+"""Behind so many bytes without a backslash no escape is open."""
+_WORDS = re.compile(rb" |\\[nt]")
+"""What has none of them is no text: an image in base 64 is worth nothing without its middle."""
+_LOW = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+"""The second half of a pair of UTF-16: stays with the first."""
+_NEAR_BYTES = 4096
+
+
+class Shortener:
+    """One line. `push` its pieces, then `close` gives the short line, or None where it cannot be had.
+
+    In: `limit_bytes` that the short line may have; `keep_bytes` of each end of a string.
+    """
+
+    __slots__ = ("_dropped", "_head", "_in_string", "_keep", "_limit", "_out", "_rest", "_tail", "size_bytes")
+
+    def __init__(self, limit_bytes: int, keep_bytes: int = KEEP_BYTES) -> None:
+        self.size_bytes = 0
+        """Of the line so far."""
+        self._limit = limit_bytes
+        self._keep = keep_bytes
+        self._out: bytearray | None = bytearray()
+        self._in_string = False
+        self._head = b""
+        """The kept beginning of the string that we are in, once it has more than that."""
+        self._tail = bytearray()
+        self._dropped = 0
+        self._rest = b""
+        """The beginning of an escape that has not come whole."""
+
+    def push(self, piece: bytes | bytearray) -> None:
+        """The next bytes of the line."""
+        self.size_bytes += len(piece)
+        data, at = self._rest + piece, 0
+        self._rest = b""
+        while at < len(data) and self._out is not None:
+            at = self._string(data, at) if self._in_string else self._outside(data, at)
+            self._give_up_if_long()
+
+    def _give_up_if_long(self) -> None:
+        if self._out is not None and len(self._out) + len(self._head) + len(self._tail) > self._limit:
+            self._out, self._head, self._tail = None, b"", bytearray()
+
+    def close(self) -> bytes | None:
+        """The short line. None for what is no JSON object, asks or answers, or is long by other than texts."""
+        if self._out is None or self._in_string:
+            return None
+        try:
+            value = json.loads(self._out)  # takes lone surrogates, as agents say them
+        except (ValueError, RecursionError):
+            return None
+        return bytes(self._out) if isinstance(value, dict) and not any(key in value for key in ASKING) else None
+
+    def _outside(self, data: bytes, at: int) -> int:
+        """Up to the next string; where that is."""
+        assert self._out is not None
+        quote = data.find(b'"', at)
+        end = len(data) if quote < 0 else quote + 1
+        self._out += data[at:end]
+        self._in_string = quote >= 0
+        return end
+
+    def _string(self, data: bytes, at: int) -> int:
+        """Up to the end of the string, or of what has come of it; where that is."""
+        end = _end_of(data, at, len(data))
+        self._keep_some(data[at:end])
+        if end < len(data) and data[end : end + 1] == b'"':
+            self._end_string()
+            return end + 1
+        if len(data) - end >= _ESCAPE_BYTES:  # no JSON
+            self._out = None
+        self._rest = data[end:]
+        return len(data)
+
+    def _keep_some(self, text: bytes) -> None:
+        self._tail += text
+        if not self._head and len(self._tail) > 2 * self._keep:
+            cut = _place(self._tail, self._keep)
+            self._head = bytes(self._tail[:cut])
+            del self._tail[:cut]
+        if self._head and len(self._tail) > 2 * self._keep:
+            cut = _place(self._tail, len(self._tail) - self._keep)
+            self._dropped += cut
+            del self._tail[:cut]
+
+    def _end_string(self) -> None:
+        assert self._out is not None
+        if self._dropped and not _WORDS.search(self._head + self._tail):
+            self._out = None
+        elif self._dropped:
+            head = self._head.decode("utf-8", "ignore").encode()
+            tail = bytes(self._tail).lstrip(bytes(range(0x80, 0xC0)))
+            missing = self._dropped + len(self._head) - len(head) + len(self._tail) - len(tail)
+            self._out += head + NOTE % missing + tail
+        else:
+            self._out += self._head + self._tail
+        if self._out is not None:
+            self._out += b'"'
+        self._in_string, self._head, self._tail, self._dropped = False, b"", bytearray(), 0
+
+
+def _end_of(text: bytes | bytearray, at: int, until: int) -> int:
+    """Where the whole escapes and characters of a string that begin at `at` end: at its quote, or before `until`."""
+    match = _INSIDE.match(text, at, until)
+    assert match is not None  # it matches nothing, too
+    return match.end()
+
+
+def _place(text: bytearray, near: int) -> int:
+    """Where the text of a string, which begins with a whole escape or character, can be cut; near this place."""
+    found = _PLAIN.search(text, max(near - _ESCAPE_BYTES, 0), near + _NEAR_BYTES)
+    if found is not None:
+        return found.end()
+    end = _end_of(text, 0, near)
+    return end + (_ESCAPE_BYTES if _LOW.match(text, end) else 0)

@@ -25,6 +25,7 @@ from shim.clock import Clock, SystemClock
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.projects import Projects
+from shim.host.shells import Shells
 from shim.host.snapshot import Snapshots
 from shim.host.terminals import Terminals
 from shim.host.tui_control import TuiControl
@@ -164,6 +165,7 @@ def build_app(
         universal=Universal(names, installs, Traces(kept), meters, traced),
         second=views,
         terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=owner, publish=hub.publish),
+        shells=Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=owner, tell=views.tell),
         worktrees=worktrees,
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
         copies=ProjectCopies(kept, projects, hub.publish),
@@ -199,6 +201,7 @@ def build_app(
         feed.close()
         services.tui_control.close()
         await services.terminals.close()
+        await services.shells.close()
         await services.worktrees.close()
         await services.watchers.close()
 

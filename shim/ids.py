@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from shim.clock import Clock
 
@@ -23,7 +23,9 @@ COUNTER_SPAN = 0x1000
 SAME_CLOCK_MS = 24 * 3600 * 1000
 """A client's id is taken as a time only if it is within a day of ours; `msg_zzz...` must not push ours up."""
 
-_PREFIX = {
+Kind: TypeAlias = Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn", "saved", "shell"]
+
+_PREFIX: dict[Kind, str] = {
     "item": "itm",
     "permission": "per",
     "question": "que",
@@ -33,6 +35,7 @@ _PREFIX = {
     "workspace": "wrk",
     "turn": "trn",
     "saved": "psv",
+    "shell": "sh",
 }
 
 
@@ -116,8 +119,8 @@ class Ids:
         self._last = max(self._clock.now_ms() * COUNTER_SPAN + 1, self._last + 1)
         return self._last
 
-    def new(self, kind: Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn", "saved"]) -> str:
-        """A new id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_` ascend, `ses_` descends."""
+    def new(self, kind: Kind) -> str:
+        """A new id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_`, `sh_` ascend, `ses_` descends."""
         return render(_PREFIX[kind], self._value(), next(self._tails), descending=kind == "session")
 
     def moment(self) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shim.host.opencode_config import ConfigFiles
     from shim.host.project_copies import ProjectCopies
     from shim.host.projects import Projects
+    from shim.host.shells import Shells
     from shim.host.terminals import Terminals
     from shim.host.tui_control import TuiControl
     from shim.host.watcher import Watchers
@@ -58,6 +59,7 @@ class Services:
     projects: Projects
     config: ConfigFiles
     terminals: Terminals
+    shells: Shells
     worktrees: Worktrees
     copies: ProjectCopies
     tui_control: TuiControl

@@ -91,6 +91,11 @@ class ShellCommand:
         finally:
             exited.cancel()
 
+    @property
+    def pid(self) -> int | None:
+        """Of its leader, when it has been started."""
+        return None if self._process is None else self._process.pid
+
     def stop(self) -> None:
         """TERM its group now, KILL it a moment later."""
         self.stopped = True

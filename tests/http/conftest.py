@@ -16,6 +16,7 @@ from shim.errors import NotFound
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.projects import Projects
+from shim.host.shells import Shells
 from shim.host.terminals import Terminals
 from shim.host.tui_control import TuiControl
 from shim.host.watcher import Watchers
@@ -134,6 +135,7 @@ async def place(tmp_path: Path, project: Path, agents: FakeAgents, monkeypatch: 
         services.hub.close()
         services.tui_control.close()
         await services.terminals.close()
+        await services.shells.close()
         await services.worktrees.close()
         await services.watchers.close()
     await services.store.close()
@@ -160,6 +162,7 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
         projects=projects,
         config=ConfigFiles(home, {"USER": "someone", "HOME": str(home)}),
         terminals=Terminals(clock=clock, ids=ids, environ=environ, owner="", publish=hub.publish),
+        shells=Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", tell=lambda *told: None),
         worktrees=worktrees,
         workspaces=Workspaces(store, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
         copies=ProjectCopies(store, projects, hub.publish),

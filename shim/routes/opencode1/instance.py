@@ -18,6 +18,7 @@ async def end_instance(ctx: Ctx, directory: str) -> None:
     services = ctx.services
     await services.sessions.dispose(directory)
     await services.terminals.dispose(directory)
+    await services.shells.dispose(directory)
     await services.watchers.forget(directory)
     project = await services.projects.identity(directory)
     services.projects.forget(directory)

@@ -1,0 +1,239 @@
+"""Commands that a client runs beside its sessions, without a terminal: their output is read by byte position, from a file.
+
+    create -> shell.created     its end -> shell.exited     remove -> shell.deleted
+
+A command leads a process group, which is ended as a whole when its time is over, when it is removed, and when the server stops.
+Those that have ended can be read for a while (`KEPT`). Source: API notes of 2.0.21, events of the recording `extras`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from shim.clock import Clock
+from shim.errors import BadRequest, Tagged
+from shim.host.disk import is_folder
+from shim.ids import Ids
+from shim.runtime import family
+from shim.runtime.environment import child_environment
+from shim.runtime.shell import ShellCommand
+
+RUNNING_LIMIT = 64
+"""At once, on the whole server."""
+KEPT = 64
+"""So many of those that have ended can still be read; the oldest make room."""
+OUTPUT_LIMIT_BYTES = 64 * 2**20
+"""Of one command in its file; the rest is read and dropped."""
+PAGE_LIMIT_BYTES = 2**20
+FALLBACK_SHELL = "/bin/sh"
+FILE_MODE = 0o600
+STOP_S = 3.0
+"""For those that are being ended when the server stops."""
+
+Tell: TypeAlias = Callable[[str, dict[str, Any], str], None]
+"""Type, data, directory."""
+
+
+@dataclass(slots=True)
+class Shell:
+    """One command. `wire` is what clients see of it."""
+
+    directory: str
+    wire: dict[str, Any]
+    process: ShellCommand
+    file: Path
+    out: BinaryIO
+    size: int = 0
+    status: str = "exited"
+    """What it will be called when it has ended."""
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = field(default=None)
+
+    @property
+    def id(self) -> str:
+        """`sh_...`"""
+        return self.wire["id"]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self.wire["status"] == "running"
+
+
+class Shells:
+    """All commands of the server. Used from one event loop."""
+
+    def __init__(self, folder: Path, *, clock: Clock, ids: Ids, environ: Mapping[str, str], owner: str, tell: Tell) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._ids = ids
+        self._environ = family.owned(environ, owner) if owner else environ
+        self._tell = tell
+        self._known: dict[str, Shell] = {}
+        self._closed = False
+
+    def all(self, directory: str) -> list[dict[str, Any]]:
+        """What runs for a directory, the oldest first."""
+        return [one.wire for one in self._known.values() if one.directory == directory and one.runs]
+
+    def get(self, directory: str, id_: str) -> Shell:
+        """Raises 404 ShellNotFoundError, also for one of another directory."""
+        found = self._known.get(id_)
+        if found is None or found.directory != directory:
+            raise Tagged(404, "ShellNotFoundError", f"Shell not found: {id_}", id=id_)
+        return found
+
+    async def create(
+        self, directory: str, command: str, *, cwd: str | None, timeout_ms: float | None, metadata: Mapping[str, Any]
+    ) -> Shell:
+        """Run it. Raises BadRequest: no such folder, a NUL, too many that run."""
+        if self._closed or sum(one.runs for one in self._known.values()) >= RUNNING_LIMIT:
+            raise BadRequest(f"There are {RUNNING_LIMIT} commands running, which is the limit. End some.")
+        if "\0" in command or "\0" in (cwd or ""):
+            raise BadRequest('A command may not contain NUL\n  at ["command"]')
+        place = str(Path(directory, cwd or "."))
+        id_ = self._ids.new("shell")
+        file, out = await asyncio.to_thread(self._opened, place, id_)
+        shell = self._shell()
+        process = ShellCommand(
+            command,
+            place,
+            child_environment({**self._environ, "SHELL": shell}, {}, _token(id_)),
+            lambda text: self._on_output(id_, text),
+            on_started=lambda: self._started(id_),
+            limit_chars=OUTPUT_LIMIT_BYTES,
+        )
+        wire: dict[str, Any] = {
+            "id": id_,
+            "status": "running",
+            "command": command,
+            "cwd": place,
+            "shell": shell,
+            "file": str(file),
+            "metadata": dict(metadata),
+            "time": {"started": self._clock.now_ms()},
+        }
+        made = self._known[id_] = Shell(directory, wire, process, file, out)
+        self._tell("shell.created", {"info": {**wire}}, directory)
+        made.task = asyncio.create_task(self._run(made), name=f"shell {id_}")
+        if timeout_ms is not None:
+            made.timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop, made, "timeout")
+        return made
+
+    async def output(self, shell: Shell, cursor: int, limit: int) -> dict[str, Any]:
+        """Its output from a byte position on. `truncated`: there is more of it already."""
+        data = await asyncio.to_thread(_read, shell.file, cursor, min(limit, PAGE_LIMIT_BYTES))
+        end = cursor + len(data) if data else min(cursor, shell.size)
+        return {"output": data.decode("utf-8", "replace"), "cursor": end, "size": shell.size, "truncated": end < shell.size}
+
+    async def remove(self, shell: Shell) -> None:
+        """End it, and forget it with its output."""
+        self._known.pop(shell.id, None)
+        self._stop(shell, "killed")
+        if shell.task is not None:
+            await asyncio.wait({shell.task}, timeout=STOP_S)
+        await asyncio.to_thread(_forget, [shell])
+        self._tell("shell.deleted", {"id": shell.id}, shell.directory)
+
+    async def dispose(self, directory: str | None) -> None:
+        """End all of a directory (None: of all), and forget them. No events, as for terminals."""
+        going = [one for one in self._known.values() if directory in (None, one.directory)]
+        for one in going:
+            self._known.pop(one.id, None)
+            if one.runs:
+                one.process.kill()
+        tasks = [one.task for one in going if one.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_S)
+        await asyncio.to_thread(_forget, going)
+
+    async def close(self) -> None:
+        """For the server's shutdown."""
+        self._closed = True
+        await self.dispose(None)
+
+    # --- inside
+
+    def _opened(self, place: str, id_: str) -> tuple[Path, BinaryIO]:
+        if not is_folder(place):
+            raise BadRequest(f'There is no folder {place}\n  at ["cwd"]')
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._folder / f"{id_}.log"
+        return file, os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
+
+    def _shell(self) -> str:
+        wanted = self._environ.get("SHELL", "")
+        return wanted if wanted.startswith("/") and os.access(wanted, os.X_OK) else FALLBACK_SHELL
+
+    def _started(self, id_: str) -> None:
+        shell = self._known.get(id_)
+        if shell is not None and shell.process.pid is not None:
+            shell.wire["pid"] = shell.process.pid
+
+    def _on_output(self, id_: str, text: str) -> None:
+        shell = self._known.get(id_)
+        if shell is not None:
+            with suppress(OSError):  # a full disk must not end the command
+                shell.size += shell.out.write(text.encode("utf-8", "replace"))
+
+    def _stop(self, shell: Shell, status: str) -> None:
+        if shell.runs:
+            shell.status = status
+            shell.process.stop()
+
+    async def _run(self, shell: Shell) -> None:
+        code = -signal.SIGKILL
+        try:
+            code = await shell.process.run()
+        except OSError as error:
+            self._on_output(shell.id, f"{shell.wire['command']}: {error.strerror or error}\n")
+            code = 127
+        finally:
+            self._over(shell, code)
+
+    def _over(self, shell: Shell, code: int) -> None:
+        shell.out.close()
+        if shell.timer is not None:
+            shell.timer.cancel()
+        wire = shell.wire
+        wire["status"] = shell.status
+        wire["time"] = {**wire["time"], "completed": self._clock.now_ms()}
+        if code < 0:
+            wire["signal"] = signal.Signals(-code).name
+        else:
+            wire["exit"] = code
+        if shell.id in self._known:
+            told = {"id": shell.id, "status": wire["status"], **({"exit": code} if code >= 0 else {})}
+            self._tell("shell.exited", told, shell.directory)
+        ended = [one for one in self._known.values() if not one.runs]
+        for one in ended[: max(0, len(ended) - KEPT)]:
+            self._known.pop(one.id, None)
+            one.file.unlink(missing_ok=True)
+
+
+def _read(file: Path, cursor: int, limit: int) -> bytes:
+    try:
+        with file.open("rb") as source:
+            source.seek(cursor)
+            return source.read(limit)
+    except OSError:
+        return b""
+
+
+def _forget(shells: list[Shell]) -> None:
+    """Their output, and what they have started and left (`nohup`)."""
+    for shell in shells:
+        family.end_owned(_token(shell.id))
+        shell.file.unlink(missing_ok=True)
+
+
+def _token(id_: str) -> str:
+    """By which the processes of a command are found, whatever session they hide in."""
+    return f"shell-{id_}"

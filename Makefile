@@ -6,7 +6,7 @@ FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: audit bench fuzz load soak help setup serve test check gen docs fmt e2e record ci clean
+.PHONY: audit bench micro fuzz load soak help setup serve test check gen docs fmt e2e record ci clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -43,6 +43,9 @@ record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: mak
 bench: .venv/.dev  ## beside native OpenCode, its peer and the floor; writes docs/BENCHMARKS.md  [ROUNDS=5]
 	scripts/e2e-setup
 	$(BIN)python -m tests.bench --rounds $(or $(ROUNDS),5)
+
+micro: .venv/.dev  ## what each step of the straight line costs for a piece of text, held against its budget: seconds
+	$(BIN)pytest -q -n 0 tests/micro --benchmark-columns=min,median,rounds $(ARGS)
 
 fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz [EXAMPLES=200000] [REQUESTS=20000] [FUZZ_S=60]
 	SHIM_LAW_EXAMPLES=$(EXAMPLES) SHIM_API_REQUESTS=$(REQUESTS) $(BIN)pytest -q -n auto --timeout=0 tests/fuzz tests/properties $(ARGS)

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from shim.app import DATABASE
 from tests.bench.contenders import HERE, Contender
 
 Figures = dict[str, float]
@@ -197,6 +198,6 @@ def wait_idle(at: Contender, session: str) -> None:
 
 def journal_size(data: Path) -> tuple[int, int]:
     """(events, bytes of the file) of a stopped server's journal."""
-    (path,) = data.glob("journal.db")
+    path = data / DATABASE
     with sqlite3.connect(path) as db:
         return db.execute("SELECT count(*) FROM event").fetchone()[0], path.stat().st_size

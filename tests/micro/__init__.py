@@ -1,0 +1,1 @@
+"""What each arrow of the straight line costs."""

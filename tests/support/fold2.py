@@ -407,6 +407,8 @@ class Fold2:
         shown = {id_: {k: e[k] for k in ("type", "payload", "delivery")} for id_, e in live.inbox.items()}
         assert self.inbox == shown
         assert (self.permissions, self.forms) == (live.permissions, live.forms)
+        if "fork" in self.info:  # what a fork has from its source, clients read
+            return
         keys = ("id", "title", "agent", "model", "cost", "tokens", "outcome", "revert", "metadata", "permissions", "parentID")
         assert {k: self.info.get(k) for k in keys} == {k: live.info.get(k) for k in keys}
 
@@ -435,6 +437,8 @@ def normal1(live: Conversation) -> dict[str, list[Any]]:
 
 def _tool1(part: Wire) -> Any:
     name, state = tool_name(part["tool"]), part["state"]
+    if name == "invalid":  # OpenCode 1.18 calls it so once it has seen that there is no such tool
+        name = state["input"].get("tool", name)
     status = {"pending": "streaming"}.get(state["status"], state["status"])
     given = {} if status == "streaming" or name == "todowrite" else arguments(name, state["input"])
     output = state.get("output") if status == "completed" else None
@@ -455,6 +459,8 @@ def normal2(messages: Iterable[Wire], inbox: Iterable[Wire]) -> dict[str, list[A
         match message["type"]:
             case "user" | "synthetic" if not message["id"].split("zzz")[1:]:
                 users.append((message["id"], message["text"]))
+            case "assistant" if "zzz" in message["id"] and not message["content"]:
+                pass  # opened for a retry that led to nothing: the first face has no message of it
             case "assistant":
                 said = [p["text"] for p in message["content"] if p["type"] in ("text", "reasoning")]
                 tools = [_tool2(p) for p in message["content"] if p["type"] == "tool"]
@@ -504,6 +510,7 @@ def check_second(events: Sequence[UniversalEvent], agent: str, first: Conversati
     for detail in live.settled.values():
         check_type("FormDetail", detail)
     if first is not None:
-        assert normal2(live.messages.values(), live.inbox.values()) == normal1(first)
+        second, one = normal2(live.messages.values(), live.inbox.values()), normal1(first)
+        assert [key for key in one if one[key] != second[key]] == [], f"{one}\n{second}"
         assert live.running == first.busy
     return projector

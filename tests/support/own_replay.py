@@ -18,6 +18,7 @@ from shim.record.driver import counting, is_own
 from shim.record.report import request_of
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
+from tests.support.fold2 import check_second
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import ROOT
 from tests.support.scripted import Recorder
@@ -318,5 +319,7 @@ async def check_clients(played: OwnReplay) -> None:
         assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
         assert fold.idles == len([e for k, e in played.effects if k == key and isinstance(e, Ended)])
         rebuilt = played.branch(branch.id, Recorder())
-        rebuilt.load(await played.store.events(branch.id))
+        journal = await played.store.events(branch.id)
+        rebuilt.load(journal)
         assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
+        check_second(journal, played.agent, live)

@@ -16,6 +16,7 @@ from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
+from tests.support.fold2 import check_second
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import Recording, Row
 from tests.support.scripted import Recorder
@@ -299,3 +300,4 @@ async def check_clients(played: Played) -> None:
     rebuilt.load(await played.store.events(played.branch.id))
     assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
     assert (rebuilt.conversation.info, rebuilt.conversation.todos) == (live.info, live.todos)
+    check_second(await played.store.events(played.branch.id), played.agent, live)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fold2 import check_second
 from tests.support.opencode_replay import names, replay
 from tests.support.oracle import check_event, check_response
 from tests.support.scripted import Recorder
@@ -72,6 +73,7 @@ async def test_a_recording_as_clients_see_it(name: str) -> None:
         rebuilt = played.branch(branch.id, Recorder())
         rebuilt.load(await played.store.events(branch.id))
         assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
+        check_second(await played.store.events(branch.id), "opencode", branch.conversation)
 
 
 # --- faithfulness ----------------------------------------------------------------------------------------

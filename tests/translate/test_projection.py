@@ -16,6 +16,7 @@ from shim.ids import Ids
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
 from tests.support.claude_replay import Replay
+from tests.support.fold2 import check_second
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import load, load_all
 from tests.support.scripted import Recorder
@@ -127,6 +128,7 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
         rebuilt.load(await replay.store.events(branch.id))
         assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
         assert (rebuilt.conversation.info, rebuilt.conversation.todos) == (live.info, live.todos)
+        check_second(await replay.store.events(branch.id), "claude", live)
 
 
 def _cards(replay: Seen, key: str | None = None) -> list[tuple[str, str]]:

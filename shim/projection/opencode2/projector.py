@@ -125,7 +125,7 @@ class Projector2:
         data = self._event.data if self._event is not None else None
         reason = text(obj(data.metadata).get("reason"), "completed") if isinstance(data, TurnData) else "completed"
         outcome = OUTCOMES.get(reason, "failed")
-        self._steps.give_up()
+        self._steps.give_up(interrupted=outcome == "interrupted")
         first = self._first.conversation.info
         tokens, cost = session.counts(obj(first["tokens"])), first["cost"]
         if (tokens, cost) != (conversation.info["tokens"], conversation.info["cost"]):

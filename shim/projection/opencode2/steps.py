@@ -98,9 +98,13 @@ class Steps:
         start = obj(step.wire.get("snapshot")).get("start")
         data: Wire = {"assistantMessageID": step.id, "agent": step.wire["agent"], "model": step.wire["model"]}
         self._teller.tell("session.step.started", {**data, **({"snapshot": start} if start else {}), "started": self._teller.at})
+        self._adopt(step)
+        self.show(step)
+
+    def _adopt(self, step: Step) -> None:
+        """A session of which nobody has chosen agent and model has those of its first step."""
         info = self._conversation.info
         self._conversation.info = {"agent": step.wire["agent"], "model": step.wire["model"], **info}
-        self.show(step)
 
     def streamed(self, first_id: str) -> None:
         """The model has said all of this step; its tools may go on."""
@@ -189,6 +193,7 @@ class Steps:
         step.id = message_id(event)
         event.data["assistantMessageID"] = step.id
         step.wire = {**step.wire, "id": step.id}
+        self._adopt(step)
         return step
 
     def again(self) -> None:
@@ -197,11 +202,12 @@ class Steps:
             if "retry" in step.wire:
                 self._start(step)
 
-    def give_up(self) -> None:
+    def give_up(self, *, interrupted: bool) -> None:
         """The turn ends: a step that was promised never came."""
         step, self._promised = self._promised, None
         if step is not None:
-            self._fail(step, obj(obj(step.wire.get("retry")).get("error")), {})
+            error = {"type": "aborted", "message": names.STEP_INTERRUPTED}
+            self._fail(step, error if interrupted else obj(obj(step.wire.get("retry")).get("error")), {})
 
     # --- texts ---------------------------------------------------------------------------------------------
 

@@ -129,7 +129,7 @@ def test_a_session_is_made_and_everything_of_the_mock_is_seen(page: Inspector) -
     assert {"message", "delta", "tool", "turn", "status", "session", "error", "unparsed"} <= set(page.kinds())
     page.browser.click(f"{EVENT} .bare >> nth=6")
     page.browser.wait(".event.open .block")
-    page.good("events-light")
+    page.good()
     page.browser.do("look", scheme="dark")
     page.good("events-dark")
 
@@ -168,7 +168,7 @@ def test_a_permission_a_question_an_abort_and_the_end(page: Inspector) -> None:
     page.browser.wait(EVENT)
     assert {"ask", "session"} <= set(page.kinds())
     assert all(page.count(f".strip .piece.{state}") for state in ("queued", "running", "waiting", "idle"))
-    page.good("events-phone-light")
+    page.good("ended-phone-light")
 
 
 def test_from_a_part_to_its_events_and_back(page: Inspector) -> None:
@@ -213,7 +213,7 @@ def test_agents_counters_and_the_export(page: Inspector) -> None:
     page.browser.wait(".card:has-text('Claude Code')")
     page.browser.click(".card:has-text('built in') button:has-text('Models')")
     page.browser.wait(".card .chip:has-text('plan')")
-    page.good("agents-light")
+    page.good()
     page.browser.goto(f"{page.server.url}/inspector/#/counters")
     page.browser.wait(".tile:has-text('Memory')")
     page.browser.do("look", scheme="dark")
@@ -312,12 +312,12 @@ def test_a_real_agent(agent: str) -> None:
         browser.wait("article .tool.completed")
         page.idle()
         assert (real.place.project / "made.txt").exists()
-        if name == "claude":
-            page.say("[scene:question] ask me")
-            browser.wait(".ask fieldset", timeout_s=TURN_S)
-            browser.click(".ask label")
-            browser.click(".ask button:text('Answer')")
-            page.idle()
+        page.say("[scene:question] ask me")
+        browser.wait(".ask fieldset:has-text('Which colour?')", timeout_s=TURN_S)
+        page.good(f"question-{name}")
+        browser.click(".ask label:has-text('Red')")
+        browser.click(".ask button:text('Answer')")
+        page.idle()
         page.tab("events")
         browser.wait(EVENT)
         assert {"message", "delta", "tool", "ask", "turn", "session"} <= set(page.kinds())
@@ -329,7 +329,10 @@ def test_a_real_agent(agent: str) -> None:
         browser.do("accept")
         browser.click("button:text('End')")
         browser.wait(".badge.ended")
-        assert browser.notes() == []
+        page.tab("chat")
+        browser.wait("article .notice.error")
+        browser.wait(".notice.ended:has-text('was terminated')")
+        page.good(f"ended-{name}")
 
 
 def test_its_modules() -> None:

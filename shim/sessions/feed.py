@@ -40,6 +40,25 @@ class Sequenced(Protocol):
 
 
 T = TypeVar("T", bound=Sequenced)
+E_co = TypeVar("E_co", covariant=True)
+
+
+class Source(Protocol[E_co]):
+    """What a stream is made of: a `Follower`, or what somebody makes of one."""
+
+    @property
+    def over(self) -> bool:
+        """Nothing will come any more."""
+        ...
+
+    async def take(self, until: float | None = None) -> Sequence[E_co]:
+        """The next ones; none at `until` (loop time), and when it is `over`."""
+        ...
+
+    def close(self) -> None:
+        """Done."""
+        ...
+
 
 Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[T]]]
 """(after, limit) -> events of the journal, ascending."""

@@ -15,6 +15,7 @@ from shim.routes.opencode2 import (
     fs,
     integration,
     location,
+    log,
     mcp,
     message,
     model,
@@ -27,6 +28,7 @@ from shim.routes.opencode2 import (
     server,
     session,
     shell,
+    transfer,
     vcs,
     websearch,
     work,
@@ -47,6 +49,7 @@ MODULES: tuple[ModuleType, ...] = (
     pty,
     shell,
     websearch,
+    transfer,
     event,
     session,
     message,
@@ -55,5 +58,6 @@ MODULES: tuple[ModuleType, ...] = (
     permission,
     form,
     revert,
+    log,
 )
 """In the order of their routes, which do not overlap."""

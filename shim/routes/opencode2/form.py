@@ -116,7 +116,7 @@ def invalid(fields: list[Wire], answer: dict[str, Any]) -> str | None:
         if not many and not isinstance(value, str):
             return f"Expected string for form field: {key}"
         options = [option["value"] for option in field["options"]]
-        said = [str(one) for one in arr(value)] if many else [str(value)]
+        said = [str(one) for one in (arr(answer[key]) if many else [answer[key]])]
         if not field["custom"] and not set(said) <= set(options):
             return f"Expected one of {', '.join(options)} for form field: {key}"
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import structlog
 from aiohttp import web
@@ -19,7 +19,7 @@ from shim.http.streams import need_room
 from shim.routes.v1.endpoint import as_json, universal, v1
 from shim.routes.v1.sessions import SessionPath
 from shim.services import Universal
-from shim.sessions.feed import Follower, T
+from shim.sessions.feed import Source
 from shim.store.rows import EventRow, event_of
 from universal.events import UniversalEvent
 
@@ -30,6 +30,8 @@ KEEP_ALIVE_S = 15.0
 SEND_TIMEOUT_S = 30.0
 """A client that takes nothing for so long is cut off; it comes back with Last-Event-ID."""
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+
+E = TypeVar("E")
 
 log = structlog.get_logger(__name__)
 
@@ -109,13 +111,13 @@ def frame(id_: int, data: bytes) -> bytes:
 
 async def stream(
     request: web.Request,
-    follower: Follower[T],
-    encode: Callable[[T | UniversalEvent], bytes],
+    source: Source[E],
+    encode: Callable[[E], bytes],
     *,
-    until: Callable[[T | UniversalEvent], bool] = lambda _: False,
+    until: Callable[[E], bool] = lambda _: False,
     keep_alive_s: float = KEEP_ALIVE_S,
 ) -> web.StreamResponse:
-    """Send what `follower` gives, up to and with the event that `until` says; then end.
+    """Send what `source` gives, up to and with the event that `until` says; then end.
 
     How it ends tells the client what to do: cleanly when there is nothing more to come, broken off when it was too slow.
     """
@@ -125,10 +127,10 @@ async def stream(
     try:
         await _send(response.prepare(request))
         await _send(response.write(b": connected\n\n"))
-        while not follower.over:
-            events = await follower.take(loop.time() + keep_alive_s)
+        while not source.over:
+            events = await source.take(loop.time() + keep_alive_s)
             if not events:
-                await _send(response.write(b"" if follower.over else b": keep-alive\n\n"))
+                await _send(response.write(b"" if source.over else b": keep-alive\n\n"))
                 continue
             last = next((index for index, event in enumerate(events) if until(event)), None)
             await _write_all(response, map(encode, events if last is None else events[: last + 1]))
@@ -142,7 +144,7 @@ async def stream(
         if request.transport is not None:
             request.transport.abort()
     finally:
-        follower.close()
+        source.close()
     return response
 
 

@@ -18,7 +18,7 @@ import pytest
 from shim.opencode2.dialects import J
 from shim.opencode2.events import Event2
 from shim.projection.opencode2.state import Conversation2
-from tests.support.fold2 import second_of
+from tests.support.both import second_of
 from tests.support.own_replay import recordings
 from tests.support.second_play import OURS, SECOND, journals, kinds, mock_scenes, native, native_scenes, told
 from tests.support.second_story import everything

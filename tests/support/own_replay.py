@@ -18,7 +18,7 @@ from shim.record.driver import counting, is_own
 from shim.record.report import request_of
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
-from tests.support.fold2 import check_second
+from tests.support.both import check_second
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import ROOT
 from tests.support.scripted import Recorder

@@ -16,7 +16,7 @@ from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
-from tests.support.fold2 import check_second
+from tests.support.both import check_second
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import Recording, Row
 from tests.support.scripted import Recorder

@@ -14,7 +14,8 @@ from typing import Any
 
 from shim.opencode2.dialects import DIALECTS
 from shim.record.driver import counting
-from tests.support.fold2 import ENDS, second_of
+from tests.support.both import second_of
+from tests.support.fold2 import ENDS
 from tests.support.own_replay import OwnReplay, replay
 from tests.support.recordings import ROOT
 from universal.agents.mock import MockCodec

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fold2 import check_second
+from tests.support.both import check_second
 from tests.support.opencode_replay import names, replay
 from tests.support.oracle import check_event, check_response
 from tests.support.scripted import Recorder

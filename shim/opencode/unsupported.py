@@ -33,16 +33,19 @@ NO_ACCOUNT = "there is no account at OpenCode's console here"
 NO_LSP = "this server runs no language servers (native without one says the same); agents have their own"
 
 PREVIEW_ONLY = frozenset({
-    "v2.session.wait", "v2.session.revert.clear", "v2.session.history", "v2.session.events", "v2.integration.attempt.status",
-    "v2.integration.attempt.cancel", "v2.integration.attempt.complete", "v2.question.request.list", "v2.session.question.list",
-    "v2.session.question.reply", "v2.session.question.reject",
+    "v2.session.history", "v2.session.events", "v2.integration.attempt.status", "v2.integration.attempt.cancel",
+    "v2.integration.attempt.complete",
 })  # fmt: skip
-"""Of the preview of OpenCode 2 that 1.18 has, what OpenCode 2 has not, or elsewhere."""
+"""Of the preview of OpenCode 2 that 1.18 has, what is not served: OpenCode 2 has not it, or elsewhere."""
 
-SHARED = frozenset(n for n, row in OPERATIONS.items() if row.path.startswith("/api/") and n not in PREVIEW_ONLY) - {
-    "v2.health.get"
-}
-"""Of the preview, what OpenCode 2 has at the same path: decided there, in `shim.opencode2`."""
+OWN_PREVIEW = frozenset({
+    "v2.health.get", "v2.question.request.list", "v2.session.question.list", "v2.session.question.reply",
+    "v2.session.question.reject",
+})  # fmt: skip
+"""Of the preview, what is served by `shim.routes.opencode1`: OpenCode 2 has nothing of the same shape."""
+
+SHARED = frozenset(n for n, row in OPERATIONS.items() if row.path.startswith("/api/")) - PREVIEW_ONLY - OWN_PREVIEW
+"""Of the preview, what OpenCode 2 has (some of it at another path, `shim.opencode2.dialect_p_edge`): decided there."""
 
 _OWN: dict[str, str] = {
     "provider.oauth.authorize": CREDENTIALS,

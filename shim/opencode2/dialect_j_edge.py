@@ -20,10 +20,8 @@ ALIASES: tuple[Alias, ...] = (
     Alias("GET", "/api/server", "server.info", "j.server"),
     Alias("GET", "/api/form/request", "form.list"),
     Alias("GET", "/api/project/current", "location.get", "j.project"),
-    Alias("GET", "/api/question/request", "form.list", "j.none"),
     Alias("POST", "/api/generate", "experimental.generate.text"),
     Alias("GET", f"{SESSION}/pending", "session.inbox.list"),
-    Alias("GET", f"{SESSION}/question", "session.form.list", "j.none"),
     Alias("GET", f"{SESSION}/form/{{formID}}/state", "session.form.get", "j.form.state"),
     Alias("POST", f"{SESSION}/form/{{formID}}/cancel", "session.form.cancel"),
     Alias("POST", f"{SESSION}/rename", "session.update"),
@@ -34,7 +32,7 @@ ALIASES: tuple[Alias, ...] = (
     Alias("PUT", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.put"),
     Alias("DELETE", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.remove"),
 )
-"""Questions are forms in J already: its lists of questions are empty."""
+"""Its lists of questions, which are forms there already, are empty: `shim.routes.opencode1.preview`."""
 
 
 def _command(asked: Asked) -> Asked:
@@ -94,10 +92,6 @@ def _call(tool: Wire) -> Wire:
     return {"callID" if key == "id" else key: value for key, value in tool.items()}
 
 
-def _none(said: Any) -> Any:
-    return {**said, "data": []}
-
-
 def _nothing(_said: Any) -> Any:
     return Nothing()
 
@@ -123,7 +117,6 @@ ANSWERS: Mapping[str, Answer] = {
     "session.form.create": of_data(form),
     "session.form.get": of_data(form),
     "j.form.state": of_data(lambda wire: wire["state"]),
-    "j.none": _none,
     "location.get": lambda said: {**said, "project": {key: said["project"][key] for key in ("id", "directory")}},
     "project.list": lambda said: [project(row) for row in said],
     "project.update": lambda said: project(said),

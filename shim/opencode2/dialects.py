@@ -1,8 +1,9 @@
 """The dialects of OpenCode 2's wire. Pure: inside there is only R; what clients of other builds say and hear is rewritten here.
 
-R  2.0.21, the truth: nothing is rewritten
+R  2.0.21, the truth: nothing is rewritten, but for a prompt in the form of P (its SDK does not always say who it is)
 J  the build of 17 July 2026 (`v2-20260717`)
-P  the preview in 1.18, as far as clients of 1.x ask for it
+P  the preview in 1.18 (`session.next.*`)
+W  the web UI of 1.18 when it speaks its second protocol
 
 In: an event, message, session, answer or request in one dialect. Out: a new one in the other; nothing is changed in place.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shim.opencode2 import dialect_j, dialect_j_edge, dialect_p_edge
+from shim.opencode2 import dialect_j, dialect_j_edge, dialect_p, dialect_p_edge, dialect_w
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.rewriting import Alias, Asked
 from universal.frozen import frozen
@@ -55,7 +56,7 @@ class Dialect:
     aliases: tuple[Alias, ...] = ()
 
 
-R = Dialect("R")
+R = Dialect("R", request=dialect_p_edge.prompt_of_old)
 J = Dialect(
     "J",
     event=dialect_j.event,
@@ -66,6 +67,23 @@ J = Dialect(
     aliases=dialect_j_edge.ALIASES,
 )
 
-P = Dialect("P", answer=dialect_p_edge.answer)
+P = Dialect(
+    "P",
+    event=dialect_p.event,
+    message=dialect_p.message,
+    session=dialect_p.session,
+    answer=dialect_p_edge.answer,
+    request=dialect_p_edge.request,
+    aliases=dialect_p_edge.ALIASES,
+)
+W = Dialect(
+    "W",
+    event=dialect_w.event,
+    message=dialect_w.message,
+    session=dialect_j.session,
+    answer=dialect_w.answer,
+    request=dialect_j_edge.request,
+    aliases=(*dialect_j_edge.ALIASES, *dialect_w.ALIASES),
+)
 
-DIALECTS: dict[str, Dialect] = {one.name: one for one in (R, J, P)}
+DIALECTS: dict[str, Dialect] = {one.name: one for one in (R, J, P, W)}

@@ -89,7 +89,7 @@ class FakeSessions:
     def permissions(self) -> list[dict[str, Any]]:
         return []
 
-    def questions(self) -> list[dict[str, Any]]:
+    def questions(self, directory: str | None = None) -> list[dict[str, Any]]:
         return []
 
 

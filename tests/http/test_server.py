@@ -99,7 +99,7 @@ async def test_empty_server(place: Place, path: str, body: Any) -> None:
 
 
 async def test_what_the_preview_alone_has(place: Place) -> None:
-    refused = await place.api.get("/api/question/request", status=501)
+    refused = await place.api.get("/api/integration/attempt/x", status=501)
     assert "those of 1.x" in refused.body["message"]
 
 

@@ -1,17 +1,26 @@
-"""`/api/health`: what clients of the builds before 2.0 ask first, and the web UI of 1.18, which looks for its protocol.
+"""What only the builds before 2.0 have of the second wire: their health, and questions, which are forms in 2.0 (and in J).
 
-Who asks here is noted (`shim.http.dialect`): a browser is that web UI, everybody else the build of 17 July. Clients of the preview
-in 1.18 say by their User-Agent who they are, and are answered as its document says, without a `pid`: that key turns the web UI to
+`/api/health` is what clients of those builds ask first, and the web UI of 1.18, which looks for its protocol.
+
+Who asks there is noted (`shim.http.dialect`): a browser is that web UI, everybody else the build of 17 July. Clients of 1.18
+say by their User-Agent who they are, and are answered as its document says, without a `pid`: that key turns the web UI to
 its second protocol, if `/global/health` has not answered it before.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+from pydantic import BaseModel
+
+from shim.errors import RequestNotFound, Tagged
 from shim.http.dialect import BROWSER, PREVIEW, dialect_of, note
-from shim.http.operation import Ctx, operation
+from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.opencode2.envelope import with_project
 from shim.opencode2.operations import OPENCODE2_VERSION
+from shim.routes.opencode2.located import located
+from shim.routes.opencode2.sessions import SessionPath, need
 
 
 @operation("v2.health.get")
@@ -21,3 +30,60 @@ async def health(ctx: Ctx) -> object:
         return {"healthy": True}
     note(ctx.request, "W" if ctx.request.headers.get("User-Agent", "").startswith(BROWSER) else "J")
     return {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
+
+
+# --- questions ------------------------------------------------------------------------------------------------
+
+
+class QuestionPath(SessionPath):
+    """`{requestID}`."""
+
+    requestID: str
+
+
+class AnswerBody(BaseModel):
+    """Chosen labels (or typed texts), a list for each question."""
+
+    answers: list[list[str]]
+
+
+@operation("v2.question.request.list")
+async def questions(ctx: Ctx) -> object:
+    """Open questions of the directory, oldest first."""
+    return with_project(await located(ctx, _asked(ctx, ctx.services.sessions.questions(ctx.directory))))
+
+
+@operation("v2.session.question.list")
+async def questions_of(ctx: Ctx, path: SessionPath) -> object:
+    """Open questions of a session."""
+    need(ctx, path.sessionID)
+    found = [one for one in ctx.services.sessions.questions(None) if one["sessionID"] == path.sessionID]
+    return {"data": _asked(ctx, found)}
+
+
+def _asked(ctx: Ctx, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Clients that know forms are not told of them twice."""
+    return [] if dialect_of(ctx.request).name in ("J", "R") else found
+
+
+@operation("v2.session.question.reply")
+async def answer(ctx: Ctx, path: QuestionPath, body: AnswerBody) -> object:
+    """Answer one. 404 when it is unknown or was answered already."""
+    _settle(ctx, path, body.answers)
+    return NO_CONTENT
+
+
+@operation("v2.session.question.reject")
+async def reject(ctx: Ctx, path: QuestionPath) -> object:
+    """Refuse to answer; the agent is told."""
+    _settle(ctx, path, None)
+    return NO_CONTENT
+
+
+def _settle(ctx: Ctx, path: QuestionPath, answers: list[list[str]] | None) -> None:
+    need(ctx, path.sessionID)
+    try:
+        ctx.services.sessions.reply_question(path.requestID, answers)
+    except RequestNotFound as error:
+        message = f"Question request not found: {path.requestID}"
+        raise Tagged(404, "QuestionNotFoundError", message, requestID=path.requestID) from error

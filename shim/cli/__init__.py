@@ -6,6 +6,7 @@ import gc
 import importlib
 import sys
 
+from shim.authorities import import_aiohttp_without
 from shim.cli.quick import serve_flags
 
 __all__ = ["main"]
@@ -21,6 +22,7 @@ def main() -> None:
     try:
         flags = serve_flags(sys.argv[1:])
         if flags is not None:
+            import_aiohttp_without()
             from shim.cli.serving import serve
 
             sys.exit(serve(flags))

@@ -19,6 +19,7 @@ from typing import Any
 
 import structlog
 
+from shim.authorities import authorities
 from shim.errors import ShimError
 from shim.host.command import run
 from shim.redaction import clean
@@ -154,11 +155,13 @@ async def _post(hook: Hook, notice: Notice) -> None:
     import aiohttp
 
     assert hook.url is not None
+    url = hook.url.get_secret_value()
+    secure = await asyncio.to_thread(authorities) if url.startswith("https:") else True
     headers = {name: value.get_secret_value() for name, value in hook.headers.items()}
     async with (
         asyncio.timeout(hook.timeout_s),
-        aiohttp.ClientSession() as session,
-        session.post(hook.url.get_secret_value(), json=dict(notice.body), headers=headers) as answer,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=secure)) as session,
+        session.post(url, json=dict(notice.body), headers=headers) as answer,
     ):
         if answer.status >= 400:
             log.warning("hook.failed", hook=hook.name, kind=notice.event, error=f"HTTP {answer.status}")

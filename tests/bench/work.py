@@ -138,7 +138,9 @@ def reading(at: Contender, session: str) -> Figures:
 
 
 def creating(at: Contender, count: int) -> Figures:
-    """Sessions made one by one on one connection."""
+    """Sessions made one by one on one connection, after the first, which has the server load what it needs for that."""
+    at.create()
+    time.sleep(SETTLE_S)
     before, began = at.usage(), time.monotonic()
     for _ in range(count):
         at.create()
@@ -149,7 +151,9 @@ def creating(at: Contender, count: int) -> Figures:
 
 
 def subscribing(at: Contender, count: int = 200) -> Figures:
-    """Memory of a reader that waits."""
+    """Memory of a reader that waits, after one that has left, for which the server loaded what it needs."""
+    with readers(at, 1):
+        pass
     time.sleep(SETTLE_S)
     before = at.usage().rss
     with readers(at, count):

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from shim.errors import Tagged
 from shim.host import skills
 from shim.http.operation import Ctx, operation2
-from shim.opencode2 import catalog as second
 from shim.projection.opencode1 import catalog
+from shim.projection.opencode2 import catalog as second
+from shim.projection.opencode2.names import rules
 from shim.routes.opencode2.located import located
 from shim.sessions.rules import from_config
 
@@ -43,7 +44,7 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
 async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
     config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
     modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
-    return second.agents(modes, from_config(config.permission))
+    return second.agents(modes, rules(from_config(config.permission)))
 
 
 @operation2("command.list")

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from shim.agents.keys import AGENTS
 from shim.errors import Tagged
 from shim.http.operation import Ctx, operation2
-from shim.opencode2 import catalog as second
 from shim.projection.opencode1 import catalog
+from shim.projection.opencode2 import catalog as second
 from shim.routes.opencode2.located import located
 
 

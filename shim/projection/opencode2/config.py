@@ -7,12 +7,11 @@ Source: `ConfigInfo` of compat_fixtures/opencode2; the documents of 2.0 on migra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-from shim.opencode2.catalog import ACTIONS
+from shim.opencode2.events import Wire
+from shim.projection.opencode2.names import rules
 from universal.jsonvalue import arr, obj, text
-
-Wire: TypeAlias = dict[str, Any]
 
 SAME = (
     "$schema",
@@ -43,12 +42,14 @@ def converted(values: Mapping[str, Any]) -> Wire:
 def permissions(value: Any) -> list[Wire]:
     """The ordered rules of a `permission`."""
     rows = {"*": value} if isinstance(value, str) else obj(value)
-    return [
-        {"action": ACTIONS.get(name, name), "resource": resource, "effect": effect}
-        for name, row in rows.items()
-        for resource, effect in ({"*": row} if isinstance(row, str) else obj(row)).items()
-        if isinstance(effect, str)
-    ]
+    return rules(
+        [
+            {"permission": name, "pattern": pattern, "action": action}
+            for name, row in rows.items()
+            for pattern, action in ({"*": row} if isinstance(row, str) else obj(row)).items()
+            if isinstance(action, str)
+        ]
+    )
 
 
 def _agent(row: Wire) -> Wire:

@@ -7,19 +7,16 @@ that it knows no more of. Source: recording `endpoints` of the second wire.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
 
-Wire: TypeAlias = dict[str, Any]
-ACTIONS: Mapping[str, str] = {"bash": "shell", "task": "subagent", "write": "edit", "patch": "edit", "multiedit": "edit"}
-"""Permissions of the first wire that the second one has another word for."""
+from shim.opencode2.events import Wire
+
 INPUTS = ("text", "image", "pdf", "audio", "video")
 PACKAGE = "opencode-shim"
 """What `package` of a provider begins with: no package of the AI SDK talks to these models, an agent does."""
 
 
-def agents(modes: Iterable[Wire], rules: Iterable[Mapping[str, str]]) -> list[Wire]:
-    """`AgentInfo` objects. In: `Agent` objects of the first wire; the config's rules, which hold for all of them."""
-    permissions = ruleset(rules)
+def agents(modes: Iterable[Wire], permissions: list[Wire]) -> list[Wire]:
+    """`AgentInfo` objects. In: `Agent` objects of the first wire; the config's rules in R's form, which hold for all of them."""
     return [
         {
             "id": mode["name"],
@@ -31,14 +28,6 @@ def agents(modes: Iterable[Wire], rules: Iterable[Mapping[str, str]]) -> list[Wi
             "request": {"settings": {}, "headers": {}, "body": {}},
         }
         for mode in modes
-    ]
-
-
-def ruleset(rules: Iterable[Mapping[str, str]]) -> list[Wire]:
-    """Rules `{permission, pattern, action}` as `{action, resource, effect}`, in their order: the last that matches holds."""
-    return [
-        {"action": ACTIONS.get(rule["permission"], rule["permission"]), "resource": rule["pattern"], "effect": rule["action"]}
-        for rule in rules
     ]
 
 

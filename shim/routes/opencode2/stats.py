@@ -1,0 +1,47 @@
+"""What was done in sessions, counted. Source: API notes of 2.0.21; `shim.projection.opencode2.stats`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, Field
+
+from shim.errors import BadRequest
+from shim.host.roots import visible
+from shim.http.operation import Ctx, operation2
+from shim.projection.opencode2.stats import Stats
+from shim.routes.opencode2.sessions import seen
+
+
+class StatsQuery(BaseModel):
+    """A span of time, epoch ms; all of it if it is left out. `timezone`: by its name, for days."""
+
+    from_: Annotated[int | None, Field(ge=0, alias="from")] = None
+    to: Annotated[int | None, Field(ge=0)] = None
+    project: str | None = None
+    timezone: str = "UTC"
+    tools: Literal["none", "summary", "detail"] = "none"
+
+
+@operation2("experimental.session.stats")
+async def stats(ctx: Ctx, query: StatsQuery) -> object:
+    """Read session by session, so it takes its time where there are many."""
+    try:
+        zone = ZoneInfo(query.timezone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise BadRequest(f'There is no time zone {query.timezone}\n  at ["timezone"]', "Query") from error
+    until = ctx.services.clock.now_ms() if query.to is None else query.to
+    infos = [
+        info
+        for info in visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
+        if query.project in (None, info["projectID"])
+        and info["time"]["updated"] >= (query.from_ or 0)
+        and info["time"]["created"] <= until
+    ]
+    first = min((info["time"]["created"] for info in infos), default=until)
+    found = Stats(first if query.from_ is None else query.from_, until, zone)
+    for info in infos:
+        view = await seen(ctx, info["id"])
+        found.add(view.info, view.messages.values())
+    return {"data": found.wire(query.tools)}

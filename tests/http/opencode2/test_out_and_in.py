@@ -1,0 +1,84 @@
+"""Sessions as a whole: what is exported is imported elsewhere as it was; what was done in them is counted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.live import Live, live
+
+KEPT = ("user", "assistant")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as made:
+        yield made
+
+
+async def worked(server: Live, *prompts: str) -> str:
+    session = await server.session(title="Mine")
+    for prompt in prompts:
+        await server.ask(session, prompt)
+    return session
+
+
+async def exported(server: Live, session: str, **params: str) -> dict[str, Any]:
+    return (await server.api.get(f"/api/experimental/session/{session}/export", params=params, status=200)).body["data"]
+
+
+def talk(document: dict[str, Any]) -> list[Any]:
+    """What was said and done, in the second wire's form, without what an import makes anew."""
+    return [_said(one) for one in document["messages"] if one["type"] in KEPT]
+
+
+def _said(message: dict[str, Any]) -> Any:
+    if message["type"] == "user":
+        return message["id"], message["text"], message.get("files", [])
+    content = [
+        (
+            part["type"],
+            part.get("text"),
+            part.get("name"),
+            part.get("state", {}).get("input"),
+            part.get("state", {}).get("status"),
+        )
+        for part in message["content"]
+    ]
+    return message["id"], content, message["model"]["id"], message.get("error"), message["tokens"]["input"]
+
+
+@pytest.mark.parametrize(
+    "prompts", [("echo hello",), ("think", "tool"), ("edit", "failtool"), ("parallel", "subagent"), ("image",)]
+)
+async def test_out_and_in_again(server: Live, tmp_path: Path, prompts: tuple[str, ...]) -> None:
+    session = await worked(server, *prompts)
+    document = await exported(server, session)
+    assert [one["type"] for one in document["messages"]].count("user") == len(prompts)
+    (tmp_path / "other").mkdir()
+    async with live(tmp_path / "other") as other:
+        made = (await other.api.post("/api/experimental/session/import", document, status=200)).body["data"]
+        assert (made["id"], made["title"]) == (session, "Mine")
+        assert made["location"] == {"directory": str(other.directory)}
+        assert talk(await exported(other, session)) == talk(document)
+        assert await other.ask(session, "echo and on") is not None
+
+
+async def test_counts(server: Live) -> None:
+    await worked(server, "tool", "failtool")
+    await worked(server, "subagent")
+    path = "/api/experimental/session/stats"
+    found = (await server.api.get(path, params={"tools": "detail", "timezone": "Pacific/Auckland"}, status=200)).body["data"]
+    assert (found["sessions"], found["prompts"], found["activeDays"], found["streak"]) == (2, 4, 1, 1)
+    assert found["subagents"] == 1
+    assert found["steps"] == sum(day["steps"] for day in found["activity"]) == sum(one["steps"] for one in found["models"])
+    totals = found["tools"]["totals"]
+    assert totals["failed"] == 1 and totals["calls"] == totals["succeeded"] + 1 and totals["unfinished"] == 0
+    assert sum(row["calls"] for row in found["tools"]["usage"]) == totals["calls"]
+    early = (await server.api.get(path, params={"to": "1000"}, status=200)).body["data"]
+    assert (early["sessions"], early["steps"], early["tools"]) == (0, 0, {"mode": "none"})
+    assert (await server.api.get(path, params={"timezone": "Nowhere/Land"}, status=400)).body["field"] == "timezone"
+    assert (await server.api.get(path, params={"project": "none"}, status=200)).body["data"]["sessions"] == 0

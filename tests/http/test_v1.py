@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tarfile
 from collections.abc import AsyncIterator
@@ -12,8 +13,6 @@ import pytest
 
 from shim.store.sqlite import SqliteStore
 from tests.support.universal import WAIT_S, Face, face, ours
-
-assert WAIT_S
 
 
 @pytest.fixture
@@ -228,6 +227,18 @@ async def test_raw_only_when_asked_for_on_http_and_streams(v1: Face) -> None:
         assert await stream.until("turn.ended") == plain
     async with v1.stream("get_events_sse", session_id="s", offset=start, include_raw=True) as stream:
         assert await stream.until("turn.ended") == with_raw
+
+
+async def test_a_stream_on_which_nothing_happens_is_kept_alive_and_goes_on(v1: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shim.routes.v1.events.KEEP_ALIVE_S", 0.05)
+    await v1.session()
+    async with v1.stream("get_events_sse", session_id="s") as stream:
+        assert (await stream.next())["type"] == "session.started"
+        content = stream.response.content
+        async with asyncio.timeout(WAIT_S):
+            assert [await content.readline() for _ in range(4)] == [b": keep-alive\n", b"\n"] * 2
+        await v1.call("post_message", session_id="s", json={"message": "echo on"})
+        assert (await stream.until("turn.ended"))[0]["sequence"] == 2
 
 
 async def test_pages(v1: Face) -> None:

@@ -115,7 +115,6 @@ async def stream(
     encode: Callable[[E], bytes],
     *,
     until: Callable[[E], bool] = lambda _: False,
-    keep_alive_s: float = KEEP_ALIVE_S,
 ) -> web.StreamResponse:
     """Send what `source` gives, up to and with the event that `until` says; then end.
 
@@ -128,7 +127,7 @@ async def stream(
         await _send(response.prepare(request))
         await _send(response.write(b": connected\n\n"))
         while not source.over:
-            events = await source.take(loop.time() + keep_alive_s)
+            events = await source.take(loop.time() + KEEP_ALIVE_S)
             if not events:
                 await _send(response.write(b"" if source.over else b": keep-alive\n\n"))
                 continue

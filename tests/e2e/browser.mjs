@@ -93,6 +93,8 @@ const COMMANDS = {
   eval: ({ script }) => page.evaluate(script),
   screenshot: ({ path, selector }) => (selector ? page.locator(selector).first() : page).screenshot({ path, animations: "disabled", caret: "hide" }).then(() => null),
   notes: () => notes.splice(0),
+  // the server does not have this path: 404 for each request of the page that it matches
+  refuse: ({ glob }) => context.route(glob, (route) => route.fulfill({ status: 404, contentType: "application/json", body: "{}" })).then(() => null),
   close: () => context.close().then(() => null),
 }
 

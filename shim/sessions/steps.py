@@ -80,8 +80,13 @@ class Trees(Protocol):
 
 
 async def diffs_of(trees: Trees, directory: str, before: str, after: str, names: list[str]) -> list[Wire]:
-    """`SnapshotFileDiff[]` from one tree to another, of these files."""
-    changes: list[Change] = await trees.diff(directory, before, after, names, WHOLE_FILE)
+    """`SnapshotFileDiff[]` from one tree to another, of these files, with all their lines."""
+    return await diffs_between(trees, directory, before, after, names, WHOLE_FILE)
+
+
+async def diffs_between(trees: Trees, directory: str, before: str, after: str, names: list[str], context: int) -> list[Wire]:
+    """The same with so many lines around each change."""
+    changes: list[Change] = await trees.diff(directory, before, after, names, context)
     return [file_diff(c.file, c.patch or "", c.additions, c.deletions, c.status) for c in changes]
 
 

@@ -1,4 +1,4 @@
-"""Sessions as files: the document of `opencode export` 1.x, written and read.
+"""Sessions as files: the document of `opencode export` 1.x, written and read; that of 2.x, read.
 
     {"info": Session, "messages": [{"info": Message, "parts": [Part]}]}
 
@@ -19,6 +19,7 @@ from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.opencode.check import problem
 from shim.projection.opencode1.state import Conversation
+from shim.projection.opencode2 import imported
 from shim.sessions.deps import ProjectLike
 from shim.sessions.manager import SessionManager
 from universal.events import EventType, ItemData
@@ -48,11 +49,11 @@ def export(conversation: Conversation) -> Wire:
 
 def read(document: Any) -> tuple[Wire, list[Wire]]:
     """Session and messages of a document, complete. Raises BadRequest that says what is wrong, and where."""
-    given = obj(document)
+    given = _first(obj(document))
     if not isinstance(given.get("info"), dict) or not isinstance(given.get("messages"), list):
         raise BadRequest(
-            'This is no exported session: it needs "info" and "messages", as `opencode export` of 1.x or `opencode-shim export`'
-            " write them. Exports of OpenCode 2 have another form, which is not read here."
+            'This is no exported session: it needs "info" and "messages", as `opencode export` (1.x or 2.x) and '
+            "`opencode-shim export` write them."
         )
     info = _session(obj(given["info"]))
     messages = [_message(obj(m), text(info.get("id"))) for m in arr(given["messages"])]
@@ -64,6 +65,17 @@ def read(document: Any) -> tuple[Wire, list[Wire]]:
     if wrong:
         raise BadRequest(f"This session cannot be imported: {wrong}.")
     return info, messages
+
+
+def _first(document: Wire) -> Wire:
+    """A document of 2.x in the form of 1.x; any other as it is. Raises BadRequest for one of 2.x that lacks something."""
+    info, messages = obj(document.get("info")), arr(document.get("messages"))
+    if "location" not in info and not any("type" in obj(m) and "info" not in obj(m) for m in messages):
+        return document
+    try:
+        return imported.document(info, [obj(m) for m in messages])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadRequest(f"This session cannot be imported: it is no whole export of OpenCode 2, {error} is missing.") from error
 
 
 def _session(info: Wire) -> Wire:

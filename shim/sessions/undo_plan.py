@@ -6,7 +6,7 @@ until then it can be shown again. Source: a live OpenCode 1.18.33 (docs/undo.md)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import relative
@@ -89,8 +89,12 @@ def files_at(conversation: Conversation, point: Point) -> dict[str, str]:
 
 def names_in(conversation: Conversation, leave_out: frozenset[str] = frozenset()) -> set[str]:
     """All files that the session's agents changed, but for those of these messages."""
-    messages = (m for id_, m in conversation.messages.items() if id_ not in leave_out)
-    return {name for m in messages for part in m.parts.values() for name in _names(conversation, part)}
+    return changed_in(conversation, (m for id_, m in conversation.messages.items() if id_ not in leave_out))
+
+
+def changed_in(conversation: Conversation, messages: Iterable[Message]) -> set[str]:
+    """All files that were changed in these messages. Names as in snapshots."""
+    return {name for message in messages for part in message.parts.values() for name in _names(conversation, part)}
 
 
 def _names(conversation: Conversation, part: Wire) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import BadRequest, Tagged
 from shim.http.operation import Ctx, operation2
 from shim.opencode.build import Wire
 from shim.projection.opencode2.state import Conversation2
 from shim.routes.opencode2 import cursors
-from shim.routes.opencode2.session import Limit
+from shim.routes.opencode2.session import Limit, first_id
 from shim.routes.opencode2.sessions import SessionPath, seen
+from shim.sessions.steps import WHOLE_FILE
+from shim.sessions.turn_diff import changes
 
 DEFAULT_LIMIT = 50
 Type = Literal[
@@ -91,3 +93,23 @@ async def context(ctx: Ctx, path: SessionPath) -> object:
 
 def _compacted(message: Wire) -> bool:
     return message["type"] == "compaction" and message["status"] == "completed"
+
+
+class DiffQuery(BaseModel):
+    """Prompts: of the first turn (without it, the newest one) and of the last. `context`: lines around each change."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: str | None = Field(default=None, alias="from")
+    to: str | None = None
+    context: Annotated[int, Field(ge=0)] = WHOLE_FILE
+
+
+@operation2("session.diff")
+async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
+    """What changed in files, from before the first of these turns to after the last; steered prompts belong to their turn."""
+    sessions = ctx.services.sessions
+    given = [None if id_ is None else await first_id(ctx, path.sessionID, id_) for id_ in (query.from_, query.to)]
+    conversation = await sessions.conversation(path.sessionID)
+    trees = sessions.deps.snapshots(conversation.info["directory"])
+    return {"data": await changes(conversation, trees, given[0], given[1], query.context)}

@@ -182,6 +182,8 @@ def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:
     properties = event.properties
     if not isinstance(properties.get("delta"), str):
         return None
+    # Without `legacy`: it would keep the conversation alive, which may be deleted, for as long as the ring has this frame.
+    event = OpenCodeEvent(event.type, properties, event.directory, event.project, event.urgent)
     if event.type == "message.part.delta":
         return Delta(("field", str(properties.get("partID")), str(properties.get("field"))), event, legacy)
     if event.type == "message.part.updated":

@@ -27,6 +27,10 @@ class Gauges:
     dropped: int
     cut_off: int
     published: int
+    tasks: Mapping[str, int]
+    """By the first word of their names."""
+    blocks: int
+    """Of memory that Python's values take."""
 
 
 class _Collector:
@@ -63,6 +67,11 @@ class _Collector:
         dropped.add_metric(["opencode"], gauges.dropped)
         dropped.add_metric(["universal"], gauges.cut_off)
         yield dropped
+        tasks = GaugeMetricFamily(f"{PREFIX}tasks", "Tasks of the event loop, by kind.", labels=["kind"])
+        for kind, number in gauges.tasks.items():
+            tasks.add_metric([kind], number)
+        yield tasks
+        yield GaugeMetricFamily(f"{PREFIX}memory_blocks", "Blocks of memory that Python's values take.", value=gauges.blocks)
         yield CounterMetricFamily(f"{PREFIX}opencode_events", "OpenCode events that were published.", value=gauges.published)
 
 

@@ -21,7 +21,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,9 @@ from shim.errors import StoreError
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
 from shim.store.writer import Limits
+from tests.faults import test_network
 from tests.faults.test_agent import FAKE, PROVIDER, left
-from tests.process.test_serve import RUN, START_S, environment, rest, serving
+from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment, rest, serving
 from tests.support.live import Live, live, prompt_body
 from tests.unit.store.test_disk_faults import no_file_may_grow_beyond
 from universal.events import UniversalEvent
@@ -44,6 +45,7 @@ WAIT_S = 60.0
 CONNECTS = int(os.environ.get("SHIM_FAULT_CONNECTS", "300"))
 DEAF = 20
 HALF_REQUESTS = 50
+HALF_EACH = 10
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -306,7 +308,7 @@ async def test_half_a_request(tmp_path: Path) -> None:
 
 
 def test_half_open_connections_are_noticed_by_the_kernel() -> None:
-    """The other machine is gone without a goodbye: cannot be played here without a network of one's own."""
+    """The other machine is gone without a goodbye: `test_network.py` plays that, where it may."""
     with listen("127.0.0.1", 0) as sock, socket.create_connection(sock.getsockname()[:2]), sock.accept()[0] as accepted:
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == GONE_S * 1000
@@ -385,6 +387,43 @@ def test_server_is_ended_in_a_turn(tmp_path: Path, number: signal.Signals) -> No
         assert "go on" in str(mock)
 
 
+def test_server_stops_among_half_requests_and_half_read_answers(tmp_path: Path) -> None:
+    """Half a head, half a body, half a frame; a stream of which nothing was read, a long answer of which the beginning was."""
+    with serving(tmp_path) as (process, url):
+        rest(process)
+        session = post(url, "/session", {})["id"]
+        text = {"parts": [{"type": "text", "text": "word " * 1_000_000}], "noReply": True}
+        for _ in range(4):
+            post(url, f"/session/{session}/message", text)
+        host, port = url.removeprefix("http://").split(":")
+        upgrade = (
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + "A" * 22 + "=="
+        )
+        terminal = post(url, "/pty", {"command": "/bin/sh"})["id"]
+        said = (
+            "GET /sess",
+            f"POST /session HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n{{",
+            f"POST /session HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{{",
+            f"GET /event HTTP/1.1\r\nHost: {host}\r\n\r\n",
+            f"GET /session/{session}/message HTTP/1.1\r\nHost: {host}\r\n\r\n",
+            f"GET /pty/{terminal}/connect HTTP/1.1\r\nHost: {host}\r\n{upgrade}\r\n\r\n\x81",
+        )
+        with ExitStack() as all_:
+            for text in said * HALF_EACH:
+                one = all_.enter_context(socket.socket())
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                one.settimeout(START_S)
+                one.connect((host, int(port)))
+                one.sendall(text.encode("latin-1"))
+                if text.startswith("GET /session/"):
+                    assert one.recv(100).startswith(b"HTTP/1.1 200")
+            assert get(url, "/session/status") == {}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOP_S + SLACK_S) == 0
+        assert "Traceback" not in (tmp_path / "stderr").read_text()
+        assert "ended at once" not in (tmp_path / "stderr").read_text()
+
+
 def test_two_servers_on_one_data_directory(tmp_path: Path) -> None:
     with serving(tmp_path) as (process, url):
         rest(process)
@@ -455,4 +494,5 @@ def test_the_document_has_these_rows() -> None:
     text = (REPO / "docs" / "faults.md").read_text("utf-8").split("## The rest of the world")[1]
     named = re.findall(r"`(test_\w+)`", text)
     here = {name for name, value in globals().items() if name.startswith("test_") and callable(value)}
-    assert set(named) == here - {"test_the_document_has_these_rows"}
+    there = {name for name in vars(test_network) if name.startswith("test_")}
+    assert set(named) == (here | there) - {"test_the_document_has_these_rows", "test_network"}

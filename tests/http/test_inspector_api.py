@@ -162,4 +162,6 @@ async def test_metrics(v1: Face) -> None:
     assert "opencode_shim_turn_seconds_count 1.0" in text
     assert "process_resident_memory_bytes" in text
     assert "opencode_shim_sessions 1.0" in text
+    assert 'opencode_shim_tasks{kind="reap"} 1.0' in text
+    assert float(text.split("\nopencode_shim_memory_blocks ")[1].split()[0]) > 100_000
     assert "/v1/sessions/s" not in text

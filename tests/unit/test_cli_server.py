@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import shutil
 import signal
@@ -323,3 +324,26 @@ def test_a_second_ctrl_c_ends_it_at_once_and_leaves_no_child() -> None:
     assert process.returncode == 130
     assert "Ended at once." in err
     assert not is_alive(child)
+
+
+LARGE_BLOCKS = """
+import ctypes, sys
+from shim.cli.server import LARGE_BYTES, give_back_large_memory
+names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+info = ctypes.CDLL(None).mallinfo2
+info.restype = type("Info", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_size_t) for name in names]})
+if sys.argv[1] == "ours":
+    give_back_large_memory()
+for _ in range(3):  # what glibc would learn from
+    bytearray(20 * 2**20)
+before = info().hblks
+one = bytearray(2 * LARGE_BYTES)
+print(info().hblks - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc has a bound that moves")
+@pytest.mark.parametrize(("whose", "mapped"), [("ours", "1"), ("glibc", "0")])
+def test_large_memory_is_given_back(whose: str, mapped: str) -> None:
+    argv = [sys.executable, "-c", LARGE_BLOCKS, whose]
+    assert subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.strip() == mapped

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import sys
+from collections import Counter
+
 from aiohttp import web
 
 from shim.http.operation import Ctx
 from shim.routes.v1.endpoint import universal, v1
+
+
+def tasks() -> dict[str, int]:
+    """How many tasks the loop has, by the first word of their names; those without a name of their own are `Task`."""
+    return dict(sorted(Counter(re.split(r"\W", task.get_name(), maxsplit=1)[0] for task in asyncio.all_tasks()).items()))
 
 
 @v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
@@ -25,5 +35,7 @@ async def get_metrics(ctx: Ctx) -> object:
         dropped=hub.dropped,
         cut_off=feed.cut_off,
         published=hub.published,
+        tasks=tasks(),
+        blocks=sys.getallocatedblocks(),
     )
     return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

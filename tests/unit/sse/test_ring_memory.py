@@ -1,0 +1,54 @@
+"""What was published keeps nothing of its session alive."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from shim.clock import ManualClock
+from shim.ids import Ids
+from shim.projection.opencode1.projector import Projector
+from shim.sse.hub import Hub
+from universal.events import EventType, ItemData, ItemDeltaData, SessionStartedData, Source, TurnData, UniversalEvent
+from universal.items import Item, ItemKind, ItemRole, ItemStatus
+
+
+class Session(Projector):
+    """One that can be looked for."""
+
+
+def played(hub: Hub) -> weakref.ref[Session]:
+    """A session of which a piece of text was told; it is dropped at once."""
+    session = Session("ses_a", "mock")
+    item = Item(item_id="itm_a", kind=ItemKind.MESSAGE, role=ItemRole.ASSISTANT, status=ItemStatus.IN_PROGRESS)
+    info = {"id": "ses_a", "slug": "a", "directory": "/", "projectID": "global", "time": {"created": 1, "updated": 1}}
+    info |= {"cost": 0, "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}}
+    told = (
+        (EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info})),
+        (EventType.TURN_STARTED, TurnData(phase="started", turn_id="trn_a")),
+        (EventType.ITEM_STARTED, ItemData(item=item)),
+        (EventType.ITEM_DELTA, ItemDeltaData(item_id="itm_a", delta="word", part_type="text", part_index=0)),
+    )
+    for sequence, (type_, data) in enumerate(told, 1):
+        event = UniversalEvent(
+            event_id=f"evt_{sequence}",
+            sequence=sequence,
+            time="2026-11-21T20:43:04.083Z",
+            session_id="ses_a",
+            source=Source.AGENT,
+            synthetic=False,
+            type=type_,
+            data=data,
+        )
+        for out in session.feed(event, sequence):
+            hub.publish(out)
+    return weakref.ref(session)
+
+
+async def test_the_ring_keeps_no_session_alive() -> None:
+    clock = ManualClock()
+    hub = Hub(clock, Ids(clock))
+    session = played(hub)
+    gc.collect()
+    assert hub.stats().published > 4
+    assert session() is None

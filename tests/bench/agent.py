@@ -114,7 +114,7 @@ def turn(prompt, count):
     if number("hang", prompt):
         sys.stdout.flush()
         while True:
-            time.sleep(600)
+            signal.pause()  # for whoever ends it
     if number("output", prompt):
         command(number("output", prompt))
     for at in range(number("messages", prompt)):

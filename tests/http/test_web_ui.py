@@ -166,7 +166,7 @@ async def test_its_home_is_its_own_and_goes_with_it(fake: Fake) -> None:
 
 async def test_it_does_not_outlive_a_killed_server(fake: Fake) -> None:
     script = "import asyncio, sys; from shim.runtime import hidden_opencode as h\n" \
-             f"async def main():\n    await h.start({fake.environ}); print('up', flush=True); await asyncio.sleep(60)\n" \
+             f"async def main():\n    await h.start({fake.environ}); print('up', flush=True); await asyncio.Event().wait()\n" \
              "asyncio.run(main())"  # fmt: skip
     owner = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
     assert owner.stdout is not None

@@ -9,9 +9,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .children import wait_for
+
+KEY_PAUSE_S = 0.15
+"""After each key: what a terminal program reads at once it takes for pasted text, and nothing on the screen says that it has."""
+ENTER_PAUSE_S = 0.4
+"""After the text is seen in the input box, before Enter: the box is drawn before its list of completions has closed."""
+END_S = 3
+"""For what ran in the window, after each signal."""
 
 Want = str | re.Pattern[str] | Callable[[str], object]
 
@@ -23,6 +31,14 @@ def squeeze(text: str) -> str:
 
 def _wait_for_more(count: Callable[[], int], before: int) -> None:
     wait_for(lambda: count() > before, 4)
+
+
+def _runs(pid: int) -> bool:
+    """Whether it has not ended; who was to collect its end may be gone itself."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 class Terminal:
@@ -50,7 +66,7 @@ class Terminal:
     def type(self, text: str) -> None:
         self.tmux("send-keys", "-t", self.name, "-l", text)
 
-    def key(self, *keys: str, pause_s: float = 0.15) -> None:
+    def key(self, *keys: str, pause_s: float = KEY_PAUSE_S) -> None:
         for key in keys:
             self.tmux("send-keys", "-t", self.name, key)
             time.sleep(pause_s)
@@ -70,7 +86,7 @@ class Terminal:
             except AssertionError:
                 self.key("C-u")
                 continue
-            time.sleep(0.4)
+            time.sleep(ENTER_PAUSE_S)
             self.key("Enter")
             return
         raise AssertionError(f"{text!r} does not arrive in the input box:\n{self.screen()}")
@@ -123,8 +139,8 @@ class Terminal:
         self.tmux("kill-server")
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in pids:
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(pid, number)
-                except ProcessLookupError:
-                    continue
-            time.sleep(0.2)
+            with suppress(AssertionError):
+                wait_for(lambda: not any(map(_runs, pids)), END_S)
+                return

@@ -9,7 +9,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ class Api:
 class Stream:
     """Records an event stream from the moment that its first event has come. `events`: (seconds, payload)."""
 
+    headers: Mapping[str, str] = {"Accept": "text/event-stream"}
+
     def __init__(self, api: Api, path: str | None = None) -> None:
         self.path = path or f"/event?directory={quote(api.directory, safe='')}"
         self.events: list[tuple[float, Json]] = []
@@ -77,7 +79,7 @@ class Stream:
         self.ended = False
         self._changed = threading.Condition()
         self._connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=TURN_S)
-        self._connection.request("GET", self.path, headers={"Accept": "text/event-stream"})
+        self._connection.request("GET", self.path, headers=dict(self.headers))
         self._answer = self._connection.getresponse()
         assert self._answer.status == 200, self._answer.status
         self._thread = threading.Thread(target=self._read, daemon=True)

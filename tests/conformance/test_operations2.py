@@ -23,6 +23,14 @@ MESSAGE = "msg_0000000000000000000000000"
 EVENT = {"id": "evt_1", "created": 1}
 
 
+def test_every_operation_is_decided() -> None:
+    """A handler or a reason, never both, never none."""
+    found = undecided(SERVED)
+    assert not found.neither, f"write a handler, or a row in unsupported.py: {sorted(found.neither)}"
+    assert not found.both, f"delete the row in unsupported.py: {sorted(found.both)}"
+    assert not found.unknown, f"no operations of OpenCode 2: {sorted(found.unknown)}"
+
+
 def test_undecided_sees_it() -> None:
     assert undecided(frozenset()).neither >= {"session.list"}
     for name in list(UNSUPPORTED2)[:1]:

@@ -12,7 +12,7 @@ from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.projection.opencode2.config import converted
-from shim.routes.opencode2.located import place
+from shim.routes.opencode2.located import place, tell
 from shim.sse.event import OpenCodeEvent
 
 
@@ -57,4 +57,5 @@ async def update(ctx: Ctx, body: Shell) -> object:
     except OSError as error:
         raise BadRequest(f"The configuration cannot be written: {error}") from error
     ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    tell(ctx, "config.updated")
     return NO_CONTENT

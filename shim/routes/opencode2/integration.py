@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
 from shim.errors import BadRequest, Tagged
 from shim.http.operation import NO_CONTENT, Ctx, operation2
-from shim.routes.opencode2.located import located
+from shim.routes.opencode2.located import located, tell
 from shim.sse.event import OpenCodeEvent
 
 TITLES = {
@@ -113,5 +113,6 @@ async def _one(ctx: Ctx, name: str) -> dict[str, Any]:
 
 
 def _changed(ctx: Ctx) -> None:
-    """Clients of the first wire read everything again, those of the second one too."""
+    """Clients of the first wire read everything again, those of the second one what a key may have changed."""
     ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    tell(ctx, "credential.updated", "integration.updated", "provider.updated", "model.updated")

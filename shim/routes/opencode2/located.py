@@ -20,6 +20,13 @@ async def located(ctx: Ctx, data: object) -> Located:
     return Located(directory, {"id": project.id, "directory": project.worktree}, data)
 
 
+def tell(ctx: Ctx, *types: str) -> None:
+    """Events without data, for all who read the second wire's stream: they ask again for what has changed."""
+    if ctx.services.second is not None:
+        for type_ in types:
+            ctx.services.second.tell(type_, {})
+
+
 async def place(ctx: Ctx) -> str:
     """The request's directory. Raises 404 LocationNotFoundError if it is not there."""
     if not await asyncio.to_thread(is_folder, ctx.directory):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.routes.opencode1.instance import end_instance
-from shim.routes.opencode2.located import place
+from shim.routes.opencode2.located import place, tell
 from shim.sse.event import OpenCodeEvent
 
 
@@ -31,6 +31,7 @@ async def reload(ctx: Ctx) -> object:
     for agent in ctx.services.agents.all():
         await ctx.services.agents.refresh(agent.spec.name)
     ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    tell(ctx, "location.shutdown")
     return NO_CONTENT
 
 

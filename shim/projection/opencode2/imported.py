@@ -119,8 +119,7 @@ def _state(part: Wire) -> Wire:
     state, time = part["state"], part["time"]
     start = time.get("ran", time["created"])
     span = {"start": start, "end": time.get("completed", start)}
-    given = state["input"] if isinstance(state["input"], dict) else {}
-    input_ = _arguments(part["name"], obj(given))
+    input_ = _arguments(part["name"], obj(state["input"]))
     if state["status"] == "completed":
         output = "\n".join(text(obj(one).get("text")) for one in state["content"] if obj(one)["type"] == "text")
         metadata = obj(state.get("metadata"))

@@ -8,10 +8,10 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from shim.errors import BadRequest
 from shim.opencode.build import Wire
+from shim.projection.opencode1.catalog import Template
 from shim.runtime.shell import ShellCommand
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, choose
@@ -22,40 +22,6 @@ SHELL_TIMEOUT_S = 30.0
 _NUMBERED = re.compile(r"\$(\d+)")
 _SHELL = re.compile(r"!`([^`]+)`")
 _FILE = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
-
-
-class CommandLike(Protocol):
-    """A command of the config."""
-
-    @property
-    def name(self) -> str:
-        """Without the slash."""
-        ...
-
-    @property
-    def description(self) -> str | None:
-        """What it is for."""
-        ...
-
-    @property
-    def template(self) -> str:
-        """With `$1`, `$ARGUMENTS`, `@file` and !`shell` in it."""
-        ...
-
-    @property
-    def agent(self) -> str | None:
-        """Mode to run in."""
-        ...
-
-    @property
-    def model(self) -> str | None:
-        """`provider/model`."""
-        ...
-
-    @property
-    def subtask(self) -> bool:
-        """Whether a subagent is to do it."""
-        ...
 
 
 def fill(template: str, arguments: str) -> str:
@@ -81,7 +47,7 @@ def fill(template: str, arguments: str) -> str:
 
 async def command(
     manager: SessionManager,
-    commands: tuple[CommandLike, ...],
+    commands: tuple[Template, ...],
     session_id: str,
     name: str,
     arguments: str,
@@ -111,7 +77,7 @@ async def command(
     return message_id
 
 
-async def _expand(manager: SessionManager, directory: str, own: CommandLike, arguments: str, body: Body) -> Body:
+async def _expand(manager: SessionManager, directory: str, own: Template, arguments: str, body: Body) -> Body:
     text = fill(own.template, arguments)
     for line in dict.fromkeys(_SHELL.findall(text)):
         text = text.replace(f"!`{line}`", await _output_of(line, directory, manager))

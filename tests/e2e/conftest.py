@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from .support.bench import Bench, bench
+from .support.tmux import Terminal
+from .support.tui import new_session
 from .support.wire import Stream
 
 
@@ -32,3 +34,11 @@ def stream(served: Bench) -> Iterator[Stream]:
     recorder = Stream(served.api)
     yield recorder
     recorder.close()
+
+
+@pytest.fixture
+def fresh(served: Bench, terminal: Terminal) -> Terminal:
+    """A test file's `terminal` with the TUI at its first screen, on the project as it was at the start."""
+    served.place.reset()
+    new_session(terminal)
+    return terminal

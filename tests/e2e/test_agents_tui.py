@@ -15,7 +15,7 @@ from .support.bench import CLAUDE, Bench, Watch, bench
 from .support.places import MODULES, tool
 from .support.scenes import finished
 from .support.tmux import Terminal
-from .support.tui import abort, new_session, tui
+from .support.tui import abort, tui
 from .support.wire import Json, Stream
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
@@ -33,14 +33,6 @@ def terminal(served: Bench) -> Iterator[Terminal]:
     made = tui(served.place, served.url)
     yield made
     made.close()
-
-
-@pytest.fixture
-def fresh(served: Bench, terminal: Terminal) -> Terminal:
-    """The TUI at its first screen, on the project as it was at the start."""
-    served.place.reset()
-    new_session(terminal)
-    return terminal
 
 
 @everyone

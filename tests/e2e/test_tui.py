@@ -11,7 +11,7 @@ from .support.bench import CLAUDE, MOCK, Bench, bench
 from .support.children import connections_to, wait_for
 from .support.scenes import finished
 from .support.tmux import Terminal
-from .support.tui import abort, new_session, tui
+from .support.tui import abort, tui
 from .support.wire import tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
@@ -29,14 +29,6 @@ def terminal(served: Bench, version: str) -> Iterator[Terminal]:
     made = tui(served.place, served.url, version=version)
     yield made
     made.close()
-
-
-@pytest.fixture
-def fresh(served: Bench, terminal: Terminal) -> Terminal:
-    """The TUI at its first screen, on the project as it was at the start."""
-    served.place.reset()
-    new_session(terminal)
-    return terminal
 
 
 @versions

@@ -61,7 +61,7 @@ class Template(Protocol):
 
     @property
     def template(self) -> str:
-        """With `$1` and `$ARGUMENTS` in it."""
+        """With `$1`, `$ARGUMENTS`, `@file` and !`shell` in it."""
         ...
 
     @property

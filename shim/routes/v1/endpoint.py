@@ -87,3 +87,8 @@ def exactly(value: object, status: int = 200) -> web.Response:
 def as_json(body: bytes, status: int = 200) -> web.Response:
     """A JSON answer that is made already."""
     return web.Response(body=body, status=status, content_type="application/json")
+
+
+def page(name: bytes, rows: Iterable[bytes], *, more: bool) -> web.Response:
+    """`{NAME: rows, "hasMore": more}` of rows that are JSON already."""
+    return as_json(b'{"%b":[%b],"hasMore":%b}' % (name, b",".join(rows), b"true" if more else b"false"))

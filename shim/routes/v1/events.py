@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from shim.http import wire_json
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from shim.routes.v1.endpoint import as_json, universal, v1
+from shim.routes.v1.endpoint import page, universal, v1
 from shim.routes.v1.sessions import SessionPath
 from shim.services import Universal
 from shim.sessions.feed import Source
@@ -75,8 +75,8 @@ async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
     session_id = face.sessions.id_of(path.session_id)
     limit = min(query.limit, MAX_LIMIT)
     found = await ctx.services.store.rows(session_id, query.offset, limit + 1)
-    events = b",".join(sent(face, row, include_raw=query.include_raw) for row in found[:limit])
-    return as_json(b'{"events":[%b],"hasMore":%b}' % (events, b"true" if len(found) > limit else b"false"))
+    rows = (sent(face, row, include_raw=query.include_raw) for row in found[:limit])
+    return page(b"events", rows, more=len(found) > limit)
 
 
 @v1("get_events_sse", "GET", "/v1/sessions/{session_id}/events/sse", tag="sessions", form="events", errors=(400, 404))

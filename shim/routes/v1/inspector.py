@@ -19,7 +19,7 @@ from shim.http import wire_json
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
 from shim.redaction import secrets_of
-from shim.routes.v1.endpoint import as_json, exactly, universal, v1
+from shim.routes.v1.endpoint import exactly, page, universal, v1
 from shim.routes.v1.events import Entry, frame, last_event_id, sent, stream
 from shim.routes.v1.sessions import SessionPath, session_info
 from shim.services import Universal
@@ -113,8 +113,7 @@ async def get_trace(ctx: Ctx, path: SessionPath, query: TraceQuery) -> object:
     face = universal(ctx)
     session_id = face.sessions.id_of(path.session_id)
     rows, more = await face.traces.page(session_id, query.after, min(query.limit, MAX_LIMIT))
-    made = b",".join(_row(face, entry, row) for entry, row in rows)
-    return as_json(b'{"rows":[%b],"hasMore":%b}' % (made, b"true" if more else b"false"))
+    return page(b"rows", (_row(face, entry, row) for entry, row in rows), more=more)
 
 
 @v1(
@@ -202,8 +201,8 @@ async def export_session(ctx: Ctx, path: SessionPath) -> object:
     rows: list[Row] = []
     more = True
     while more:
-        page, more = await face.traces.page(session_id, rows[-1].event.sequence if rows else 0, EXPORT_PAGE)
-        rows += [replace(row, event=event_of(entry)) for entry, row in page]
+        read, more = await face.traces.page(session_id, rows[-1].event.sequence if rows else 0, EXPORT_PAGE)
+        rows += [replace(row, event=event_of(entry)) for entry, row in read]
     info = services.sessions.info(session_id)
     about = session_info(ctx, info).model_dump(exclude_none=True) | {
         "opencode-shim": version("opencode-shim"),

@@ -1,7 +1,7 @@
 """Which dialect of OpenCode 2's wire a client speaks, and the edge where it is turned into R's and back.
 
 Handlers know R alone. A dialect is what `?dialect=` or the header `x-opencode-dialect` says, else P for clients of the preview
-(`FIRST_GENERATION`, and the JS SDK: it alone names the directory twice), else that of the client's last probe: J has
+(`FIRST_GENERATION`, and the JS SDK, by how it names its directory), else that of the client's last probe: J has
 `/api/health` where R has `/api/info`; a browser that asks there is the web UI of 1.18, W. A client is its address and User-Agent.
 Routes that only other dialects have (`Dialect.aliases`) are served to everybody, in that dialect.
 """
@@ -14,10 +14,11 @@ from typing import TypeAlias
 from aiohttp import web
 
 from shim.errors import BadRequest
+from shim.http.access import READING
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
-from shim.opencode2.dialects import DIALECTS, Dialect, R
+from shim.opencode2.dialects import DIALECTS, Dialect, R, by_body
 from shim.opencode2.operations import Operation2
-from shim.opencode2.rewriting import Alias, Nothing
+from shim.opencode2.rewriting import Alias, Asked, Nothing
 
 PREVIEW = "P"
 """The dialect of 1.18's own preview."""
@@ -42,11 +43,20 @@ def dialect_of(request: web.Request) -> Dialect:
         if named not in DIALECTS:
             raise BadRequest(f"Unknown dialect {named!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
         return DIALECTS[named]
-    if request.headers.get("User-Agent", "").startswith(FIRST_GENERATION) or request.query.keys() >= TWICE:
-        return DIALECTS.get(PREVIEW, R)
+    if request.headers.get("User-Agent", "").startswith(FIRST_GENERATION) or _is_sdk(request):
+        return DIALECTS[PREVIEW]
     second = request.app[SERVICES].second
     probed = None if second is None else second.probes.last(client_of(request))
     return DIALECTS.get(probed or R.name, R)
+
+
+def _is_sdk(request: web.Request) -> bool:
+    """Whether it is the JS SDK of 1.19 with a directory: no other client names one at a session's routes, which need none (but
+    at those of forms, whose session may be `global`)."""
+    if request.method in READING:
+        return request.query.keys() >= TWICE
+    path = request.path.removeprefix(request.app[SERVICES].settings.base_path)
+    return "x-opencode-directory" in request.headers and path.startswith("/api/session") and "/form/" not in path
 
 
 def note(request: web.Request, name: str) -> None:
@@ -95,7 +105,13 @@ def _alias_route(operations: dict[str, BoundOperation], rows: Rows) -> Route:
 
 async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, row: str) -> web.StreamResponse:
     """R's answer to what was asked, in the dialect. In: `row`, by which the dialect knows it."""
-    given = await arguments(one, request, lambda asked: dialect.request(row, asked))
+
+    def ask(asked: Asked) -> Asked:
+        nonlocal dialect
+        dialect = by_body(dialect, row, asked)
+        return dialect.request(row, asked)
+
+    given = await arguments(one, request, ask)
     result = await one.handler(**given)
     if not isinstance(result, web.StreamResponse) and result is not NO_CONTENT:
         result = dialect.answer(row, result)

@@ -50,11 +50,6 @@ def request(operation: str, asked: Asked) -> Asked:
     return asked if row is None else row(asked)
 
 
-def prompt_of_old(operation: str, asked: Asked) -> Asked:
-    """A prompt in P's form, of a client that did not say what it is; everything else as it is."""
-    return _prompt(asked) if operation == "session.prompt" and "text" not in obj(asked.body) else asked
-
-
 def _admitted(item: Wire) -> Wire:
     """R's inbox item as an admitted prompt. `admittedSeq` is known to who made the answer, or 0."""
     made: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}

@@ -1,6 +1,6 @@
 """The dialects of OpenCode 2's wire. Pure: inside there is only R; what clients of other builds say and hear is rewritten here.
 
-R  2.0.21, the truth: nothing is rewritten, but for a prompt in the form of P (its SDK does not always say who it is)
+R  2.0.21, the truth: nothing is rewritten
 J  the build of 17 July 2026 (`v2-20260717`)
 P  the preview in 1.18 (`session.next.*`)
 W  the web UI of 1.18 when it speaks its second protocol
@@ -17,6 +17,7 @@ from shim.opencode2 import dialect_j, dialect_j_edge, dialect_p, dialect_p_edge,
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.rewriting import Alias, Asked
 from universal.frozen import frozen
+from universal.jsonvalue import obj
 
 
 def _same_event(event: Event2) -> Event2 | None:
@@ -56,7 +57,7 @@ class Dialect:
     aliases: tuple[Alias, ...] = ()
 
 
-R = Dialect("R", request=dialect_p_edge.prompt_of_old)
+R = Dialect("R")
 J = Dialect(
     "J",
     event=dialect_j.event,
@@ -87,3 +88,11 @@ W = Dialect(
 )
 
 DIALECTS: dict[str, Dialect] = {one.name: one for one in (R, J, P, W)}
+
+OF_PREVIEW = {"session.prompt": "prompt", "session.permission.reply": "reply"}
+"""Operation -> a field of its body that P has and R has not."""
+
+
+def by_body(dialect: Dialect, operation: str, asked: Asked) -> Dialect:
+    """The dialect of a request whose client did not say what it is, by what it sends: the SDK without a directory does not."""
+    return P if dialect is R and OF_PREVIEW.get(operation) in obj(asked.body) else dialect

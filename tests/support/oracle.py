@@ -75,6 +75,7 @@ class Oracle:
         self._validators: dict[str, jsonschema_rs.Validator] = {}
         self._events = self._by_type(self._schemas["Event"])
         self._global_events = self._by_type(self._schemas["GlobalEvent"]["properties"]["payload"])
+        self._preview_events = self._by_type(self._schemas["V2Event"])
 
     # --- what is asked
 
@@ -99,6 +100,10 @@ class Oracle:
     def check_event(self, event: Mapping[str, Any]) -> None:
         """An event as on `/event`. Raises Violation."""
         self._check_event(event, self._events)
+
+    def check_preview_event(self, event: Mapping[str, Any]) -> None:
+        """An event of the preview's `/api/event`. Raises Violation."""
+        self._check_event(event, self._preview_events)
 
     def check_global_event(self, item: Mapping[str, Any]) -> None:
         """An item of `/global/event`: directory, project, payload. Raises Violation."""
@@ -205,6 +210,11 @@ def check_response(operation: str, status: int, body: Any, content_type: str = "
 def check_event(event: Mapping[str, Any]) -> None:
     """See `Oracle.check_event`."""
     oracle().check_event(event)
+
+
+def check_preview_event(event: Mapping[str, Any]) -> None:
+    """See `Oracle.check_preview_event`."""
+    oracle().check_preview_event(event)
 
 
 def check_global_event(item: Mapping[str, Any]) -> None:

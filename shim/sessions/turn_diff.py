@@ -18,9 +18,10 @@ async def changes(
     conversation: Conversation, trees: Trees | None, first: str | None, last: str | None, context: int
 ) -> list[Wire]:
     """`FileDiffInfo[]` of the turns of these prompts: `first` None is the newest, `last` None the same as `first`."""
-    messages = turn_messages(conversation, first, last)
-    before = next((tree for m in messages if (tree := _tree(m, "step-start"))), None)
-    after = next((tree for m in reversed(messages) if (tree := _tree(m, "step-finish"))), None)
+    messages, later = turn_messages(conversation, first, last)
+    before = next((tree for m in messages if (tree := _tree(m))), None)
+    # What is so after a turn is told with the next one's first step: the snapshot at its end comes after its last part.
+    after = next((tree for m in later if (tree := _tree(m))), conversation.trees.last)
     names = sorted(changed_in(conversation, messages))
     if trees is not None and before is not None and after is not None:
         try:
@@ -32,23 +33,24 @@ async def changes(
     return [_info(one) for m in messages for one in m.info.get("summary", {}).get("diffs", []) if m.info["role"] == "user"]
 
 
-def turn_messages(conversation: Conversation, first: str | None, last: str | None) -> Sequence[Message]:
-    """From the prompt `first` to the end of the answers to `last`."""
+def turn_messages(conversation: Conversation, first: str | None, last: str | None) -> tuple[Sequence[Message], Sequence[Message]]:
+    """From the prompt `first` to the end of the answers to `last`; and what came later."""
     messages = list(conversation.messages.values())
     begin = first or conversation.last_user()
     if begin is None:
-        return ()
+        return (), ()
     ids = [m.info["id"] for m in messages]
     end = last or begin
     start, stop = ids.index(begin), ids.index(end) + 1
     while stop < len(messages) and messages[stop].info["role"] != "user":
         stop += 1
-    return messages[start:stop]
+    return messages[start:stop], messages[stop:]
 
 
-def _tree(message: Message, kind: str) -> str | None:
+def _tree(message: Message) -> str | None:
+    """The files as they were when this step began."""
     parts = message.parts.values()
-    return next((str(part["snapshot"]) for part in parts if part["type"] == kind and part.get("snapshot")), None)
+    return next((str(part["snapshot"]) for part in parts if part["type"] == "step-start" and part.get("snapshot")), None)
 
 
 def _info(diff: Wire) -> Wire:

@@ -114,7 +114,11 @@ class Views:
         self._observe_on()
         while view.reading is not None or view.position < self._store.last_sequence(session_id):
             before = view.position
-            await asyncio.shield(view.reading or self._read_on(view))
+            if view.reading is None:
+                view.told_from = None  # what is in between was not published: copies of a fork
+                self._read_on(view)
+            assert view.reading is not None
+            await asyncio.shield(view.reading)
             if view.position == before:
                 break
         if view.projector is None:  # deleted meanwhile
@@ -178,6 +182,7 @@ class Views:
         else:
             view.waiting.append(event)
             if view.reading is None:
+                view.told_from = event.sequence  # what is missing was not published
                 self._read_on(view)
 
     def _tell(self, events: Sequence[Event2]) -> None:
@@ -214,10 +219,9 @@ class Views:
         view.used_at = asyncio.get_running_loop().time()
         return view
 
-    def _read_on(self, view: View) -> asyncio.Task[None]:
+    def _read_on(self, view: View) -> None:
         view.reading = asyncio.get_running_loop().create_task(self._read(view), name=f"view of {view.session_id}")
         view.reading.add_done_callback(lambda task: self._read_over(view, task))
-        return view.reading
 
     def _read_over(self, view: View, task: asyncio.Task[None]) -> None:
         if view.reading is task:

@@ -255,7 +255,7 @@ class Tui:
 
     async def same(self) -> None:
         """What is on the screen is what GET says; nothing was wrong; and nothing runs."""
-        assert self.wrong == []
+        assert self.wrong == [], self.wrong[:3]
         assert self.starts == len(self.ends)
         page = (await self.call("GET", f"/api/session/{self.session}/message", limit="200", order="asc")).body["data"]
         read: Wire = {}

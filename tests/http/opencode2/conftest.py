@@ -1,5 +1,32 @@
-"""The same server as in the tests of the first wire."""
+"""The whole server with the mock, and a client of 2.x in each dialect."""
 
-from tests.http.conftest import agents, api, place, project
+from __future__ import annotations
 
-__all__ = ["agents", "api", "place", "project"]
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.http.opencode2.client import Tui, tui
+from tests.support.live import Live, live
+
+DIALECTS = ("R", "J")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=DIALECTS)
+async def client(request: pytest.FixtureRequest, server: Live) -> AsyncIterator[Tui]:
+    async with tui(server, request.param) as made:
+        yield made
+
+
+@pytest.fixture
+async def r(server: Live) -> AsyncIterator[Tui]:
+    """In R's dialect alone."""
+    async with tui(server, "R") as made:
+        yield made

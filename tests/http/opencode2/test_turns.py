@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.http.opencode2.client import Tui, tui
-from tests.support.live import Live, live
-
-DIALECTS = ("R", "J")
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture(params=DIALECTS)
-async def client(request: pytest.FixtureRequest, server: Live) -> AsyncIterator[Tui]:
-    async with tui(server, request.param) as made:
-        yield made
+from tests.http.opencode2.client import Tui
 
 
 @pytest.mark.parametrize(

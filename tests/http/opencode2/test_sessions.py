@@ -1,0 +1,229 @@
+"""Sessions over the second wire: made, listed, changed, forked, undone, deleted. Every answer is held against its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.http.opencode2.client import Tui
+
+
+async def made(r: Tui, **body: Any) -> dict[str, Any]:
+    return (await r.call("POST", "/api/session", body)).body["data"]
+
+
+async def test_a_client_names_its_session_and_makes_it_once(r: Tui) -> None:
+    id_ = "ses_01client0000000000000000000"
+    rules = [{"action": "shell", "resource": "git *", "effect": "allow"}]
+    first = await made(r, id=id_, title="Mine", metadata={"a": 1}, permissions=rules)
+    assert (first["id"], first["title"], first["metadata"], first["permissions"]) == (id_, "Mine", {"a": 1}, rules)
+    assert await made(r, id=id_, title="Another") == first
+
+
+async def test_what_cannot_be_made_says_why(r: Tui) -> None:
+    bad = await r.call("POST", "/api/session", {"id": "xyz"}, status=400)
+    assert bad.body == {"_tag": "InvalidRequestError", "message": "Invalid session ID", "field": "sessionID"}
+    relative = await r.call("POST", "/api/session", {"location": {"directory": "here"}}, status=400)
+    assert "absolute" in relative.body["message"]
+    orphan = await r.call("POST", "/api/session", {"parentID": "ses_nobody"}, status=404)
+    assert orphan.body["_tag"] == "SessionNotFoundError"
+    assert orphan.body["sessionID"] == "ses_nobody"
+
+
+async def test_a_child_is_where_its_parent_is(r: Tui) -> None:
+    parent = await made(r)
+    child = await made(r, parentID=parent["id"])
+    assert child["location"] == parent["location"]
+    found = (await r.call("GET", "/api/session", parentID=parent["id"])).body["data"]
+    assert [one["id"] for one in found] == [child["id"]]
+    roots = (await r.call("GET", "/api/session", parentID="null")).body["data"]
+    assert [one["id"] for one in roots] == [parent["id"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "tag"),
+    [
+        ("/api/session/ses_nobody", "SessionNotFoundError"),
+        ("/api/session/ses_nobody/message", "SessionNotFoundError"),
+        ("/api/session/ses_nobody/inbox", "SessionNotFoundError"),
+        ("/api/session/ses_nobody/form", "SessionNotFoundError"),
+        ("/api/experimental/session/ses_nobody/log", "SessionNotFoundError"),
+    ],
+)
+async def test_unknown_sessions(r: Tui, path: str, tag: str) -> None:
+    answer = await r.call("GET", path, status=404)
+    assert (answer.body["_tag"], answer.body["sessionID"]) == (tag, "ses_nobody")
+
+
+async def test_pages_of_sessions_go_both_ways(r: Tui) -> None:
+    ids = [(await made(r, title=f"number {n}"))["id"] for n in range(5)]
+
+    async def page(**query: str) -> tuple[list[str], dict[str, str]]:
+        body = (await r.call("GET", "/api/session", limit="2", **query)).body
+        return [one["id"] for one in body["data"]], body["cursor"]
+
+    first, cursor = await page()
+    second, cursor2 = await page(cursor=cursor["next"])
+    third, cursor3 = await page(cursor=cursor2["next"])
+    assert [*first, *second, *third] == ids[::-1]
+    assert (await page(cursor=cursor3["next"])) == ([], {})
+    assert (await page(cursor=cursor2["previous"]))[0] == first
+    assert (await page(search="number 3"))[0] == [ids[3]]
+    assert (await page(order="asc"))[0] == ids[:2]
+    bad = await r.call("GET", "/api/session", cursor="xyz", status=400)
+    assert bad.body == {"_tag": "InvalidCursorError", "message": "Invalid cursor"}
+    number = await r.call("GET", "/api/session", limit="abc", status=400)
+    assert number.body["message"] == 'Expected an integer, got NaN\n  at ["limit"]'
+
+
+async def test_pages_of_messages(r: Tui) -> None:
+    for n in range(3):
+        await r.turn(f"echo {n}")
+    base = f"/api/session/{r.session}/message"
+    everything = [one["id"] for one in (await r.call("GET", base)).body["data"]]
+    first = (await r.call("GET", base, limit="4")).body
+    second = (await r.call("GET", base, limit="4", cursor=first["cursor"]["next"])).body
+    assert [one["id"] for one in first["data"] + second["data"]] == everything[:8]
+    back = (await r.call("GET", base, limit="4", cursor=second["cursor"]["previous"])).body
+    assert back["data"] == first["data"]
+    users = (await r.call("GET", base, type="user")).body["data"]
+    assert [one["text"] for one in users] == ["echo 2", "echo 1", "echo 0"]
+    both = await r.call("GET", base, order="asc", cursor=first["cursor"]["next"], status=400)
+    assert both.body["_tag"] == "InvalidRequestError"
+    one = everything[0]
+    assert (await r.call("GET", f"{base}/{one}")).body["data"]["id"] == one
+    gone = await r.call("GET", f"{base}/msg_nosuch", status=404)
+    assert gone.body["_tag"] == "MessageNotFoundError"
+    zero = await r.call("GET", base, limit="0", status=400)
+    assert zero.body["kind"] == "Query"
+
+
+async def test_a_session_is_changed_and_told_so(r: Tui) -> None:
+    await r.new()
+    base = f"/api/session/{r.session}"
+    await r.call("PATCH", base, {"title": "New", "metadata": {"k": [1]}}, status=204)
+    rules = [{"action": "edit", "resource": "*", "effect": "deny"}, {"action": "subagent", "resource": "x", "effect": "ask"}]
+    await r.call("PATCH", base, {"permissions": rules}, status=204)
+    await r.call("POST", f"{base}/agent", {"agent": "plan"}, status=204)
+    await r.call("POST", f"{base}/model", {"model": {"providerID": "mock", "id": "mock", "variant": "high"}}, status=204)
+    await r.call("POST", f"{base}/view", {"idle": 17}, status=204)
+    info = (await r.call("GET", base)).body["data"]
+    assert (info["title"], info["metadata"], info["permissions"], info["agent"]) == ("New", {"k": [1]}, rules, "plan")
+    assert info["time"]["viewed"] == 17
+    while r.types[-1:] != ["session.viewed"]:
+        await r.one()
+    told = ["session.renamed", "session.metadata.updated", "session.permissions", "session.agent.selected"]
+    assert [t for t in r.types if t in told] == told
+    assert r.types.count("session.model.selected") == 1
+
+
+async def test_a_session_is_not_moved_elsewhere(r: Tui) -> None:
+    await r.new()
+    here = str(r.live.directory)
+    await r.call("POST", f"/api/session/{r.session}/move", {"directory": here}, status=204)
+    away = await r.call("POST", f"/api/session/{r.session}/move", {"directory": "/"}, status=400)
+    assert here in away.body["message"]
+
+
+async def test_a_fork_has_the_conversation_and_says_of_what(client: Tui) -> None:
+    await client.turn("echo one")
+    await client.turn("echo two")
+    base = f"/api/session/{client.session}"
+    users = [m for m in (await client.call("GET", f"{base}/message", order="asc")).body["data"] if m["type"] == "user"]
+    key = "messageID" if client.dialect == "J" else "before"
+    fork = (await client.call("POST", f"{base}/fork", {key: users[1]["id"]})).body["data"]
+    if client.dialect == "J":
+        assert fork["fork"] == {"sessionID": client.session, "messageID": users[1]["id"]}
+    else:
+        assert fork["fork"] == {"sessionID": client.session, "boundary": {"type": "before", "messageID": users[1]["id"]}}
+    told = [await client.events.next()]
+    while told[-1]["data"].get("sessionID") != fork["id"]:
+        told.append(await client.events.next())
+    assert told[-1]["type"] == "session.forked"
+    copied = (await client.call("GET", f"/api/session/{fork['id']}/message", order="asc")).body["data"]
+    assert [m["text"] for m in copied if m["type"] == "user"] == ["echo one"]
+    await client.call("POST", f"{base}/fork", {key: "msg_nosuch"}, status=404)
+    client.session, client.screen = fork["id"], {}
+    await client.open()
+    assert await client.turn("echo three") == "succeeded"
+    await client.same()
+    assert client.texts()[-1] == "three"
+
+
+async def test_a_deleted_session_is_gone_for_everybody(client: Tui) -> None:
+    await client.turn("echo x")
+    await client.call("DELETE", f"/api/session/{client.session}", status=204)
+    while client.types[-1] != "session.deleted":
+        await client.one()
+    await client.call("GET", f"/api/session/{client.session}", status=404)
+    assert (await client.call("GET", "/api/session")).body["data"] == []
+
+
+async def test_undo_in_three_steps(client: Tui) -> None:
+    await client.turn("edit")
+    file = client.live.directory / "mock.txt"
+    written = file.read_text()
+    base = f"/api/session/{client.session}"
+    user = next(m for m in (await client.call("GET", f"{base}/message", order="asc")).body["data"] if m["type"] == "user")
+    clear = ("POST", f"{base}/revert/clear") if client.dialect == "J" else ("DELETE", f"{base}/revert")
+    await client.call(*clear, status=204)
+    shown = (await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"]})).body["data"]
+    assert shown["messageID"] == user["id"]
+    assert file.read_text() == written
+    await client.call(*clear, status=204)
+    staged = (await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"], "files": True})).body["data"]
+    assert [one["file"] for one in staged["files"]] == ["mock.txt"]
+    assert not file.exists()
+    assert (await client.call("GET", base)).body["data"]["revert"] == staged
+    await client.call(*clear, status=204)
+    assert file.read_text() == written
+    await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"], "files": True})
+    await client.call("POST", f"{base}/revert/commit", status=204)
+    left = (await client.call("GET", f"{base}/message")).body["data"]
+    assert [m for m in left if m["type"] in ("user", "assistant")] == []
+    missing = await client.call("POST", f"{base}/revert/stage", {"messageID": "msg_nosuch"}, status=404)
+    assert missing.body["_tag"] == "MessageNotFoundError"
+
+
+async def test_what_a_turn_changed(r: Tui) -> None:
+    await r.turn("edit")
+    await r.turn("echo nothing")
+    await r.turn("edit")
+    base = f"/api/session/{r.session}"
+    users = [m["id"] for m in (await r.call("GET", f"{base}/message", order="asc")).body["data"] if m["type"] == "user"]
+    [newest] = (await r.call("GET", f"{base}/diff", context="0")).body["data"]
+    assert (newest["file"], newest["status"], newest["additions"]) == ("mock.txt", "modified", 1)
+    [first] = (await r.call("GET", f"{base}/diff", **{"from": users[0]})).body["data"]
+    assert (first["status"], first["additions"]) == ("added", 1)
+    [both] = (await r.call("GET", f"{base}/diff", **{"from": users[0], "to": users[2]})).body["data"]
+    assert (both["status"], both["additions"]) == ("added", 2)
+    assert (await r.call("GET", f"{base}/diff", **{"from": users[1]})).body["data"] == []
+
+
+async def test_out_and_in_again(r: Tui) -> None:
+    await r.turn("echo a secret")
+    await r.turn("tool")
+    base = f"/api/experimental/session/{r.session}/export"
+    document = (await r.call("GET", base)).body["data"]
+    hidden = (await r.call("GET", base, sanitize="true")).body["data"]
+    assert [m["type"] for m in hidden["messages"]] == [m["type"] for m in document["messages"]]
+    assert "secret" in str(document)
+    assert "secret" not in str(hidden)
+    await r.call("DELETE", f"/api/session/{r.session}", status=204)
+    body = {**document, "location": {"directory": str(r.live.directory)}}
+    info = (await r.call("POST", "/api/experimental/session/import", body)).body["data"]
+    assert (info["id"], info["title"]) == (r.session, document["info"]["title"])
+    again = (await r.call("GET", f"/api/session/{r.session}/message", order="asc", limit="200")).body["data"]
+
+    def talk(messages: list[dict[str, Any]]) -> list[Any]:
+        return [
+            (m["type"], m.get("text"), [(p["type"], p.get("text"), p.get("name")) for p in m.get("content", [])])
+            for m in messages
+            if m["type"] in ("user", "assistant")
+        ]
+
+    assert talk(again) == talk(document["messages"])
+    assert await r.turn("echo and on") == "succeeded"
+    broken = await r.call("POST", "/api/experimental/session/import", {"info": {"location": {}}, "messages": []}, status=400)
+    assert broken.body["_tag"] == "InvalidRequestError"

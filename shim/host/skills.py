@@ -33,6 +33,10 @@ class Skill:
     path: str
     content: str
 
+    def told(self) -> str:
+        """As an agent is given it, whichever agent it is."""
+        return f'<skill name="{self.name}" path="{self.path}">\n{self.content}\n</skill>'
+
     def wire(self) -> dict[str, Any]:
         """`SkillInfo` of the second wire."""
         head: dict[str, Any] = {"id": self.id, "name": self.name}

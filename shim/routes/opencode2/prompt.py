@@ -5,11 +5,14 @@ Source: compat_fixtures/opencode2/operations.json, recordings `extras`, `busy_*`
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from shim.errors import BadRequest, Conflict, Tagged
+from shim.host import skills
+from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
 from shim.projection.opencode2.state import Conversation2
@@ -71,18 +74,34 @@ class PromptBody(BaseModel):
 @operation2("session.prompt")
 async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
     """Answers when it is accepted. The same id with the same prompt is the same prompt; with another one, 409."""
-    _no_skills(body.skills)
     parts, payload = await _parts(ctx, body.text, body.files, body.agents)
+    told, named = await _skills(ctx, path.sessionID, body.skills)
+    parts += told
+    payload |= {"skills": named} if named else {}
     payload |= {"metadata": body.metadata} if body.metadata else {}
     extra = {**payload, "delivery": body.delivery or "steer"}
     return {"data": await _admit(ctx, path.sessionID, body.id, parts, "user", payload, extra, resume=body.resume is not False)}
 
 
-def _no_skills(skills: list[SkillBody] | None) -> None:
-    if skills:
-        raise BadRequest(
-            f'Skill not found: {skills[0].id}. Skills are the agent\'s own here: name it in the text\n  at ["skills"]'
-        )
+async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
+    """The skill of this id in the session's directory."""
+    directory = need(ctx, session_id)["directory"]
+    found = await asyncio.to_thread(skills.find, directory, ctx.services.config.home)
+    return next((one for one in found if one.id == skill_id), None)
+
+
+async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[Wire], list[Wire]]:
+    """What the agent is told of the skills that are named, and what the inbox says of them. Raises BadRequest."""
+    parts: list[Wire] = []
+    named: list[Wire] = []
+    for body in given or ():
+        skill = await skill_of(ctx, session_id, body.id)
+        if skill is None:
+            raise BadRequest(f'Skill not found: {body.id}. GET /api/skill lists those that there are\n  at ["skills"]')
+        parts.append({"type": "text", "text": skill.told(), "synthetic": True})
+        mention = {} if body.mention is None else {"mention": body.mention.model_dump()}
+        named.append({"id": skill.id, "name": skill.name, "text": skill.content, **mention})
+    return parts, named
 
 
 async def _parts(ctx: Ctx, text: str, files: list[FileBody] | None, agents: list[AgentBody] | None) -> tuple[list[Wire], Wire]:
@@ -166,6 +185,27 @@ async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
     return {"data": await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume)}
 
 
+class SkillRun(BaseModel):
+    """A skill to put into the conversation; `resume: false` leaves it there until the next prompt."""
+
+    id: str
+    resume: bool | None = None
+
+
+@operation2("experimental.session.skill")
+async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
+    """The agent gets the skill as a text of a program's. Raises 404 SkillNotFoundError."""
+    found = await skill_of(ctx, path.sessionID, body.id)
+    if found is None:
+        message = f"Skill not found: {body.id}. GET /api/skill lists those that there are."
+        raise Tagged(404, "SkillNotFoundError", message, skill=body.id)
+    payload = {"description": f"Skill {found.name}"}
+    parts: list[Wire] = [{"type": "text", "text": found.told()}]
+    extra = {**payload, "delivery": "steer"}
+    await _admit(ctx, path.sessionID, None, parts, "synthetic", payload, extra, resume=body.resume is not False)
+    return NO_CONTENT
+
+
 class CommandBody(BaseModel):
     """`POST .../command`."""
 
@@ -180,9 +220,11 @@ class CommandBody(BaseModel):
 @operation2("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     """A slash command: one of the config, whose template is filled in, or the agent's own."""
-    _no_skills(body.skills)
     info = need(ctx, path.sessionID)
     parts, payload = await _parts(ctx, "", body.files, body.agents)
+    told, named = await _skills(ctx, path.sessionID, body.skills)
+    parts += told
+    payload |= {"skills": named} if named else {}
     commands = ctx.services.config.load(info["directory"]).commands
     extra = {**payload, "delivery": body.delivery or "steer"}
     request = Body(parts=parts[1:])

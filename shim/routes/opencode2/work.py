@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from shim.errors import Conflict, Tagged
+from shim.errors import Conflict
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.routes.opencode2.prompt import Delivery
 from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need
@@ -84,18 +84,3 @@ async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
     mode = text(need(ctx, path.sessionID).get("agent"), "build")
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
     return NO_CONTENT
-
-
-class SkillBody(BaseModel):
-    """A skill to put into the conversation."""
-
-    id: str
-    resume: bool | None = None
-
-
-@operation2("experimental.session.skill")
-async def skill(ctx: Ctx, path: SessionPath, body: SkillBody) -> object:
-    """There is none: skills are the agent's own here, which finds and reads them by itself."""
-    need(ctx, path.sessionID)
-    message = f"Skill not found: {body.id}. Skills are the agent's own here: name it in a prompt."
-    raise Tagged(404, "SkillNotFoundError", message, skill=body.id)

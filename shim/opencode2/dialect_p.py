@@ -93,7 +93,8 @@ def _question(field: Wire) -> Wire:
         {"label": text(one.get("label")), "description": text(one.get("description"))} for one in map(obj, arr(field["options"]))
     ]
     asked: Wire = {"question": text(field.get("description")), "header": text(field.get("title")), "options": options}
-    return asked | {"multiple": field["type"] == "multiselect", "custom": field.get("custom") is True}
+    many = {"multiple": True} if field["type"] == "multiselect" else {}
+    return asked | many | ({"custom": False} if field.get("custom") is False else {})
 
 
 def question_id(form_id: str) -> str:

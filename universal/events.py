@@ -154,11 +154,11 @@ class UnparsedData(Frozen):
 
 
 EventData: TypeAlias = (
-    SessionStartedData
-    | SessionEndedData
-    | TurnData
+    ItemDeltaData
     | ItemData
-    | ItemDeltaData
+    | TurnData
+    | SessionStartedData
+    | SessionEndedData
     | ErrorData
     | PermissionData
     | QuestionData
@@ -194,11 +194,11 @@ class UniversalEvent(Frozen):
     synthetic: bool
     type: EventType
     data: (
-        SessionStartedData
-        | SessionEndedData
-        | TurnData
+        ItemDeltaData  # the most frequent first: they are tried in this order
         | ItemData
-        | ItemDeltaData
+        | TurnData
+        | SessionStartedData
+        | SessionEndedData
         | ErrorData
         | PermissionData
         | QuestionData

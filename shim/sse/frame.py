@@ -16,7 +16,6 @@ import json
 import math
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -48,20 +47,34 @@ class Piece(Protocol):
 
 @frozen
 class Delta:
-    """A piece of a part of the 1.x wire."""
+    """A piece of a part of the 1.x wire.
 
-    key: tuple[str, ...]
-    event: OpenCodeEvent
+    Not the event itself: its `legacy` would keep the conversation alive, which may be deleted, for as long as the ring has this.
+    """
+
+    type: str
+    properties: dict[str, Any]
+    directory: str | None
+    project: str | None
+    urgent: bool
     legacy: bool
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """As `Piece`. Asked for only when a reader lags."""
+        if self.type == "message.part.delta":
+            return ("field", str(self.properties.get("partID")), str(self.properties.get("field")))
+        part = self.properties.get("part")
+        return ("part", str(cast("Mapping[str, Any]", part).get("id") if isinstance(part, Mapping) else None))
 
     @property
     def text(self) -> str:
         """As `Piece`."""
-        return str(self.event.properties["delta"])
+        return str(self.properties["delta"])
 
     def frame(self, text: str, position: str) -> Frame:
         """As `Piece`."""
-        event = replace(self.event, properties={**self.event.properties, "delta": text})
+        event = OpenCodeEvent(self.type, {**self.properties, "delta": text}, self.directory, self.project, self.urgent)
         return encode(event, position, legacy=self.legacy)
 
 
@@ -179,18 +192,11 @@ def _join(pieces: Sequence[Frame]) -> Frame:
 
 def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:
     """What a frame adds to which part: `message.part.delta`, and in 1.1 `message.part.updated` with `delta`."""
-    properties = event.properties
-    if not isinstance(properties.get("delta"), str):
+    if event.type not in ("message.part.delta", "message.part.updated"):
         return None
-    # Without `legacy`: it would keep the conversation alive, which may be deleted, for as long as the ring has this frame.
-    event = OpenCodeEvent(event.type, properties, event.directory, event.project, event.urgent)
-    if event.type == "message.part.delta":
-        return Delta(("field", str(properties.get("partID")), str(properties.get("field"))), event, legacy)
-    if event.type == "message.part.updated":
-        part = properties.get("part")
-        id_ = cast("Mapping[str, Any]", part).get("id") if isinstance(part, Mapping) else None
-        return Delta(("part", str(id_)), event, legacy)
-    return None
+    if not isinstance(event.properties.get("delta"), str):
+        return None
+    return Delta(event.type, event.properties, event.directory, event.project, event.urgent, legacy)
 
 
 @lru_cache(maxsize=256)

@@ -49,8 +49,11 @@ class Entry:
     @property
     def size(self) -> int:
         """Bytes, in all forms."""
-        frames = (self.modern,) if self.legacy is None else (self.modern, self.legacy)
-        return sum(len(frame.plain) + len(frame.wrapped) + len(frame.twin) + len(frame.oldest) for frame in frames)
+        return _bytes(self.modern) + (0 if self.legacy is None else _bytes(self.legacy))
+
+
+def _bytes(frame: Frame) -> int:
+    return len(frame.plain) + len(frame.wrapped) + len(frame.twin) + len(frame.oldest)
 
 
 class Ring(Generic[EntryT]):

@@ -1,0 +1,223 @@
+"""The stream: how it begins, what is told to whom, how a reader comes back; and both wires at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.app import SERVICES
+from shim.services import Services
+from shim.sessions.views import Views
+from tests.http.opencode2.client import Tui, tui
+from tests.support.fold import Fold
+from tests.support.live import TURN_S, Live, live
+
+
+def services(server: Live) -> Services:
+    app = server.api.raw.server.app  # type: ignore[union-attr]
+    return app[SERVICES]
+
+
+def views(server: Live) -> Views:
+    found = services(server).second
+    assert found is not None
+    return found
+
+
+async def test_the_first_bytes_of_a_stream(server: Live) -> None:
+    async with asyncio.timeout(TURN_S), server.api.raw.get("/api/event") as response:
+        assert response.headers["Content-Type"] == "text/event-stream"
+        assert response.headers["Cache-Control"] == "no-cache, no-transform"
+        assert response.headers["X-Accel-Buffering"] == "no"
+        lines = [(await response.content.readline()).decode() for _ in range(5)]
+    assert lines[0].startswith("id: ")
+    assert lines[1].startswith('data: {"id":"evt_')
+    assert lines[1].rstrip().endswith('"type":"server.connected","data":{}}')
+    assert lines[2:] == ["\n", ": heartbeat\n", "\n"]
+
+
+async def test_a_session_of_1x_is_seen_live_on_2x_and_back(client: Tui) -> None:
+    """Made and prompted by a client of 1.x, then by one of 2.x: both streams tell both turns, and agree with what is read."""
+    server = client.live
+    async with server.api.stream("/event") as first:
+        client.session = await server.session()
+        fold = Fold(client.session)
+
+        async def read_first() -> None:
+            event = await first.next()
+            fold.feed(event["type"], event["properties"])
+
+        async def both(turns: int) -> None:
+            async with asyncio.timeout(TURN_S):
+                while fold.idles < turns:
+                    await read_first()
+                while len(client.ends) < turns:
+                    await client.one()
+
+        await server.prompt(client.session, "tool")
+        await both(1)
+        await client.prompt("echo from the second wire")
+        await both(2)
+        await client.same()
+        fold.check()
+        assert fold.wire() == await server.messages(client.session)
+    said = [p["text"] for m in fold.wire() if m["info"]["role"] == "assistant" for p in m["parts"] if p["type"] == "text"]
+    assert said == client.texts()
+    assert client.texts()[-1] == "from the second wire"
+
+
+async def test_what_waits_on_one_wire_is_answered_on_the_other(client: Tui) -> None:
+    server = client.live
+    async with server.api.stream("/event") as first:
+        client.session = await server.session()
+        await server.prompt(client.session, "permission")
+        while client.types[-1:] != [client.name("permission.asked")]:
+            await client.one()
+        [asked] = (await server.api.get("/permission", status=200)).body
+        await server.api.post(f"/permission/{asked['id']}/reply", {"reply": "once"}, status=200)
+        await first.until("session.idle")
+        await client.end()
+    assert client.types.count(client.name("permission.replied")) == 1
+    await client.same()
+
+
+async def test_nothing_is_done_for_2x_when_nobody_of_2x_reads(server: Live) -> None:
+    feed = services(server).sessions.deps.feed
+    session = await server.session()
+    await server.ask(session, "echo hello")
+    assert len(views(server)) == 0
+    assert views(server)._observe not in feed._observers
+
+
+async def test_a_reader_that_was_cut_off_goes_on_where_it_was(client: Tui) -> None:
+    await client.turn("echo one")
+    await client.prompt("echo two")
+    places = client.events.ids[-1:]
+    seen = [await client.one() for _ in range(3)]
+    client.events.response.close()
+    count = len(seen)
+    async with client.live.api.stream(
+        "/api/event", params={"dialect": client.dialect}, headers={"Last-Event-ID": client.events.ids[-1]}
+    ) as again:
+        connected = await again.next()
+        assert connected["type"] == "server.connected"
+        client.events = again
+        await client.end()
+    await client.same()
+    assert client.texts() == ["one", "two"]
+    assert count == 3
+    assert places != again.ids[-1:]
+
+
+async def test_the_event_itself_names_its_place_too(r: Tui) -> None:
+    await r.turn("echo one")
+    async with r.live.api.stream("/api/event") as watched:
+        await watched.next()
+        await r.prompt("echo two")
+        told = await watched.until("session.execution.succeeded")
+    for index in (0, len(told) // 2):
+        async with r.live.api.stream("/api/event", params={"after": told[index]["id"]}) as again:
+            await again.next()
+            assert await again.until("session.execution.succeeded") == told[index + 1 :]
+
+
+async def test_a_place_that_nobody_knows_is_the_present(r: Tui) -> None:
+    await r.turn("echo one")
+    async with r.live.api.stream("/api/event", params={"after": "evt_nosuch"}) as again:
+        assert (await again.next())["type"] == "server.connected"
+        await r.call("PATCH", f"/api/session/{r.session}", {"title": "now"}, status=204)
+        event = await again.next()
+    assert (event["type"], event["data"]["title"]) == ("session.renamed", "now")
+
+
+async def test_a_running_text_is_not_in_what_is_read(client: Tui) -> None:
+    """Deltas and a reread would add up otherwise: the TUI has no second look."""
+    await client.new()
+    await client.prompt("hang")
+    while client.types[-1:] != ["session.text.delta"]:
+        await client.one()
+    page = (await client.call("GET", f"/api/session/{client.session}/message")).body["data"]
+    running = next(m for m in page if m["type"] == "assistant")
+    assert running["content"][0]["text"] == ""
+    assert "completed" not in running["time"]
+    await client.interrupt()
+    await client.end()
+    await client.same()
+
+
+async def test_a_session_that_nobody_has_read_is_told_from_where_it_is(server: Live) -> None:
+    """Its first turn is history when a reader comes in the middle of nothing; its second one is told whole."""
+    session = await server.session()
+    await server.ask(session, "echo first")
+    async with tui(server, "R") as client:
+        client.session = session
+        await client.open()
+        before = dict(client.screen)
+        assert await client.turn("echo second") == "succeeded"
+        assert client.types[0] == "session.inbox.enqueued"
+        await client.same()
+    assert list(client.screen)[: len(before)] == list(before)
+
+
+async def test_views_are_the_same_when_they_are_built_anew(server: Live, r: Tui) -> None:
+    for scene in ("tool", "think", "error", "echo x"):
+        await r.turn(scene)
+    base = f"/api/session/{r.session}"
+    live_ = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
+    views(server)._views.clear()
+    rebuilt = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
+    assert rebuilt == live_
+    assert await r.turn("echo on") == "succeeded"
+    await r.same()
+
+
+async def test_the_log_is_what_was_told(r: Tui) -> None:
+    told: list[dict[str, Any]] = []
+
+    async def act(client: Tui, event: dict[str, Any]) -> None:
+        if event.get("durable", {}).get("aggregateID") == client.session:
+            told.append({key: value for key, value in event.items() if key != "location"})
+
+    await r.turn("tool", act)
+    path = f"/api/experimental/session/{r.session}/log"
+    async with r.live.api.stream(path) as log:
+        items = await log.until("log.synced")
+        with pytest.raises(EOFError):
+            await log.next()
+    assert items[:-1] == told
+    assert [item["durable"]["seq"] for item in items[:-1]] == list(range(len(items) - 1))
+    assert items[-1] == {"type": "log.synced", "aggregateID": r.session, "seq": len(items) - 2}
+    async with r.live.api.stream(path, params={"after": "5", "follow": "true"}) as log:
+        assert (await log.until("log.synced"))[:-1] == items[6:-1]
+        await r.prompt("echo more")
+        more = await log.until("session.execution.succeeded")
+        assert more[0]["durable"]["seq"] == len(items) - 1
+        assert [item["type"] for item in more][:2] == ["session.inbox.enqueued", "session.execution.started"]
+
+
+async def test_the_host_is_told_of_too(r: Tui) -> None:
+    toast = {"message": "hello", "variant": "info"}
+    await r.live.api.post("/tui/show-toast", toast, status=200)
+    event = await r.events.next()
+    assert (event["type"], event["data"]["message"]) == ("tui.toast.show", "hello")
+
+
+async def test_a_model_of_nobody_is_no_reason_not_to_answer(r: Tui) -> None:
+    """A session that came from another server has the model of an agent that is not here: the default one answers."""
+    await r.new()
+    await r.call("POST", f"/api/session/{r.session}/model", {"model": {"providerID": "nosuch", "id": "x"}}, status=204)
+    await r.prompt("echo here")
+    assert await r.end() == "succeeded"
+    assert r.texts() == ["here"]
+
+
+async def test_a_base_path_and_a_password(tmp_path: Path) -> None:
+    async with live(tmp_path, base_path="/shim", password="secret") as server:
+        auth = {"Authorization": "Basic b3BlbmNvZGU6c2VjcmV0"}
+        async with server.api.raw.get("/shim/api/session/active") as refused:
+            assert refused.status == 401
+        async with server.api.raw.get("/shim/api/session/active", headers=auth) as answer:
+            assert await answer.json() == {"data": {}}

@@ -16,6 +16,7 @@ from shim.opencode2.events import Event2
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode2.projector import Projector2
 from shim.projection.opencode2.state import Conversation2
+from shim.sse.event import OpenCodeEvent
 from universal.events import (
     ErrorData,
     EventData,
@@ -44,6 +45,8 @@ from universal.items import (
 Wire = dict[str, Any]
 START_MS = 1_795_293_784_000
 STEP_MS = 7
+SHELL = "call_shell_"
+"""How calls begin that are a person's commands."""
 DIRECTORY = "/home/user/project"
 ZERO = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
@@ -55,6 +58,7 @@ class Story:
         self.id = session_id
         self.journal: list[UniversalEvent] = []
         self.told: list[Event2] = []
+        self.told_first: list[OpenCodeEvent] = []
         self.batches: list[list[str]] = []
         """Types of what each event made."""
         self.first = Projector(session_id, agent)
@@ -91,7 +95,7 @@ class Story:
             data=data,
         )
         self.journal.append(event)
-        self.first.feed(event, from_rfc3339(event.time))
+        self.told_first += self.first.feed(event, from_rfc3339(event.time))
         made = self.second.feed(event, from_rfc3339(event.time))
         self.told += made
         self.batches.append([one.type for one in made])
@@ -261,11 +265,11 @@ class Story:
         self.start("agent")
         self.status("prompt", state="own", item_id=item_id)
         message = self.message(origin="shell")
-        self.call("bash", {"command": command}, parent=message, call_id=f"call_{item_id}")
-        result = self.output(f"call_{item_id}")
+        self.call("bash", {"command": command}, parent=message, call_id=f"{SHELL}{item_id}")
+        result = self.output(f"{SHELL}{item_id}")
         self.delta(result, output, kind="tool_output")
         if code is not None:
-            self.result(output, call_id=f"call_{item_id}", exit_code=code)
+            self.result(output, call_id=f"{SHELL}{item_id}", exit_code=code)
             self.whole(message, origin="shell")
         self.end("completed" if code is not None else "aborted")
 

@@ -138,11 +138,18 @@ class Statuses:
             self._teller.tell("session.revert.cleared", {})
 
     def _cut(self, to: str) -> None:
-        """Messages from this one on are gone."""
-        known = list(self._conversation.messages)
-        for id_ in known[known.index(to) :]:
-            del self._conversation.messages[id_]
+        """Messages from this one on are gone. A prompt accepted before it, but delivered after it, is not: it comes again."""
+        messages = self._conversation.messages
+        known = list(messages)
+        cut = [messages.pop(id_) for id_ in known[known.index(to) :]]
         self._teller.tell("session.revert.committed", {"to": to})
+        for message in cut:
+            if message["type"] in ("user", "synthetic") and message["id"] in self._first.conversation.messages:
+                payload = {key: value for key, value in message.items() if key not in ("id", "time", "type")}
+                item = {"type": message["type"], "payload": payload, "delivery": "steer"}
+                self._teller.tell("session.inbox.enqueued", {"inboxID": message["id"], "item": item})
+                self._teller.tell("session.inbox.delivered", {"inboxID": message["id"]})
+                messages[message["id"]] = {**message, "time": {"created": self._teller.at}}
 
     def removed(self, meta: Wire) -> None:
         """A client of the first face has removed a message. Events can only say so of the last ones, and empty others."""
@@ -155,6 +162,8 @@ class Statuses:
         known = list(messages)
         if all(messages[later]["type"] == "idle" for later in known[known.index(id_) + 1 :]):
             self._cut(id_)
+            if (staged := self._conversation.revert) is not None:  # a commit ends what is staged, but this was none
+                self._teller.tell("session.revert.staged", {"revert": staged})
             return
         if messages[id_]["type"] == "assistant":
             self._teller.tell("session.message.content.updated", {"messageID": id_, "content": []})

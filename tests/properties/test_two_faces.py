@@ -1,0 +1,84 @@
+"""One conversation, two faces: whatever agents say, in whatever order, clients of OpenCode 1 and 2 believe the same.
+
+For any history: folding the first stream, folding the second one, and reading either give the same; one start, one end, nothing
+after it; a projection that is built from the journal says the same as the one that lived, with the same ids and numbers.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shim.opencode2.dialects import DIALECTS
+from tests.conftest import LAW_EXAMPLES
+from tests.properties.walk import Walk
+from tests.support.both import normal1, normal2, second_of
+from tests.support.fold import Fold
+from tests.support.fold2 import ENDS, Fold2
+from tests.support.oracle2 import check_event, check_type
+
+HISTORY = st.binary(min_size=40, max_size=160)
+
+
+@settings(max_examples=LAW_EXAMPLES, deadline=None)
+@given(HISTORY)
+def test_both_faces_say_the_same(history: bytes) -> None:
+    story = Walk(history).story
+    first, second = Fold(story.id), Fold2(story.id)
+    for event in story.told_first:
+        first.feed(event.type, event.properties)
+    for made in story.told:
+        second.feed(made)
+    second.check(story.now)
+    one = normal1(first.wire())
+    assert one == normal1(m.wire() for m in story.first.conversation.messages.values())
+    two = normal2(story.now.messages.values(), story.now.inbox.values())
+    assert two == normal2(second.messages.values(), story.now.inbox.values())
+    assert [(key, one[key], two[key]) for key in one if one[key] != two[key]] == []
+    assert story.now.running == story.first.conversation.busy
+
+
+@settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
+@given(HISTORY)
+def test_a_rebuilt_face_is_the_one_that_lived(history: bytes) -> None:
+    story = Walk(history).story
+    rebuilt, told = second_of(story.journal, "mock")
+    assert told == story.told
+    assert rebuilt.conversation == story.now
+
+
+@settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
+@given(HISTORY, st.sampled_from([0, 1, 7]))
+def test_ids_ascend_and_everything_is_as_the_wire_has_it(history: bytes, step_ms: int) -> None:
+    """Also when the clock stands still: clients compare ids of messages as strings."""
+    story = Walk(history, step_ms=step_ms).story
+    ids = [event.id for event in story.told]
+    assert ids == sorted(ids)
+    made_in_order = [id_ for id_, m in story.now.messages.items() if m["type"] not in ("user", "synthetic", "compaction")]
+    assert made_in_order == sorted(made_in_order)
+    for event in story.told:
+        check_event(event.wire())
+        for dialect in DIALECTS.values():
+            dialect.event(event)
+    for message in story.now.messages.values():
+        check_type("SessionMessageInfo", message)
+        for dialect in DIALECTS.values():
+            dialect.message(message)
+    check_type("SessionInfo", story.now.info)
+
+
+@settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
+@given(HISTORY)
+def test_an_execution_starts_once_and_ends_once(history: bytes) -> None:
+    """What else comes while nothing runs is of the session, not of a turn."""
+    running = False
+    for event in Walk(history).story.told:
+        if event.type == "session.execution.started":
+            assert not running
+            running = True
+        elif event.type in ENDS:
+            assert running
+            running = False
+        elif not running:
+            assert not event.type.startswith(("session.step.", "session.text.", "session.reasoning.", "session.tool."))
+    assert not running

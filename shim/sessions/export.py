@@ -21,6 +21,7 @@ from typing import Any, cast
 from shim.redaction import SECRET_NAME
 from shim.redaction import clean as redact
 from shim.sessions.trace import Row
+from universal.events import UniversalEvent
 
 README = """A session of opencode-shim, for a bug report or a test.
 
@@ -39,6 +40,7 @@ _SUSPECT = (
 )
 """A line that has none of these, in small letters, has nothing for `shim.redaction`; a test holds them together."""
 REDACTED = "<redacted>"
+_THINGS = {"item": {"item_id"}} | dict.fromkeys(("item_id", "turn_id", "permission_id", "question_id", "part_index"), True)
 MIN_PATH_LENGTH = 4
 """Shorter paths (`/`, `/a`) are in too many words to be replaced."""
 
@@ -69,13 +71,17 @@ def archive(rows: Iterable[Row], about: Mapping[str, Any], paths: Mapping[str, s
     native: list[str] = []
     universal: list[str] = []
     opencode: list[str] = []
-    last: Any = None
+    line: Any = None
+    made: set[tuple[str, ...]] = set()
     for row in rows:
         event = row.event
         universal.append(_line(event.model_dump(by_alias=True, exclude={"raw"}) | {"raw": None}, paths))
-        if event.raw is not None and event.raw is not last:  # several events of one line share its value
-            native.append(_line({"sequence": event.sequence, "raw": event.raw}, paths))
-            last = event.raw
+        if event.raw is not None:
+            what = _what(event)
+            if event.raw != line or what in made:
+                native.append(_line({"sequence": event.sequence, "raw": event.raw}, paths))
+                line, made = event.raw, set()
+            made.add(what)
         opencode += [_line({"sequence": event.sequence, **one}, paths) for one in row.opencode]
     files = {
         "README.txt": README,
@@ -85,10 +91,19 @@ def archive(rows: Iterable[Row], about: Mapping[str, Any], paths: Mapping[str, s
         "opencode.jsonl": "".join(opencode),
     }
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name, text in files.items():
-            made.writestr(zipfile.ZipInfo(name), text.encode(), zipfile.ZIP_DEFLATED)
+            zipped.writestr(zipfile.ZipInfo(name), text.encode(), zipfile.ZIP_DEFLATED)
     return out.getvalue()
+
+
+def _what(event: UniversalEvent) -> tuple[str, ...]:
+    """What an event says of which thing. A line of an agent makes several events, each with the line as its raw payload, and says
+    nothing twice. So an equal payload that does is a line of its own.
+    """
+    data = event.data.model_dump(include=_THINGS)
+    item = data.get("item") or data
+    return event.type, *(str(item.get(name)) for name in ("item_id", "turn_id", "permission_id", "question_id", "part_index"))
 
 
 def _line(value: Any, paths: Mapping[str, str]) -> str:

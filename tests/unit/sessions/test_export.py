@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from typing import Any
 
 import pytest
 
 from shim.redaction import SECRET_NAME, clean
 from shim.sessions import export
+from shim.sessions.trace import Row
+from tests.unit.store.store_contract import event
+from universal.events import ItemData, ItemDeltaData
+from universal.items import Item, ItemKind, ItemStatus
 
 SECRETS = (
     "sk-ant-0123456789",
@@ -70,3 +76,25 @@ def test_paths_and_known_secrets() -> None:
     given = {"/home/me/project/a.py": "in /home/me/project and /home/me, very-known-value"}
     assert json.loads(LINE(given, paths)) == {"/project/a.py": "in /project and /home/user, <redacted>"}
     assert export.cleaner("/", "/a") == {}
+
+
+def test_a_line_of_the_agent_is_there_once_and_equal_lines_as_often_as_they_came() -> None:
+    """As it comes from the store: each event has a raw payload of its own."""
+
+    def line(text: str) -> dict[str, str]:
+        return {"delta": text}
+
+    item = ItemData(item=Item(item_id="i", kind=ItemKind.MESSAGE, status=ItemStatus.IN_PROGRESS, content=()))
+    delta = ItemDeltaData(item_id="i", delta="x")
+    events = [
+        event(1, data=item, raw=line("x")),  # one line, two events
+        event(2, data=delta, raw=line("x")),
+        event(3, data=delta, raw=line("x")),  # the same line again
+        event(4, data=delta),
+        event(5, data=delta, raw=line("y")),
+        event(6, data=delta.model_copy(update={"item_id": "j"}), raw=line("y")),  # of the same line, about another item
+    ]
+    made = export.archive([Row(one, (), "running", 0, ()) for one in events], {}, {})
+    with zipfile.ZipFile(io.BytesIO(made)) as archive:
+        native = [json.loads(line) for line in archive.read("native.jsonl").splitlines()]
+    assert [(one["sequence"], one["raw"]["delta"]) for one in native] == [(1, "x"), (3, "x"), (5, "y")]

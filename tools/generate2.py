@@ -52,6 +52,10 @@ OPERATIONS2: dict[str, Operation2] = {{
 '''
 VERSION = "2.0.21"
 CONNECTED = "server.connected"
+REST = "*"
+"""The rest of a path, for which OpenAPI has no parameter."""
+PUBLIC = ("server.connect",)
+"""Operations that need no password."""
 INFO = {
     "title": "opencode-shim",
     "version": VERSION,
@@ -196,8 +200,10 @@ def operation(one: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
         "tags": [tag_of(one["operationId"])],
         "summary": one["summary"],
         **({"description": one["notes"]} if one.get("notes") else {}),
-        "parameters": [_parameter(row, known) for row in one["params"]],
+        "parameters": [_parameter(row, known) for row in one["params"] if row["name"] != REST],
     }
+    if one["operationId"] in PUBLIC:
+        found["security"] = []
     if body is not None:
         content = {body["contentType"]: {"schema": schema(body["type"], known)}}
         found["requestBody"] = {"required": body["required"], "content": content}
@@ -218,8 +224,7 @@ def operation(one: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
 
 def _parameter(row: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
     name = row["name"]
-    kind = row["type"].partition(" (")[0] if row["in"] == "path" else row["type"]
-    found = {"name": name, "in": row["in"], "required": row["required"], "schema": schema(kind, known)}
+    found = {"name": name, "in": row["in"], "required": row["required"], "schema": schema(row["type"], known)}
     return {**found, "style": "deepObject", "explode": True} if row.get("style") == "deepObject" else found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from shim.http.operation import collect
@@ -89,6 +91,16 @@ def _references(value: object) -> set[str]:
     if isinstance(value, list):
         return set().union(*(_references(inner) for inner in value))
     return set()
+
+
+def test_it_is_a_document() -> None:
+    """Every schema is one, every parameter of a path stands in it, and the other way round."""
+    for name, one in oracle2().schemas.items():
+        assert jsonschema_rs.meta.is_valid({"$schema": "https://json-schema.org/draft/2020-12/schema", **one}), name
+    for path, item in oracle2().document["paths"].items():
+        for operation in item.values():
+            declared = [row["name"] for row in operation["parameters"] if row["in"] == "path"]
+            assert sorted(declared) == sorted(re.findall(r"\{(\w+)\}", path)), path
 
 
 @pytest.mark.parametrize(

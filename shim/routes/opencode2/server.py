@@ -16,8 +16,16 @@ from shim.http.dialect import note
 from shim.http.operation import Ctx, extra, operation2
 from shim.opencode2.dialects import R
 from shim.opencode2.operations import OPENCODE2_VERSION
-from shim.opencode2.unsupported import UNSUPPORTED2
+from shim.opencode2.unsupported import SAME2, UNSUPPORTED2
 from universal.jsonvalue import arr
+
+EXTENSION = "x-opencode-shim"
+"""Where the document says what OpenCode's own does not have."""
+PARAMETERS = {
+    "dialect": "On every route: R (this document, the default), J (the build of July 2026), P (the preview in 1.18), if neither"
+    " the User-Agent nor what the client has asked first says it.",
+    "after": "On /api/event, as the header Last-Event-ID: what was missed since is sent again.",
+}
 
 
 @operation2("server.info")
@@ -51,4 +59,5 @@ def document() -> bytes:
         if served:
             paths[path] = served
     tags = dict.fromkeys(str(tag) for item in paths.values() for row in item.values() for tag in arr(row["tags"]))
-    return wire_json.dumps({**whole, "tags": [{"name": tag} for tag in tags], "paths": paths})
+    more = {"parameters": PARAMETERS, "always_the_same": SAME2}
+    return wire_json.dumps({**whole, EXTENSION: more, "tags": [{"name": tag} for tag in tags], "paths": paths})

@@ -96,5 +96,4 @@ keep("v2.fs.list", await v2.fs.list({ location }))
 result.events = seen
 controller.abort()
 await Promise.race([reader, new Promise((done) => setTimeout(done, 1000))])
-console.log(JSON.stringify(result))
-process.exit(0)
+process.stdout.write(JSON.stringify(result), () => process.exit(0)) // a pipe takes it in pieces

@@ -14,7 +14,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -45,6 +45,7 @@ from shim.runtime.process import AgentProcess
 from shim.runtime.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
 from universal.codec import AgentSpec, Catalogue, Codec, LaunchOptions, LaunchSpec
+from universal.frozen import frozen
 
 DISCOVERY_WAIT_S = 10.0
 """How long `available` waits for agents to tell what they offer, at the first start on a machine."""
@@ -56,7 +57,7 @@ AT_ONCE = 2
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Agent:
     """An agent, as far as it is known.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -33,6 +33,7 @@ from universal.codec import (
     Stop,
 )
 from universal.events import ErrorData, EventType
+from universal.frozen import frozen
 from universal.turn import Input
 
 GROUP = "opencode_shim.agents"
@@ -45,7 +46,7 @@ FAULT = "agent_codec_failed"
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Broken:
     """An entry point that gave no agent; `why` is one sentence for the person."""
 
@@ -57,7 +58,7 @@ class Broken:
         return f'The agent "{self.entry}" of the package {self.package} is left out: {self.why}'
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plugins:
     """What the installed packages add, by name, and what could not be loaded; `packages`: which brought it, by the same name."""
 

@@ -8,12 +8,12 @@ Of two with one name the nearer one holds. The head has `name` and `description`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shim.host import disk, markdown
 from shim.host.disk import is_folder, printable
+from universal.frozen import frozen
 
 FILE = "SKILL.md"
 IN_PROJECT = (".claude/skills", ".opencode/skill", ".opencode/skills", ".agents/skills")
@@ -23,7 +23,7 @@ SKILLS_LIMIT = 500
 """Of one folder."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skill:
     """A skill. `id` is the name of its folder; `content` has no head."""
 

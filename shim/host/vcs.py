@@ -15,12 +15,13 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from shim.errors import BadRequest
 from shim.host.command import Finished, ProgramMissing, run
+from universal.frozen import frozen
 
 GIT = (
     "git",
@@ -50,7 +51,7 @@ Status = Literal["added", "deleted", "modified"]
 LETTERS: dict[str, Status] = {"A": "added", "D": "deleted"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branches:
     """The branch that is checked out (None when detached) and the one that it will be merged into."""
 
@@ -58,7 +59,7 @@ class Branches:
     default: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A changed file: lines added and deleted (0 for binary ones); a unified diff if asked for and not too large."""
 
@@ -119,7 +120,7 @@ async def branches(directory: str) -> Branches:
     return Branches(head.text.strip() or None, default or None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Base:
     """Where a branch began: the branch that it will be merged into, the commit, and how it was found."""
 

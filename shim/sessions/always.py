@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from shim.clock import Clock
 from shim.ids import Ids
 from shim.sessions.rules import Rule
+from universal.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Saved:
     """One of them. `at_ms`: when it was given."""
 

@@ -170,7 +170,7 @@ def build_app(
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
         copies=ProjectCopies(kept, projects, hub.publish),
         tui_control=TuiControl(),
-        watchers=Watchers(hub.publish, hub.listened, config.home),
+        watchers=Watchers(hub.publish, lambda directory: views.hub.wanted or hub.listened(directory), config.home),
     )
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None

@@ -16,6 +16,7 @@ import structlog
 from shim.clock import Clock, from_rfc3339, rfc3339
 from shim.errors import Conflict, NotFound, StoreError
 from shim.ids import Ids
+from shim.opencode.build import Wire
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
 from shim.sse.event import OpenCodeEvent
@@ -39,6 +40,8 @@ from universal.turn import Effect, Ended, Input, Started, State, TurnMachine
 
 log = structlog.get_logger()
 
+OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
+"""Reason of a turn's end -> what OpenCode 2 calls it; all others failed."""
 UNSAVED_LIMIT = 10_000
 """Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
@@ -57,6 +60,8 @@ class Publisher(Protocol):
 class Branch:
     """One session. `sequence` is the last one used. `on_change` is called after turns and info changed, `feed` with each event.
 
+    facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
+    last turn unless one runs, `viewed`, `fork`; kept in its row.
     ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
     """
 
@@ -78,6 +83,7 @@ class Branch:
         self.sequence = 0
         self.deleted = False
         self.native_session_id: str | None = None
+        self.facts: Wire = {}
         self._store = store
         self._hub = hub
         self._clock = clock
@@ -223,6 +229,12 @@ class Branch:
         )
         self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
 
+    def viewed(self, idle: int) -> None:
+        """A person has seen how the turn ended that was over then (ms)."""
+        self.status("viewed", idle=idle)
+        self.facts = {**self.facts, "viewed": idle}
+        self._on_change(self)
+
     def changed(self) -> None:
         """What is kept of the session beside its journal has changed (its `info`)."""
         self._on_change(self)
@@ -236,6 +248,7 @@ class Branch:
                 self.turn_id = self._ids.new("turn")
                 self._turn_metadata = {}
                 data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
+                self.facts = {key: value for key, value in self.facts.items() if key not in ("outcome", "idle")}
                 self.record(EventType.TURN_STARTED, data)
                 self._on_change(self)
             elif isinstance(effect, Ended):
@@ -259,7 +272,8 @@ class Branch:
         """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
         self.withdraw_requests()
         metadata = {"reason": reason, **self._turn_metadata}
-        self.record(EventType.TURN_ENDED, TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata))
+        event = self.record(EventType.TURN_ENDED, TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata))
+        self.facts = {**self.facts, "outcome": OUTCOMES.get(reason, "failed"), "idle": from_rfc3339(event.time)}
         self._turn_metadata = {}
         self._on_change(self)
         waiters, self._waiters = self._waiters, []

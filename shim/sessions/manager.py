@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -19,15 +19,14 @@ from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.projection.opencode1.asks import DECISIONS
 from shim.projection.opencode1.state import Conversation
-from shim.sessions.accepted import NativeSession
 from shim.sessions.actor import SessionActor
 from shim.sessions.always import Always
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import ended_by_us
+from shim.sessions.known import Known, from_row
 from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
-from shim.store.base import SessionRow
 from shim.store.rows import event_of
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
@@ -42,20 +41,6 @@ REAP_EVERY_S = 30.0
 """How often idle agent processes are looked for."""
 LOAD_PAGE = 100
 """Events of a journal that are read and folded in at once: some 5 ms, between which others have their turn."""
-
-
-@dataclass(slots=True)
-class Known:
-    """A session that exists: its row's data, and what is loaded of it."""
-
-    info: Wire
-    agent: str
-    native: dict[str, NativeSession]
-    busy: bool = False
-    branch: Branch | None = None
-    actor: SessionActor | None = None
-    subagent: bool = False
-    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +65,7 @@ class SessionManager:
     async def start(self) -> None:
         """Read the rows; close what was busy when the server died."""
         for row in await self.deps.store.sessions():
-            self._known[row.id] = _from_row(row)
+            self._known[row.id] = from_row(row)
         for session_id, known in list(self._known.items()):
             if known.busy:
                 await self._recover(session_id)
@@ -181,7 +166,7 @@ class SessionManager:
         if permission:
             info["permission"] = permission
         name = agent_name or self.deps.agents.default().spec.name
-        known = Known(info, name, {})
+        known = Known(info, name, {}, facts={"fork": fork} if fork else {})
         self._known[session_id] = known
         self._open(known, self._branch(session_id, name))
         assert known.branch is not None
@@ -205,7 +190,7 @@ class SessionManager:
         return branch
 
     def _open(self, known: Known, branch: Branch, actor: SessionActor | None = None) -> None:
-        known.branch = branch
+        known.branch, branch.facts = branch, known.facts
         known.actor = actor or SessionActor(
             self.deps,
             branch,
@@ -276,6 +261,12 @@ class SessionManager:
         """A session's `info`, None if there is no such session."""
         known = self._known.get(session_id)
         return None if known is None else self.info(session_id)
+
+    def facts(self, session_id: str) -> Wire:
+        """What only OpenCode 2 tells of a session, loaded or not: see `Branch.facts`. Raises NotFound."""
+        self.info(session_id)
+        known = self._known[session_id]
+        return known.branch.facts if known.branch is not None else known.facts
 
     def infos(self) -> Iterable[Wire]:
         """All sessions' infos, in no order."""
@@ -448,6 +439,7 @@ class SessionManager:
             known.busy = branch.machine.busy
             known.agent = branch.projector.agent
             known.ended = branch.ended is not None
+            known.facts = branch.facts
             self._save(known)
 
     def _actor_changed(self, actor: SessionActor) -> None:
@@ -457,19 +449,7 @@ class SessionManager:
             self._branch_changed(actor.main)
 
     def _save(self, known: Known) -> None:
-        info = known.info
-        native = {name: asdict(n) for name, n in known.native.items()}
-        data = {"info": info, "agent": known.agent, "native": native, "busy": known.busy, "subagent": known.subagent}
-        data["ended"] = known.ended
-        row = SessionRow(
-            info["id"],
-            info["directory"],
-            info["projectID"],
-            info.get("parentID"),
-            info["time"]["created"],
-            info["time"]["updated"],
-            data,
-        )
+        row = known.row()
         try:
             self.deps.store.save_session(row)
         except StoreError as error:  # in the middle of a turn's end, perhaps: that goes on
@@ -487,14 +467,3 @@ def _of_directory(branches: Sequence[Branch], directory: str | None, field: str)
         if directory is None or branch.conversation.info["directory"] == directory:
             out += getattr(branch.conversation, field).values()
     return sorted(out, key=lambda r: r["id"])
-
-
-def _from_row(row: SessionRow) -> Known:
-    data = row.data
-    native = {
-        name: NativeSession(text(n.get("id")), bool(n.get("started")), text(n.get("resume_at")) or None)
-        for name, n in ((name, obj(n)) for name, n in obj(data.get("native")).items())
-    }
-    known = Known(dict(obj(data.get("info"))), text(data.get("agent")), native, bool(data.get("busy")))
-    known.subagent, known.ended = bool(data.get("subagent")), bool(data.get("ended"))
-    return known

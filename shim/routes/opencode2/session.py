@@ -161,7 +161,11 @@ def _wanted(info: Wire, query: ListQuery) -> bool:
 
 def _shown(ctx: Ctx, info: Wire) -> Wire:
     view = views(ctx).seen(info["id"])
-    return info_of(info) if view is None else view.info
+    if view is not None:
+        return view.info
+    facts, shown = ctx.services.sessions.facts(info["id"]), info_of(info)
+    time = {key: facts[key] for key in ("idle", "viewed") if key in facts}
+    return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
 
 
 @operation2("session.active")
@@ -290,6 +294,6 @@ class ViewBody(BaseModel):
 async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
     """The person has seen how it ended."""
     branch = await ctx.services.sessions.branch(path.sessionID)
-    branch.status("viewed", idle=int(body.idle))
+    branch.viewed(int(body.idle))
     await ctx.services.store.flush()
     return NO_CONTENT

@@ -56,6 +56,7 @@ class Story:
 
     def __init__(self, session_id: str = f"ses_{0:026d}", *, agent: str = "mock", step_ms: int = STEP_MS, **info: Any) -> None:
         self.id = session_id
+        self.agent = agent
         self.journal: list[UniversalEvent] = []
         self.told: list[Event2] = []
         self.told_first: list[OpenCodeEvent] = []
@@ -154,7 +155,7 @@ class Story:
 
     def hand(self, item_id: str, **more: Any) -> None:
         """The prompt is the agent's."""
-        self.status("prompt", state="handed", item_id=item_id, agent="mock", **{"carried": [], **more})
+        self.status("prompt", state="handed", item_id=item_id, agent=self.agent, **{"carried": [], **more})
 
     def prompt(self, words: str, **given: Any) -> str:
         """A prompt is accepted, and answered in a turn of its own from now on."""

@@ -54,8 +54,8 @@ fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz 
 	for agent in claude codex pi amp opencode mock claude-agent-acp; do \
 	  PYTHONPATH=.fuzz:. $(BIN)python scripts/fuzz-codecs $$agent -max_total_time=$(FUZZ_S) -verbosity=0 || exit 1; done
 
-load: .venv/.dev  ## much at once: 200 streams, 1,000 readers, 100,000 messages, floods; writes docs/LOAD.md
-	$(BIN)python -m tests.bench.load
+load: .venv/.dev  ## much at once, less than 8 minutes; writes docs/LOAD.md  [ROWS="long lines": only these, nothing is written]
+	$(BIN)python -m tests.bench.load --rows "$(ROWS)"
 
 soak: .venv/.dev  ## mixed work for minutes, and whether anything grows: make soak [MINUTES=5]; writes docs/SOAK.md
 	$(BIN)python -m tests.bench.soak --minutes $(or $(MINUTES),5)

@@ -14,7 +14,8 @@ from universal.shortening import KEEP_BYTES, Shortener
 
 LIMIT_BYTES = 32 * 1024 * 1024
 """The longest line that is kept. Agents put whole files and images into one line; 10 MB were seen."""
-STEP_BYTES = 2**20
+LONG_BYTES = 2**20
+"""From here on a line is also shortened, piece by piece: all at once would take a quarter of a second at the limit."""
 HEAD_BYTES = 256
 """How much of a dropped line is kept, to say what it was."""
 
@@ -46,17 +47,19 @@ class LineFramer:
     In: `push` any cut of the stream, `close` at its end. Out: lines in order; in the place of each that was longer than
     `limit_bytes` (its `\\r` counted) a `ShortLine`, or a `FrameError` where it cannot be shortened. Memory: one line, never more
     than the limit, the bytes pushed and two strings' kept ends. Cost: each byte is copied twice at most, however long the line
-    and small the cuts; those of a line over the limit a few times more.
+    and small the cuts; those of a line over LONG_BYTES a few times more.
     """
 
-    __slots__ = ("_head", "_keep_bytes", "_limit_bytes", "_long", "_partial")
+    __slots__ = ("_head", "_keep_bytes", "_limit_bytes", "_long", "_over", "_partial")
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES, keep_bytes: int = KEEP_BYTES) -> None:
         self._limit_bytes = limit_bytes
         self._keep_bytes = keep_bytes
         self._partial = bytearray()
         self._long: Shortener | None = None
-        """The line so far, if it is over the limit."""
+        """The line so far, if it is long."""
+        self._over = False
+        """It is over the limit: `_partial` has nothing of it, `_head` its beginning."""
         self._head = b""
 
     def push(self, data: bytes) -> list[Framed]:
@@ -68,21 +71,21 @@ class LineFramer:
 
     def close(self) -> list[Framed]:
         """The last line, if the stream did not end with a newline. The framer is empty after it."""
-        return [self._end(b"")] if self._partial or self._long is not None else []
+        return [self._end(b"")] if self._partial or self._over else []
 
     def _end(self, piece: bytes) -> Framed:
         """The line that ends with `piece`."""
-        if self._partial or self._long is not None or len(piece) > self._limit_bytes:
+        if self._partial or self._over or len(piece) > self._limit_bytes:
             self._keep(piece)
-            if (long := self._long) is not None:
-                self._long = None
+            long, self._long = self._long, None
+            if self._over and long is not None:
                 return self._short(long)
             piece = bytes(self._partial)
             self._partial = bytearray()
         return piece.removesuffix(b"\r")
 
     def _short(self, long: Shortener) -> Framed:
-        head, self._head = self._head, b""
+        head, self._head, self._over = self._head, b"", False
         if (short := long.close()) is None:
             return FrameError(long.size_bytes, head)
         line = ShortLine(short)
@@ -90,15 +93,15 @@ class LineFramer:
         return line
 
     def _keep(self, piece: bytes) -> None:
-        """Add to the line that has not ended; one over the limit is shortened while it comes."""
-        if self._long is None:
-            if len(self._partial) + len(piece) <= self._limit_bytes:
-                self._partial += piece
-                return
-            self._long = Shortener(self._limit_bytes, self._keep_bytes)
-            self._head = bytes(self._partial[:HEAD_BYTES])
-            for at in range(0, len(self._partial), STEP_BYTES):  # not whole: it would be copied twice
-                self._long.push(self._partial[at : at + STEP_BYTES])
-            self._partial = bytearray()
-        self._head += piece[: HEAD_BYTES - len(self._head)]
-        self._long.push(piece)
+        """Add to the line that has not ended. A long one is shortened while it comes, for the case that it gets too long."""
+        if self._long is not None:
+            self._long.push(piece)
+        if not self._over:
+            self._partial += piece
+            if self._long is None and len(self._partial) > min(LONG_BYTES, self._limit_bytes):
+                self._long = Shortener(self._limit_bytes, self._keep_bytes)
+                self._long.push(self._partial)
+            if len(self._partial) > self._limit_bytes:
+                self._over, self._head, self._partial = True, bytes(self._partial[:HEAD_BYTES]), bytearray()
+        elif len(self._head) < HEAD_BYTES:
+            self._head += piece[: HEAD_BYTES - len(self._head)]

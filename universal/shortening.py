@@ -114,6 +114,9 @@ class Shortener:
         if self._dropped and not _WORDS.search(self._head + self._tail):
             self._out = None
         elif self._dropped:
+            cut = _place(self._tail, len(self._tail) - self._keep)
+            self._dropped += cut
+            del self._tail[:cut]
             head = self._head.decode("utf-8", "ignore").encode()
             tail = bytes(self._tail).lstrip(bytes(range(0x80, 0xC0)))
             missing = self._dropped + len(self._head) - len(head) + len(self._tail) - len(tail)
@@ -134,6 +137,8 @@ def _end_of(text: bytes | bytearray, at: int, until: int) -> int:
 
 def _place(text: bytearray, near: int) -> int:
     """Where the text of a string, which begins with a whole escape or character, can be cut; near this place."""
+    if near <= 0:
+        return 0
     found = _PLAIN.search(text, max(near - _ESCAPE_BYTES, 0), near + _NEAR_BYTES)
     if found is not None:
         return found.end()

@@ -2,7 +2,8 @@
 
 `python -m tests.bench.soak [--minutes N] [--out FILE]`. One server on SQLite. Workers make sessions, let the built-in agent and a
 process of its own play turns, abort, let agents be killed, subscribe and leave (some without a goodbye), and delete the sessions
-again. At rest, every few seconds, the server is looked at from outside: memory, open files, threads, child processes, tasks.
+again. At rest, every few seconds, the server is looked at: memory, open files, threads, child processes from outside, and what
+its `/metrics` say of tasks and of the blocks of memory that Python's values take. The exit code is 1 when something grows.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ import contextlib
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 
-from tests.bench.contenders import Contender, shim
-from tests.bench.load import MOCK, load_of_machine, memory
+from tests.bench.contenders import Contender
+from tests.bench.machine import CLAUDE, MOCK, described, load_of_machine, memory, server
 from tests.bench.report import MIB
-from tests.e2e.support.places import REPO, Place
+from tests.e2e.support.places import REPO
 
 WORKERS = 6
 ROUND_S = 12.0
@@ -34,7 +36,6 @@ ROUND_S = 12.0
 WARM_UP = 0.3
 """Of the looks are not counted: caches and pools fill at first."""
 TURN_S = 60
-CLAUDE = {"providerID": "claude", "modelID": "default"}
 TURNS: Sequence[tuple[str, dict[str, str], str]] = (
     ("echo hello", MOCK, "idle"),
     ("burst 300", MOCK, "idle"),
@@ -61,14 +62,25 @@ class Look:
     files: int
     threads: int
     children: int
+    tasks: int
+    blocks: int
     turns: int
 
 
-def look(at: Contender, began: float, turns: int) -> Look:
+METRIC = re.compile(r'^opencode_shim_(tasks\{kind="(\w+)"\}|memory_blocks) (\S+)$', re.M)
+
+
+def look(at: Contender, began: float, metrics: str, counts: Counter[str]) -> Look:
+    """The server of now; `counts` gets how many tasks of each kind there are."""
     place = Path(f"/proc/{at.pid}")
     children = (place / "task" / str(at.pid) / "children").read_text().split()
-    threads = len(os.listdir(place / "task"))
-    return Look(time.monotonic() - began, memory(at.pid)[0], len(os.listdir(place / "fd")), threads, len(children), turns)
+    threads, files = len(os.listdir(place / "task")), len(os.listdir(place / "fd"))
+    tasks = {kind: int(float(number)) for _, kind, number in METRIC.findall(metrics) if kind}
+    (blocks,) = (int(float(number)) for name, _, number in METRIC.findall(metrics) if name == "memory_blocks")
+    for kind in counts.keys() | tasks.keys():
+        counts[kind] = tasks.get(kind, 0)
+    at_s = time.monotonic() - began
+    return Look(at_s, memory(at.pid)[0], files, threads, len(children), sum(tasks.values()), blocks, 0)
 
 
 class Soak:
@@ -79,6 +91,8 @@ class Soak:
         self.url = url
         self.random = random.Random(seed)
         self.counts: Counter[str] = Counter()
+        self.tasks: Counter[str] = Counter()
+        """By kind, at the last look."""
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         async with self.http.request(method, self.url + path, json=body) as answer:
@@ -137,7 +151,7 @@ class Soak:
             await asyncio.sleep(self.random.random() * 0.2)
 
 
-async def soak(at: Contender, minutes: float, seed: int) -> tuple[list[Look], Counter[str]]:
+async def soak(at: Contender, minutes: float, seed: int) -> tuple[list[Look], Counter[str], Counter[str]]:
     began = time.monotonic()
     looks: list[Look] = []
     timeout = aiohttp.ClientTimeout(total=2 * TURN_S)
@@ -153,13 +167,14 @@ async def soak(at: Contender, minutes: float, seed: int) -> tuple[list[Look], Co
             await asyncio.sleep(2.0)
             if status := await one.ask("GET", "/session/status"):
                 one.counts["busy at rest"] += len(status)
-            looks.append(look(at, began, one.counts["turns"]))
+            metrics = await (await http.get(one.url + "/metrics")).text()
+            looks.append(replace(look(at, began, metrics, one.tasks), turns=one.counts["turns"]))
             print(looks[-1], file=sys.stderr, flush=True)
         with contextlib.suppress(aiohttp.ClientError):
             metrics = await (await http.get(one.url + "/metrics")).text()
             one.counts["sessions kept"] = len(await one.ask("GET", "/session"))
             one.counts["errors of 500"] = metrics.count('status="500"')
-    return looks, one.counts
+    return looks, one.counts, one.tasks
 
 
 def slope(looks: Sequence[Look], of: str) -> float:
@@ -179,48 +194,79 @@ HEAD = """<!-- Written by tests/bench/soak.py (`make soak MINUTES=`); do not edi
 Turns of the built-in agent and of an agent that is a process: text, tools, a line of 3 MB, errors, crashes, `kill -9` of the
 agent, hangs and permissions that are aborted. Each is watched by a subscriber of its own for its idle; others come and go, half
 of them without a goodbye. Sessions are deleted at the end. After each {round:.0f} s the server is looked at, at rest.
-Machine: {cpus} processors, load average {load:.1f} at the end.
+Machine: {machine}; load average {load:.1f} at the end.
 
-The slope is that of the line through the last {counted} of {looks} looks: the first ones fill caches.
+The slope is that of the line through the last {counted} of {looks} looks: the first ones fill caches. Python's values are counted
+in blocks of its allocator: what is kept shows there, also where the C library keeps memory that is free.
 
-| | first counted | last | least | most | slope a minute |
-|---|---|---|---|---|---|
+| | first counted | last | least | most | slope a minute | allowed | |
+|---|---|---|---|---|---|---|---|
 """
-SHOWN = {"rss": ("memory", MIB, " MiB"), "files": ("open files", 1, ""), "threads": ("threads", 1, ""),
-         "children": ("child processes", 1, "")}  # fmt: skip
 
 
-def page(looks: list[Look], counts: Counter[str]) -> str:
+class Shown(NamedTuple):
+    """A figure: how it is shown, and how much it may grow in a minute without being called growth."""
+
+    title: str
+    unit: float
+    suffix: str
+    allowed: float
+
+
+SHOWN = {
+    "rss": Shown("memory", MIB, " MiB", 0.5),
+    "blocks": Shown("blocks of Python's values", 1000, "k", 2.0),
+    "files": Shown("open files", 1, "", 0.5),
+    "threads": Shown("threads", 1, "", 0.5),
+    "children": Shown("child processes", 1, "", 0.1),
+    "tasks": Shown("tasks", 1, "", 0.5),
+}
+"""Connections that clients keep are files and tasks, and come and go."""
+JUDGED_S = 150
+"""Of counted looks, before growth is told from scatter."""
+
+
+def grown(looks: Sequence[Look]) -> dict[str, float]:
+    """The slopes that are over what is allowed, a minute; none in a run that is too short to say."""
+    if looks[-1].at_s - looks[0].at_s < JUDGED_S:
+        return {}
+    slopes = {name: slope(looks, name) / shown.unit for name, shown in SHOWN.items()}
+    return {name: value for name, value in slopes.items() if value > SHOWN[name].allowed}
+
+
+def page(looks: list[Look], counts: Counter[str], tasks: Counter[str]) -> str:
+    """The whole page."""
     counted = looks[int(len(looks) * WARM_UP) :]
     said = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-    out = HEAD.format(minutes=looks[-1].at_s / 60, counts=said, round=ROUND_S, cpus=os.cpu_count(), load=load_of_machine(),
+    out = HEAD.format(minutes=looks[-1].at_s / 60, counts=said, round=ROUND_S, machine=described(), load=load_of_machine(),
                       counted=len(counted), looks=len(looks))  # fmt: skip
-    for name, (title, unit, suffix) in SHOWN.items():
+    grows, short = grown(counted), counted[-1].at_s - counted[0].at_s < JUDGED_S
+    for name, (title, unit, suffix, allowed) in SHOWN.items():
         values = [getattr(one, name) / unit for one in counted]
         cells = [f"{value:.1f}{suffix}" for value in (values[0], values[-1], min(values), max(values))]
-        out += f"| {title} | {' | '.join(cells)} | {slope(counted, name) / unit:+.2f}{suffix} |\n"
-    out += "\n| minute | turns | memory | files | threads | children |\n|---|---|---|---|---|---|\n"
+        verdict = "too short to say" if short else "**grows**" if name in grows else "does not grow"
+        out += f"| {title} | {' | '.join(cells)} | {slope(counted, name) / unit:+.2f}{suffix} | {allowed}{suffix} | {verdict} |\n"
+    kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(tasks.items()) if number)
+    out += f"\nTasks at the end, by the first word of their names: {kinds}.\n"
+    out += "\n| minute | turns | memory | blocks | files | threads | children | tasks |\n|---|---|---|---|---|---|---|---|\n"
     for one in looks:
-        out += f"| {one.at_s / 60:.1f} | {one.turns} | {one.rss / MIB:.1f} MiB | {one.files} | {one.threads} | {one.children} |\n"
+        out += f"| {one.at_s / 60:.1f} | {one.turns} | {one.rss / MIB:.1f} MiB | {one.blocks / 1000:.1f}k | {one.files} "
+        out += f"| {one.threads} | {one.children} | {one.tasks} |\n"
     return out
 
 
 def main() -> int:
+    """The exit code: 1 if a session was busy at rest, or something grows."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=REPO / "docs" / "SOAK.md")
     wanted = parser.parse_args()
-    place = Place.make()
-    at = shim(place)
-    try:
-        looks, counts = asyncio.run(soak(at, wanted.minutes, wanted.seed))
-    finally:
-        at.close()
-        place.remove()
-    wanted.out.write_text(page(looks, counts))
+    with server() as at:
+        looks, counts, tasks = asyncio.run(soak(at, wanted.minutes, wanted.seed))
+    wanted.out.write_text(page(looks, counts, tasks))
     print(f"wrote {wanted.out}")
-    return 1 if counts["busy at rest"] or counts["busy after idle"] else 0
+    return 1 if counts["busy at rest"] or counts["busy after idle"] or grown(looks[int(len(looks) * WARM_UP) :]) else 0
 
 
 if __name__ == "__main__":

@@ -33,14 +33,13 @@ NO_ACCOUNT = "there is no account at OpenCode's console here"
 NO_LSP = "this server runs no language servers (native without one says the same); agents have their own"
 
 PREVIEW_ONLY = frozenset({
-    "v2.session.history", "v2.session.events", "v2.integration.attempt.status", "v2.integration.attempt.cancel",
-    "v2.integration.attempt.complete",
+    "v2.integration.attempt.status", "v2.integration.attempt.cancel", "v2.integration.attempt.complete",
 })  # fmt: skip
 """Of the preview of OpenCode 2 that 1.18 has, what is not served: OpenCode 2 has not it, or elsewhere."""
 
 OWN_PREVIEW = frozenset({
     "v2.health.get", "v2.question.request.list", "v2.session.question.list", "v2.session.question.reply",
-    "v2.session.question.reject",
+    "v2.session.question.reject", "v2.session.history", "v2.session.events",
 })  # fmt: skip
 """Of the preview, what is served by `shim.routes.opencode1`: OpenCode 2 has nothing of the same shape."""
 

@@ -27,7 +27,7 @@ from shim.routes.opencode1 import (
     path,
     permission,
     preview,
-    preview_sessions,
+    preview_log,
     project,
     prompt,
     provider,
@@ -80,6 +80,6 @@ MODULES: tuple[ModuleType, ...] = (
     workspace,
     tool,
     preview,
-    preview_sessions,
+    preview_log,
 )
 """In the order of their routes, which do not overlap."""

@@ -1,8 +1,9 @@
-"""Which client gets which dialect (docs/wire2.md has the table), and whole conversations of the preview's clients."""
+"""Which client gets which dialect (docs/clients.md has the table), and whole conversations of the preview's clients."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -182,3 +183,25 @@ async def test_a_prompt_in_the_previews_form_says_who_its_client_is(server: Live
         said = (await answer.json())["data"]
     check_response("v2.session.prompt", 200, {"data": said})
     assert said["prompt"] == {"text": "echo x"}
+
+
+async def test_what_happened_in_a_session_can_be_read_later(preview: Preview, server: Live) -> None:
+    session = await preview.begin("echo hello")
+    await preview.over(session)
+    base = f"/api/session/{session}"
+    async with server.api.raw.get(f"{base}/history", params={"limit": "1000"}) as answer:
+        whole = await answer.json()
+    check_response("v2.session.history", 200, whole)
+    kinds = [event["type"] for event in whole["data"]]
+    assert kinds[0] == "session.next.prompt.admitted"
+    assert "session.next.prompted" in kinds
+    assert (kinds[-1], whole["hasMore"]) == ("session.next.step.ended", False)
+    second = whole["data"][1]["durable"]["seq"]
+    async with server.api.raw.get(f"{base}/history", params={"limit": "1", "after": str(second)}) as answer:
+        assert await answer.json() == {"data": whole["data"][2:3], "hasMore": True}
+    async with asyncio.timeout(TURN_S), server.api.raw.get(f"{base}/event", params={"after": str(second)}) as answer:
+        told: list[Wire] = []
+        while len(told) < len(whole["data"]) - 2:
+            line = (await answer.content.readline()).decode()
+            told += [json.loads(line.removeprefix("data:"))] if line.startswith("data:") else []
+    assert told == whole["data"][2:]

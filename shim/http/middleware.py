@@ -21,6 +21,7 @@ from aiohttp.typedefs import Handler
 from shim.errors import ApiError, ShimError
 from shim.http import cors
 from shim.http.operation import SERVICES, to_response
+from shim.http.tagged import is_second
 
 log = structlog.get_logger(__name__)
 
@@ -104,7 +105,7 @@ async def _refused(request: web.Request, error: web.HTTPException) -> web.Stream
         return (
             found
             if found is not None
-            else _error(404, "NotFoundError", f"No such route: {where}. GET /doc lists what is served.")
+            else _error(404, "NotFoundError", f"No such route: {where}. GET {_document(request)} lists what is served.")
         )
     if isinstance(error, web.HTTPMethodNotAllowed):
         allow = ", ".join(sorted(error.allowed_methods))
@@ -115,6 +116,10 @@ async def _refused(request: web.Request, error: web.HTTPException) -> web.Stream
         message = f"The body of {where} is too large: at most {request.client_max_size} bytes are taken."
         return _error(413, "PayloadTooLargeError", message)
     return _error(error.status, error.__class__.__name__.removeprefix("HTTP") + "Error", f"{error.reason}: {where}")
+
+
+def _document(request: web.Request) -> str:
+    return "/openapi.json" if is_second(request.path, request.app[SERVICES].settings.base_path) else "/doc"
 
 
 def _error(status: int, name: str, message: str) -> web.StreamResponse:

@@ -6,10 +6,18 @@ after it; a projection that is built from the journal says the same as the one t
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shim.opencode2.dialects import DIALECTS
+from shim.projection.opencode2.asides import Asides
+from shim.projection.opencode2.statuses import Statuses
+from shim.projection.opencode2.steps import Steps
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from tests.support.both import normal1, normal2, second_of
@@ -20,9 +28,8 @@ from tests.support.oracle2 import check_event, check_type
 HISTORY = st.binary(min_size=40, max_size=160)
 
 
-@settings(max_examples=LAW_EXAMPLES, deadline=None)
-@given(HISTORY)
-def test_both_faces_say_the_same(history: bytes) -> None:
+def compare(history: bytes) -> None:
+    """Everything beside everything."""
     story = Walk(history).story
     first, second = Fold(story.id), Fold2(story.id)
     for event in story.told_first:
@@ -36,6 +43,12 @@ def test_both_faces_say_the_same(history: bytes) -> None:
     assert two == normal2(second.messages.values(), story.now.inbox.values())
     assert [(key, one[key], two[key]) for key in one if one[key] != two[key]] == []
     assert story.now.running == story.first.conversation.busy
+
+
+@settings(max_examples=LAW_EXAMPLES, deadline=None)
+@given(HISTORY)
+def test_both_faces_say_the_same(history: bytes) -> None:
+    compare(history)
 
 
 @settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
@@ -82,3 +95,44 @@ def test_an_execution_starts_once_and_ends_once(history: bytes) -> None:
         elif not running:
             assert not event.type.startswith(("session.step.", "session.text.", "session.reasoning.", "session.tool."))
     assert not running
+
+
+# --- tests of the test ----------------------------------------------------------------------------------------
+
+
+def _silent(*_: object, **__: object) -> None:
+    """Nothing is done."""
+
+
+def _no_place(self: Steps, properties: dict[str, Any]) -> None:
+    """Each piece belongs to the first text."""
+    step = self._steps.get(properties["messageID"])
+    if step is not None:
+        self._teller.tell("session.text.delta", {"assistantMessageID": step.id, "ordinal": 0, "delta": properties["delta"]})
+
+
+def _forgets_the_promise(self: Steps, info: dict[str, Any], snapshot: str | None) -> None:
+    """A retry's step is never taken up."""
+    self._promised = None
+    BEGIN(self, info, snapshot)
+
+
+BEGIN = Steps.begin
+MUTANTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
+    "no step fails after its end": (Steps, "_fail_late", _silent),
+    "a piece of another text": (Steps, "delta", _no_place),
+    "a retry's promise is forgotten": (Steps, "begin", _forgets_the_promise),
+    "an interrupted retry stays open": (Steps, "give_up", _silent),
+    "shell commands do not end": (Asides, "_end", _silent),
+    "an undo leaves everything": (Statuses, "_cut", _silent),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, method, instead = MUTANTS[name]
+    monkeypatch.setattr(owner, method, instead)
+    drawn = random.Random(1)
+    with pytest.raises(AssertionError):
+        for _ in range(2000):
+            compare(drawn.randbytes(120))

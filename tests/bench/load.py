@@ -342,7 +342,7 @@ def conclusions(results: list[Result]) -> list[str]:
 def row(one: Result) -> str:
     """One line of the table."""
     if not one.took:
-        return f"| {one.what} {'| ' * 8}| {one.seen} |\n"
+        return f"| {one.what} {'| ' * 7}| {one.load:.1f} | {one.seen} |\n"
     times = [seconds(value) for value in (median(one.took), one.p99, max(one.took))]
     if one.p99 > LIMIT_S:
         times[1] = f"**{times[1]}**"

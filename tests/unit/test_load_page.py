@@ -34,7 +34,7 @@ def test_a_page_is_written_whatever_rows_do() -> None:
     rows = [load.Row("endless", sleeper, 1), load.Row("broken", failing, 1), load.Row("sound", working, 1)]
     page = load.page([load.run(row) for row in rows])
     assert time.monotonic() - began < 10
-    assert "| endless | | | | | | | | | NOT FINISHED within 1 s |" in page
+    assert "| endless | | | | | | | | 0.0 | NOT FINISHED within 1 s |" in page
     assert "FAILED: RuntimeError: the readers / could not connect" in page
     assert "1 of 3 rows were finished" in page
     assert "missed by: sound (201.0 ms)" in page

@@ -5,7 +5,9 @@ One resource at `/` stands for all of them. aiohttp asks it last, since its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from aiohttp import web
@@ -28,7 +30,8 @@ class Later(AbstractResource):
     def table(self) -> web.Application:
         """The routes; loaded now if they are not yet."""
         if self._table is None:
-            self._table = self._load()
+            with _resting():
+                self._table = self._load()
         return self._table
 
     @property
@@ -65,3 +68,16 @@ class Later(AbstractResource):
 
     def url_for(self, **_kwargs: str) -> NoReturn:
         raise RuntimeError("Routes that are loaded later have no names.")
+
+
+@contextmanager
+def _resting() -> Generator[None]:
+    """The collector of cycles looks through nothing that is imported, neither now nor later: it is here to stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.freeze()
+            gc.enable()

@@ -51,6 +51,7 @@ def rate(value: float) -> str:
 LINES = (
     Line("cold start to healthy, wall", "cold", "s", seconds, "less", 1 / 7, 1.6),
     Line("cold start to healthy, CPU", "cold", "cpu", seconds, "less", 1 / 7, 1.6),
+    Line("the first request after it", "cold", "first_s", seconds, "less"),
     Line("memory at rest", "cold", "rss", mib, "less", 1 / 5, 1.6),
     Line("sessions made one by one", "creates", "per_s", rate, "more", 25, 0.6),
     Line("CPU of one of them", "creates", "cpu", seconds, "less"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import work
-from tests.bench.contenders import STARTERS, Contender, Floor, Native, shim
+from tests.bench.contenders import STARTERS, Contender, Floor, Native, Shim, shim
 from tests.e2e.support.places import Place
 
 Found = dict[str, work.Figures]
@@ -104,11 +104,19 @@ def frames_of(deltas: int) -> Path:
 
 
 def cold(note: Note) -> Found:
-    """Start to healthy, and memory at rest. A start before, that does not count, has the interpreter compile what is new."""
+    """Start to healthy, memory at rest, and the first request, which loads what a start did not.
+
+    A start before, that does not count, has the interpreter compile what is new.
+    """
 
     def measure(at: Contender) -> work.Figures:
         time.sleep(work.SETTLE_S)
-        return {"s": at.cold_s, "cpu": at.cold_cpu_s, "rss": at.usage().rss}
+        figures = {"s": at.cold_s, "cpu": at.cold_cpu_s, "rss": at.usage().rss}
+        if isinstance(at, Shim | Native):
+            began = time.monotonic()
+            at.request("GET", "/path")
+            figures["first_s"] = time.monotonic() - began
+        return figures
 
     each(note, ("shim",), lambda at: {})
     return each(note, STARTERS, measure)

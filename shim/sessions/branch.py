@@ -197,6 +197,7 @@ class Branch:
         own = {"event_id": self._ids.new("event"), "sequence": self.sequence, "session_id": self.id, "native_session_id": None}
         event = event.model_copy(update=own)
         self._keep(event)
+        self._note_fact(event)
         self.projector.load(event, from_rfc3339(event.time))
 
     def was_read(self) -> None:
@@ -218,8 +219,8 @@ class Branch:
         self.native_session_id = fact.native_session_id or self.native_session_id
         self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)
 
-    def status(self, label: str, detail: str | None = None, **metadata: Any) -> None:
-        """Record a status item of ours: something that changed the session beside its turns."""
+    def status(self, label: str, detail: str | None = None, **metadata: Any) -> UniversalEvent:
+        """Record a status item of ours: something that changed the session beside its turns. The event."""
         item = Item(
             item_id=self._ids.new("item"),
             kind=ItemKind.STATUS,
@@ -227,13 +228,23 @@ class Branch:
             content=(StatusPart(label=label, detail=detail),),
             metadata=metadata,
         )
-        self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+        return self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
 
     def viewed(self, idle: int) -> None:
         """A person has seen how the turn ended that was over then (ms)."""
-        self.status("viewed", idle=idle)
-        self.facts = {**self.facts, "viewed": idle}
+        self._note_fact(self.status("viewed", idle=idle))
         self._on_change(self)
+
+    def _note_fact(self, event: UniversalEvent) -> None:
+        """Keep `facts` up to date; for the events that change them, and those that are copied."""
+        data = event.data
+        if event.type is EventType.TURN_STARTED:
+            self.facts = {key: value for key, value in self.facts.items() if key not in ("outcome", "idle")}
+        elif event.type is EventType.TURN_ENDED and isinstance(data, TurnData):
+            outcome = OUTCOMES.get(str(obj(data.metadata).get("reason", "completed")), "failed")
+            self.facts = {**self.facts, "outcome": outcome, "idle": from_rfc3339(event.time)}
+        elif isinstance(data, ItemData) and _label(data.item) == "viewed":
+            self.facts = {**self.facts, "viewed": obj(data.item.metadata).get("idle")}
 
     def changed(self) -> None:
         """What is kept of the session beside its journal has changed (its `info`)."""
@@ -248,8 +259,7 @@ class Branch:
                 self.turn_id = self._ids.new("turn")
                 self._turn_metadata = {}
                 data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
-                self.facts = {key: value for key, value in self.facts.items() if key not in ("outcome", "idle")}
-                self.record(EventType.TURN_STARTED, data)
+                self._note_fact(self.record(EventType.TURN_STARTED, data))
                 self._on_change(self)
             elif isinstance(effect, Ended):
                 self.end_turn(effect.reason)
@@ -272,8 +282,8 @@ class Branch:
         """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
         self.withdraw_requests()
         metadata = {"reason": reason, **self._turn_metadata}
-        event = self.record(EventType.TURN_ENDED, TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata))
-        self.facts = {**self.facts, "outcome": OUTCOMES.get(reason, "failed"), "idle": from_rfc3339(event.time)}
+        data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
+        self._note_fact(self.record(EventType.TURN_ENDED, data))
         self._turn_metadata = {}
         self._on_change(self)
         waiters, self._waiters = self._waiters, []
@@ -296,3 +306,9 @@ class Branch:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
+
+
+def _label(item: Item) -> str:
+    """What a status item is called; empty for all others."""
+    found = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
+    return found if item.kind is ItemKind.STATUS else ""

@@ -5,7 +5,7 @@
         turn.shown()                                # what is on the screen, by the events alone
 
 It believes its events without a second look, as the TUI does: an event twice, a delta before its start, or an item of an
-unknown step stand on the screen at once, and in `wrong`. Source: OPENCODE_V2_WIRE section 10 (copied in docs/wire2.md).
+unknown step stand on the screen at once, and in `wrong`. Source: docs/wire2.md, "What a client of the TUI's kind needs".
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from shim.app import SERVICES
 from tests.http.opencode2.client import Tui
+from tests.support.live import Live
 
 
 async def made(r: Tui, **body: Any) -> dict[str, Any]:
@@ -158,6 +160,25 @@ async def test_a_deleted_session_is_gone_for_everybody(client: Tui) -> None:
         await client.one()
     await client.call("GET", f"/api/session/{client.session}", status=404)
     assert (await client.call("GET", "/api/session")).body["data"] == []
+
+
+@pytest.mark.parametrize("scene", ["echo x", "error"])
+async def test_a_list_says_of_what_nobody_has_opened_what_it_says_of_what_is_open(server: Live, scene: str) -> None:
+    session = await server.session()
+    await server.ask(session, scene)
+    get = server.api.get
+    [listed] = (await get("/api/session", status=200)).body["data"]
+    assert listed["outcome"] == ("failed" if scene == "error" else "succeeded")
+    opened = (await get(f"/api/session/{session}", status=200)).body["data"]
+    assert {key: listed[key] for key in ("outcome", "time")} == {key: opened[key] for key in ("outcome", "time")}
+    await server.api.post(f"/api/session/{session}/view", {"idle": opened["time"]["idle"]}, status=204)
+    fork = (await server.api.post(f"/api/session/{session}/fork", {}, status=200)).body["data"]
+    views = server.api.raw.server.app[SERVICES].second  # type: ignore[union-attr]
+    with_views = (await get("/api/session", status=200)).body["data"]
+    views._views.clear()
+    without = (await get("/api/session", status=200)).body["data"]
+    assert [(i["id"], i["time"], i.get("fork")) for i in without] == [(i["id"], i["time"], i.get("fork")) for i in with_views]
+    assert without[0]["fork"] == fork["fork"]
 
 
 async def test_undo_in_three_steps(client: Tui) -> None:

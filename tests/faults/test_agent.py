@@ -47,6 +47,10 @@ ROWS: dict[str, tuple[str, str]] = {
     "wrong types": (ANSWER, "last words"),
 }
 """Fault -> what the person sees, and words of it."""
+HIDDEN = {"half a line": "session/upd", "garbage": "Segmentation fault? No.", "one endless line": "xxxx", "deep JSON": "[[[["}
+"""What nobody is shown as if the agent had said it."""
+UNPARSED = {"garbage", "one endless line", "deep JSON", "half a line"}
+"""What the journal keeps as said but not understood."""
 
 
 def left(folder: Path) -> list[int]:
@@ -91,6 +95,10 @@ async def test_fault(tmp_path: Path, fault: str) -> None:
         errors = [str(event["properties"].get("error")) for event in events if event["type"] == "session.error"]
         told = str(await server.messages(session)) + "".join(errors)
         assert words in told
+        assert fault not in HIDDEN or HIDDEN[fault] not in told
+        async with server.api.raw.get(f"/v1/sessions/{session}/events?limit=1000") as answer:
+            kinds = {event["type"] for event in (await answer.json())["events"]}
+        assert fault not in UNPARSED or "agent.unparsed" in kinds
         assert bool(errors) is (kind == ERROR) or kind == ABORT
         # Acknowledged and kept, and the server and the other session go on.
         assert len([message for message in await server.messages(session) if message["info"]["role"] == "user"]) == 1

@@ -1,12 +1,13 @@
 """Readers of one event stream, in a process of their own.
 
-    python reader.py HOST PORT COUNT TARGET MARK END TURNS KIND [ENCODING]
+    python reader.py HOST PORT COUNT TARGET MARK END TURNS KIND ANSWER_S [ENCODING]
 
 Prints "ready" when all are connected. Then, when all have read END for the TURNS-th time: one line of JSON,
 {counts, bytes, first_ns, end_ns, latencies_ns}: pieces of text and bytes per reader, when the first piece and the last END
 came (time.monotonic_ns), and for pieces that carry when they were written how long they took. When something does not come,
 one line {error} that says what was waited for, and exit code 1.
-KIND is `count`, which is faster than what it measures, or `stamps`. With the ENCODING gzip a stream that is not compressed is an
+KIND is `count`, which is faster than what it measures, or `stamps`. ANSWER_S is for the last END, from when all
+are connected. With the ENCODING gzip a stream that is not compressed is an
 error; `bytes` are those on the wire.
 """
 
@@ -23,8 +24,6 @@ STAMP = re.compile(rb"t=(\d+);")
 """In the text of a piece, when it was written; pieces that were joined have several."""
 CONNECT_S = 30
 """For all readers to have got the first bytes of their streams."""
-ANSWER_S = 120
-"""From then on for the last END."""
 
 
 class Gunzip:
@@ -134,8 +133,8 @@ async def wait(readers: list[Reader], name: str, seconds: float, what: str) -> N
 
 
 async def main() -> None:
-    host, port, count, target, mark, end, turns, kind = sys.argv[1:9]
-    encoding = sys.argv[9] if len(sys.argv) > 9 else ""
+    host, port, count, target, mark, end, turns, kind, answer_s = sys.argv[1:10]
+    encoding = sys.argv[10] if len(sys.argv) > 10 else ""
     more = f"Accept-Encoding: {encoding}\r\n" if encoding else ""
     make = StampReader if kind == "stamps" else Reader
     request = (
@@ -150,7 +149,7 @@ async def main() -> None:
         readers.append(reader)
     await wait(readers, "ready", CONNECT_S, "the beginning of the stream")
     print("ready", flush=True)
-    await wait(readers, "done", ANSWER_S, f"{end} for the {turns}. time")
+    await wait(readers, "done", float(answer_s), f"{end} for the {turns}. time")
     print(json.dumps({
         "counts": [reader.count for reader in readers],
         "bytes": [reader.size for reader in readers],

@@ -1,7 +1,7 @@
 """Events of the host (terminals, worktrees, files, the TUI's remote control) on the second wire. Pure.
 
-They are published once, as OpenCode 1's; `ROWS` says what OpenCode 2 has for each. Types without a row are those of sessions, which
-have a projection of their own, and what 2.x has not.
+They are published once, as OpenCode 1's; `ROWS` says what OpenCode 2 has for each. Types without a row are those of sessions,
+which have a projection of their own, and what 2.x has not.
 Source: opencode-v2-events.json; the payloads of terminals and of the TUI are the same on both wires.
 """
 

@@ -28,7 +28,9 @@ def item(parts: list[Wire], given: Wire) -> Wire:
     if any(part["type"] == "compaction" for part in parts):
         return {"type": "compaction", "payload": {}, "delivery": delivery}
     kind = "synthetic" if given.get("kind") == "synthetic" else "user"
-    payload: Wire = {"text": "\n\n".join(text(p.get("text")) for p in parts if p["type"] == "text" and not p.get("synthetic"))}
+    said = [text(p.get("text")) for p in parts if p["type"] == "text" and not p.get("synthetic")]
+    tasks = [text(p.get("prompt")) for p in parts if p["type"] == "subtask"]
+    payload: Wire = {"text": "\n\n".join(said or tasks)}
     if kind == "synthetic":
         payload |= {key: given[key] for key in ("description", "metadata") if given.get(key)}
         return {"type": kind, "payload": payload, "delivery": delivery}

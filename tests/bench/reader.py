@@ -70,7 +70,12 @@ class Reader(asyncio.Protocol):
         self.ready.set()
         self.size += len(data)
         if self.gunzip is not None:
-            data = self.gunzip.feed(data)
+            try:
+                data = self.gunzip.feed(data)
+            except (ValueError, zlib.error) as error:
+                self.error = str(error)
+                self.done.set()
+                return
         self.read(data, now)
 
     def read(self, data: bytes, now: int) -> None:

@@ -36,7 +36,7 @@ SETTLE_S = 1.0
 class Readers:
     """A process of readers that is connected."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     answer_s: float
 
     def results(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Readers:
             out, _ = self.process.communicate(timeout=self.answer_s + SLACK_S)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"the readers have not said what they read within {self.answer_s + SLACK_S} s") from None
-        return _told(out)
+        return _told(out.decode())
 
 
 def _told(out: str) -> dict[str, Any]:
@@ -61,10 +61,10 @@ def readers(
 ) -> Iterator[Readers]:
     where = ["127.0.0.1", str(at.port), str(count), at.stream, at.mark, at.end, str(turns), kind, str(answer_s)]
     argv = [sys.executable, str(HERE / "reader.py"), *where, *([encoding] if encoding else [])]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, bufsize=0)  # nothing is read beyond its first line
     try:
         assert process.stdout is not None
-        first = process.stdout.readline()  # bounded by the reader itself
+        first = process.stdout.readline().decode()  # bounded by the reader itself
         if first.strip() != "ready":
             _told(first)
         yield Readers(process, answer_s)

@@ -308,8 +308,9 @@ Each row is a fresh server with SQLite on disk, agents of its own as processes, 
 machine. Beside the work, `GET /session/status` is asked every 20 ms; it is to answer within {limit} ms at the 99th percentile.
 Memory is the server's alone: at rest before the work, the kernel's peak while it ran, and one second after it.
 
-Machine: {machine}. The load average of the minute before each row is given: what the row before it did, and where it is as high
-as the number of processors, what else ran; the times are not the server's alone then.
+Machine: {machine}.
+The load average of the minute before each row is given: what the row before it did, and what else ran. Where it is far above the
+number of processors, the times are not the server's alone, and rows may not be finished within their bounds.
 
 | work | status p50 | p99 | most | asked | memory before | peak | after | load before | what was seen |
 |---|---|---|---|---|---|---|---|---|---|

@@ -246,5 +246,9 @@ async def test_out_and_in_again(r: Tui) -> None:
 
     assert talk(again) == talk(document["messages"])
     assert await r.turn("echo and on") == "succeeded"
+    await r.call("DELETE", f"/api/session/{r.session}", status=204)
+    # `opencode-shim import` sends what it is given to this route, whichever OpenCode wrote it.
+    taken = (await r.live.api.post("/session/import", document, status=200)).body
+    assert (taken["id"], taken["title"]) == (r.session, document["info"]["title"])
     broken = await r.call("POST", "/api/experimental/session/import", {"info": {"location": {}}, "messages": []}, status=400)
     assert broken.body["_tag"] == "InvalidRequestError"

@@ -78,6 +78,7 @@ class Shells:
         self._tell = tell
         self._known: dict[str, Shell] = {}
         self._closed = False
+        self._swept = False
 
     def all(self, directory: str) -> list[dict[str, Any]]:
         """What runs for a directory, the oldest first."""
@@ -98,6 +99,7 @@ class Shells:
             raise BadRequest(f"There are {RUNNING_LIMIT} commands running, which is the limit. End some.")
         if "\0" in command or "\0" in (cwd or ""):
             raise BadRequest('A command may not contain NUL\n  at ["command"]')
+        self._sweep()
         place = str(Path(directory, cwd or "."))
         id_ = self._ids.new("shell")
         file, out = await asyncio.to_thread(self._opened, place, id_)
@@ -160,6 +162,13 @@ class Shells:
         await self.dispose(None)
 
     # --- inside
+
+    def _sweep(self) -> None:
+        """Once: the output that a killed server has left. At once, so that nothing is made meanwhile; it is a few names."""
+        if not self._swept:
+            self._swept = True
+            for file in self._folder.glob("sh_*.log"):
+                file.unlink(missing_ok=True)
 
     def _opened(self, place: str, id_: str) -> tuple[Path, BinaryIO]:
         if not is_folder(place):

@@ -132,3 +132,26 @@ async def test_a_command_belongs_to_its_directory(place: Place, tmp_path: Path) 
 )
 async def test_commands_that_cannot_be(place: Place, body: dict[str, Any]) -> None:
     assert (await place.api.post("/api/shell", body, status=400)).body["_tag"] == "InvalidRequestError"
+
+
+async def test_what_a_killed_server_has_left_goes(place: Place) -> None:
+    folder = place.services.settings.data_dir / "shell"
+    folder.mkdir(parents=True)
+    (folder / "sh_old.log").write_text("old")
+    made = await command(place, "true")
+    await ended(place, made["id"])
+    assert [file.name for file in folder.iterdir()] == [f"{made['id']}.log"]
+
+
+async def test_there_is_a_limit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shim.host.shells.RUNNING_LIMIT", 1)
+    monkeypatch.setattr("shim.host.shells.KEPT", 1)
+    made = await command(place, "cat < /dev/zero > /dev/null")
+    assert "limit" in (await place.api.post("/api/shell", {"command": "true"}, status=400)).body["message"]
+    await place.api.delete(f"/api/shell/{made['id']}", status=204)
+    first = await command(place, "exit 1")
+    await ended(place, first["id"])
+    second = await command(place, "exit 2")
+    await ended(place, second["id"])
+    await place.api.get(f"/api/shell/{first['id']}", status=404)
+    assert not Path(first["file"]).exists()

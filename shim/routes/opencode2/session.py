@@ -94,12 +94,13 @@ def _integer(said: Any) -> Any:
 
 
 Limit = Annotated[int, BeforeValidator(_integer), Field(ge=1, le=MAX_LIMIT)]
+"""Of messages; sessions have no upper one: the home page of the web UI of 1.18 asks for 5,000."""
 
 
 class ListQuery(BaseModel):
     """A cursor says everything but the limit."""
 
-    limit: Limit = DEFAULT_LIMIT
+    limit: Annotated[int, BeforeValidator(_integer), Field(ge=1)] = DEFAULT_LIMIT
     order: Literal["asc", "desc"] = "desc"
     search: str | None = None
     parentID: str | None = None

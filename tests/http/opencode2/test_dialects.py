@@ -74,6 +74,14 @@ async def test_the_last_probe_counts_for_each_client(server: Live) -> None:
         assert probes.last(("127.0.0.1", headers["User-Agent"])) == wanted, path
 
 
+async def test_the_home_page_of_the_web_ui_gets_its_five_thousand(server: Live) -> None:
+    """Before it knows which protocol it speaks."""
+    session = await server.session()
+    params = {"limit": "5000", "order": "desc"}
+    async with server.api.raw.get("/api/session", params=params, headers=BROWSER) as answer:
+        assert [one["id"] for one in (await answer.json())["data"]] == [session]
+
+
 # --- the preview ------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 """The dialects of OpenCode 2's wire. Pure: inside there is only R; what clients of other builds say and hear is rewritten here.
 
-R  2.0.21, the truth: nothing is rewritten
+R  2.0.21, the truth: nothing is rewritten (but numbers that only the others tell are left out)
 J  the build of 17 July 2026 (`v2-20260717`)
 P  the preview in 1.18 (`session.next.*`)
 W  the web UI of 1.18 when it speaks its second protocol
@@ -17,7 +17,7 @@ from shim.opencode2 import dialect_j, dialect_j_edge, dialect_p, dialect_p_edge,
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.rewriting import Alias, Asked
 from universal.frozen import frozen
-from universal.jsonvalue import obj
+from universal.jsonvalue import arr, obj
 
 
 def _same_event(event: Event2) -> Event2 | None:
@@ -57,7 +57,22 @@ class Dialect:
     aliases: tuple[Alias, ...] = ()
 
 
-R = Dialect("R")
+NUMBERED = ("session.prompt", "session.synthetic", "session.compact", "session.inbox.list")
+"""Operations whose answers have what waits in an inbox. Handlers tell its number in the log, which R does not tell."""
+
+
+def _unnumbered(operation: str, answer: Any) -> Any:
+    if operation not in NUMBERED:
+        return answer
+    data: Any = answer["data"]
+    return {**answer, "data": [_without(obj(one)) for one in arr(data)] if isinstance(data, list) else _without(data)}
+
+
+def _without(item: Wire) -> Wire:
+    return {key: value for key, value in item.items() if key != "admittedSeq"}
+
+
+R = Dialect("R", answer=_unnumbered)
 J = Dialect(
     "J",
     event=dialect_j.event,

@@ -69,6 +69,8 @@ class View:
         """The first event that is for readers; None: the next one that comes."""
         self.reading: asyncio.Task[None] | None = None
         self.used_at = 0.0
+        self.numbers: dict[str, int] = {}
+        """Where in the log each item of the inbox was accepted."""
 
     @property
     def conversation(self) -> Conversation2:
@@ -82,6 +84,9 @@ class View:
             self.projector = projector_of(event)
         made = self.projector.feed(event, from_rfc3339(event.time))
         self.position = event.sequence
+        for one in made:
+            if one.type == "session.inbox.enqueued" and one.seq is not None:
+                self.numbers[one.data["inboxID"]] = one.seq
         return made if self.told_from is not None and event.sequence >= self.told_from else ()
 
 
@@ -130,6 +135,11 @@ class Views:
         view = self._views.get(session_id)
         complete = view is not None and view.reading is None and view.position >= self._store.last_sequence(session_id)
         return view.conversation if view is not None and complete and view.projector is not None else None
+
+    def number(self, session_id: str, inbox_id: str) -> int:
+        """Where in the session's log this item of the inbox was accepted; 0 if that is not known. After `of`."""
+        view = self._views.get(session_id)
+        return 0 if view is None else view.numbers.get(inbox_id, 0)
 
     def tell(self, type_: str, data: Wire, directory: str | None = None) -> None:
         """An event that is of no session, to all readers, if there are any."""

@@ -16,7 +16,7 @@ from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
 from shim.projection.opencode2.state import Conversation2
-from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, seen
+from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, numbered, seen
 from shim.sessions import second
 from shim.sessions.command import command as run_command
 from shim.sessions.prompting import Body
@@ -80,7 +80,8 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
     payload |= {"skills": named} if named else {}
     payload |= {"metadata": body.metadata} if body.metadata else {}
     extra = {**payload, "delivery": body.delivery or "steer"}
-    return {"data": await _admit(ctx, path.sessionID, body.id, parts, "user", payload, extra, resume=body.resume is not False)}
+    resume = body.resume is not False
+    return {"data": numbered(ctx, await _admit(ctx, path.sessionID, body.id, parts, "user", payload, extra, resume=resume))}
 
 
 async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
@@ -182,7 +183,7 @@ async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
     extra = {**payload, "delivery": body.delivery or "steer"}
     parts: list[Wire] = [{"type": "text", "text": body.text}]
     resume = body.resume is not False
-    return {"data": await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume)}
+    return {"data": numbered(ctx, await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume))}
 
 
 class SkillRun(BaseModel):
@@ -256,7 +257,7 @@ class InboxBody(BaseModel):
 @operation2("session.inbox.list")
 async def inbox(ctx: Ctx, path: SessionPath) -> object:
     """What is accepted and not delivered, oldest first."""
-    return {"data": list((await seen(ctx, path.sessionID)).inbox.values())}
+    return {"data": [numbered(ctx, item) for item in (await seen(ctx, path.sessionID)).inbox.values()]}
 
 
 @operation2("session.inbox.update")

@@ -69,6 +69,11 @@ async def seen(ctx: Ctx, session_id: str) -> Conversation2:
     return await views(ctx).of(session_id)
 
 
+def numbered(ctx: Ctx, item: Wire) -> Wire:
+    """An item of an inbox with its number in the log, which older dialects tell."""
+    return {**item, "admittedSeq": views(ctx).number(item["sessionID"], item["id"])}
+
+
 def need(ctx: Ctx, session_id: str) -> Wire:
     """The session's `info` of 1.x. Raises NotFound."""
     return ctx.services.sessions.info(session_id)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from shim.errors import Conflict
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.routes.opencode2.prompt import Delivery
-from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need
+from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, numbered, seen
 from shim.sessions.compact import begin
 from shim.sessions.shell import shell as run_shell
 from universal.jsonvalue import text
@@ -66,9 +66,10 @@ async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
         made = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
     except Conflict as error:
         raise conflict(str(error), body.id or "") from error
+    await seen(ctx, path.sessionID)
     info = (await ctx.services.sessions.conversation(path.sessionID)).messages[made].info
     item = {"id": made, "sessionID": path.sessionID, "time": {"created": info["time"]["created"]}}
-    return {"data": {**item, "type": "compaction", "payload": {}, "delivery": delivery}}
+    return {"data": numbered(ctx, {**item, "type": "compaction", "payload": {}, "delivery": delivery})}
 
 
 class ShellBody(BaseModel):

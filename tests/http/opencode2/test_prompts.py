@@ -37,6 +37,19 @@ async def test_the_same_prompt_twice_is_one_prompt(client: Tui) -> None:
     assert client.texts() == ["once"]
 
 
+async def test_the_july_build_is_told_where_in_the_log_a_prompt_was_accepted(client: Tui) -> None:
+    await client.turn("echo one")
+    waiting = await client.prompt("echo later", resume=False)
+    [listed] = await inbox(client)
+    assert listed == waiting
+    while client.types[-1] != client.name("session.inbox.enqueued"):
+        event = await client.one()
+    if client.dialect == "J":
+        assert waiting["admittedSeq"] == event["durable"]["seq"]
+    else:
+        assert "admittedSeq" not in waiting
+
+
 async def test_two_at_the_same_moment_are_one(r: Tui) -> None:
     await r.new()
     answers = await asyncio.gather(*(r.prompt("echo once", id=ID) for _ in range(5)))

@@ -25,9 +25,9 @@ from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import ended_by_us
 from shim.sessions.known import Known, from_row
+from shim.sessions.reading import read
 from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
-from shim.store.rows import event_of
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
 from universal.jsonvalue import arr, obj, text
@@ -39,8 +39,6 @@ SERVER_STOPPED = (
 )
 REAP_EVERY_S = 30.0
 """How often idle agent processes are looked for."""
-LOAD_PAGE = 100
-"""Events of a journal that are read and folded in at once: some 5 ms, between which others have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +243,7 @@ class SessionManager:
 
     async def _read(self, session_id: str, known: Known) -> Known:
         branch = self._branch(session_id, known.agent)
-        while page := await self.deps.store.rows(session_id, branch.sequence, LOAD_PAGE):
-            branch.load([event_of(row, with_raw=False) for row in page])
+        await read(branch, self.deps.store)
         self._open(known, branch)
         return known
 

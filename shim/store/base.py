@@ -70,8 +70,8 @@ class Store(Protocol):
         """The journal of a session: events with `sequence` > `after`, ascending, raw payloads included."""
         ...
 
-    async def rows(self, session_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
-        """The same as stored texts, for the wire (`rows.wire_of`) or for `rows.event_of`."""
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
+        """The same as stored texts, for the wire (`rows.wire_of`) or for `rows.event_of`; `with_raw`, with raw payloads."""
         ...
 
     def last_sequence(self, session_id: str) -> int:

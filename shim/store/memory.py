@@ -75,9 +75,10 @@ class MemoryStore:
         found = self._events.get(session_id, [])[max(after, 0) :]
         return found if limit is None else found[: max(limit, 0)]
 
-    async def rows(self, session_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         """The same as stored texts."""
-        return [row_of(event) for event in await self.events(session_id, after, limit)]
+        rows = [row_of(event) for event in await self.events(session_id, after, limit)]
+        return rows if with_raw else [row._replace(raw=None) for row in rows]
 
     def last_sequence(self, session_id: str) -> int:
         """How many events its journal has."""

@@ -142,6 +142,11 @@ def event_of(row: EventRow, *, with_raw: bool = True) -> UniversalEvent:
         raise _unreadable(row, f"{error} is unknown") from error
 
 
+def body_of(row: EventRow) -> Any:
+    """The stored body as JSON, held against nothing. Raises StoreError if it is damaged."""
+    return _loaded(row.body, row)
+
+
 def wire_of(row: EventRow, session_id: str, *, include_raw: bool) -> bytes | None:
     """The event as JSON, put together from the stored texts, which are not read again; `session_id` is what it is called there.
 

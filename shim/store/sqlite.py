@@ -55,6 +55,7 @@ EVENTS = (
     "SELECT session_id, sequence, event_id, time, type, source, body, raw FROM event "
     "WHERE session_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
+EVENTS_WITHOUT_RAW = EVENTS.replace(" raw ", " NULL ")
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
 LAST_SEQUENCES = """
 WITH RECURSIVE journal(id) AS (
@@ -226,9 +227,9 @@ class SqliteStore:
         """The journal from `after` on, at most `limit` events."""
         return await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
 
-    async def rows(self, session_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         """The same as stored texts."""
-        return await self._read(EVENTS, _page(session_id, after, limit), _event_row)
+        return await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""

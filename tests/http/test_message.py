@@ -14,8 +14,8 @@ from shim.app import DATABASE
 from shim.http import long_list
 from shim.projection.opencode1.state import Message
 from shim.routes.opencode1 import message as message_routes
+from shim.sessions import reading
 from shim.sessions.branch import Branch
-from shim.sessions.manager import LOAD_PAGE
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live, prompt_body
 from universal.events import UniversalEvent
@@ -290,10 +290,12 @@ async def test_a_journal_is_read_in_pages_and_others_have_their_turn(
         load(branch, events)
 
     monkeypatch.setattr(Branch, "load", watched)
+    monkeypatch.setattr(reading, "PAGE", 50)
+    monkeypatch.setattr(reading, "SLICE", 5)
     async with live(tmp_path, store=SqliteStore(tmp_path / "data" / DATABASE)) as server:
         assert await server.messages(session) == told
         assert len({at for at, _ in seen}) == len(seen) > 2
-        assert max(size for _, size in seen) == LOAD_PAGE
+        assert max(size for _, size in seen) == reading.SLICE
         # What comes next has the number after those of the journal.
         await server.ask(session, "echo more")
         after = await server.api.post("/sync/history", {}, status=200)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shim.sessions.reading import read
 from tests.support.both import check_second
 from tests.support.opencode_replay import names, replay
 from tests.support.oracle import check_event, check_response
@@ -71,7 +72,7 @@ async def test_a_recording_as_clients_see_it(name: str) -> None:
         started = [e for k, e in played.effects if k == key and isinstance(e, Started)]
         assert fold.idles == len(ended) == len(started)
         rebuilt = played.branch(branch.id, Recorder())
-        rebuilt.load(await played.store.events(branch.id))
+        await read(rebuilt, played.store)
         assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
         check_second(await played.store.events(branch.id), "opencode", branch.conversation)
 

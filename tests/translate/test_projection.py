@@ -14,6 +14,7 @@ import pytest
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.sessions.branch import Branch
+from shim.sessions.reading import read
 from shim.store.memory import MemoryStore
 from tests.support.both import check_second
 from tests.support.claude_replay import Replay
@@ -125,7 +126,7 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
             ids=Ids(replay.clock),
             on_change=lambda _: None,
         )
-        rebuilt.load(await replay.store.events(branch.id))
+        await read(rebuilt, replay.store)
         assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
         assert (rebuilt.conversation.info, rebuilt.conversation.todos) == (live.info, live.todos)
         check_second(await replay.store.events(branch.id), "claude", live)

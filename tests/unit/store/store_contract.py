@@ -130,6 +130,7 @@ async def rows_are_the_events_as_texts(store: Store) -> None:
     events = [event(n, raw=raw) for n, raw in enumerate(RAW, 1)]
     store.append(events)
     assert [event_of(row) for row in await store.rows("ses_a")] == events
+    assert await store.rows("ses_a", with_raw=False) == [row._replace(raw=None) for row in await store.rows("ses_a")]
     assert [row.sequence for row in await store.rows("ses_a", 2, 3)] == [3, 4, 5]
     assert await store.rows("ses_b") == []
 

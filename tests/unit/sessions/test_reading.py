@@ -1,0 +1,75 @@
+"""A journal that is read with fewer pieces makes the same conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shim.clock import from_rfc3339
+from shim.errors import StoreError
+from shim.projection.opencode1.projector import Projector
+from shim.sessions.reading import joined
+from shim.store.rows import row_of
+from tests.conftest import LAW_EXAMPLES
+from tests.properties.walk import Walk
+from universal.events import EventType, ItemDeltaData, Source, UniversalEvent
+
+
+def fed(session_id: str, events: Iterable[UniversalEvent]) -> Projector:
+    projector = Projector(session_id, "mock")
+    for event in events:
+        projector.feed(event, from_rfc3339(event.time))
+    return projector
+
+
+@settings(max_examples=LAW_EXAMPLES // 2, deadline=None)
+@given(st.binary(min_size=40, max_size=160), st.integers(1, 60))
+def test_whatever_was_said_and_wherever_a_page_ends(history: bytes, page: int) -> None:
+    story = Walk(history).story
+    rows = [row_of(event) for event in story.journal]
+    events = [event for begin in range(0, len(rows), page) for event in joined(rows[begin : begin + page])]
+    sequences = [event.sequence for event in events]
+    assert sequences == sorted(set(sequences))
+    assert sequences[-1:] == [row.sequence for row in rows[-1:]]
+    assert fed(story.id, events).conversation.messages == fed(story.id, story.journal).conversation.messages
+
+
+def delta(sequence: int, text: str, item: str = "a", part: int = 0) -> UniversalEvent:
+    return UniversalEvent(
+        event_id=f"evt_{sequence}",
+        sequence=sequence,
+        time=f"2026-11-22T00:00:{sequence:02}.000Z",
+        session_id="ses_a",
+        native_session_id=f"native {sequence}",
+        source=Source.AGENT,
+        synthetic=False,
+        type=EventType.ITEM_DELTA,
+        data=ItemDeltaData(item_id=item, delta=text, part_index=part),
+        raw={"n": sequence},
+    )
+
+
+def test_pieces_of_a_part_are_its_first_and_the_rest() -> None:
+    events = [delta(1, "a"), delta(2, "b"), delta(3, "c"), delta(4, "x", "b"), delta(5, "d"), delta(6, "y", "b"), delta(7, "e")]
+    told = [
+        (event.sequence, event.native_session_id, event.data.delta)
+        for event in joined(map(row_of, events))
+        if isinstance(event.data, ItemDeltaData)
+    ]
+    assert told == [
+        (1, "native 1", "a"),
+        (3, "native 3", "bc"),
+        (4, "native 4", "x"),
+        (6, "native 6", "y"),
+        (7, "native 7", "de"),
+    ]
+
+
+def test_a_row_that_cannot_be_read() -> None:
+    good = row_of(delta(1, "a"))
+    for body in ("{", '{"data":7}', '{"data":{"delta":1}}'):
+        with pytest.raises(StoreError, match="event 2 of session ses_a"):
+            list(joined([good, good._replace(sequence=2, body=body)]))

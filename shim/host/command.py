@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
 
 from shim.errors import ShimError
+from shim.runtime import child
 from universal.frozen import frozen
 
 TIMEOUT_S = 15.0
 """For one program. A git status of a large cold repository takes some seconds; no client waits longer than this."""
 OUTPUT_LIMIT_BYTES = 32 * 2**20
 STDERR_LIMIT_BYTES = 64 * 2**10
-REAP_S = 2.0
-"""After a SIGKILL; longer only if the kernel holds it (a dead network disk), and then we do not wait for it."""
 CHUNK_BYTES = 64 * 2**10
 OWN = dict.fromkeys(("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD"))
 """No business of git, nor of what a repository makes git run."""
@@ -68,7 +65,7 @@ async def run(
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise FileNotFoundError(cwd)
     try:
-        process = await _started(
+        process = await child.started(
             asyncio.create_subprocess_exec(
                 *argv,
                 cwd=cwd,
@@ -94,23 +91,13 @@ async def run(
             if whole:
                 code = await process.wait()
             else:
-                _kill(process)
+                child.kill(process)
     except TimeoutError:
         pass
     finally:
         if code is None:
-            await _end(process)
+            await child.end(process)
     return Finished(code, bytes(out), bytes(err), truncated=not whole)
-
-
-async def _started(starting: Coroutine[Any, Any, Process]) -> Process:
-    """The process. Cancelled meanwhile, it is ended first: asyncio of 3.11 hangs when it is cancelled half-way."""
-    task = asyncio.ensure_future(starting)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await _end(await task)
-        raise
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray, limit: int, *, drain: bool = False) -> bool:
@@ -130,22 +117,3 @@ async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
         stream.write(data)
         await stream.drain()
     stream.close()
-
-
-def _kill(process: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _end(process: Process) -> None:
-    """Nothing of its group lives on, and no pipe of it stays open."""
-    _kill(process)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REAP_S):
-            await process.wait()
-    # The pipes were not read to their end, so asyncio would keep them open until garbage collection.
-    transport: asyncio.SubprocessTransport | None = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
-        # They are closed in the loop's next round, which may be its last.
-        await asyncio.sleep(0)

@@ -10,6 +10,8 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from shim.runtime import child
+
 READ_BYTES = 64 * 1024
 OUTPUT_LIMIT_CHARS = 1_000_000
 """What is kept and shown of a person's command's output; the rest is read and dropped."""
@@ -49,28 +51,44 @@ class ShellCommand:
         return (shell if os.access(shell, os.X_OK) else "/bin/sh", "-c", self._command)
 
     async def run(self) -> int:
-        """Exit code (negative: signal). Raises OSError if it (or a shell) cannot be started in the directory."""
-        self._process = await asyncio.create_subprocess_exec(
-            *self._argv(),
-            cwd=self._cwd,
-            env=dict(self._env),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
+        """Exit code (negative: signal). Raises OSError if it (or a shell) cannot be started in the directory.
+
+        Whoever is cancelled while it runs has ended it.
+        """
+        self._process = process = await child.started(
+            asyncio.create_subprocess_exec(
+                *self._argv(),
+                cwd=self._cwd,
+                env=dict(self._env),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
         )
+        try:
+            return await self._read(process)
+        except BaseException:
+            self.stopped = True
+            await child.end(process)
+            raise
+        finally:
+            await child.close(process)
+
+    async def _read(self, process: asyncio.subprocess.Process) -> int:
+        """Tell what it says, until it ends. Out: its exit code."""
         if self._on_started is not None:
             self._on_started()
         if self.stopped:
             self._signal(signal.SIGKILL)
-        assert self._process.stdout is not None
+        assert process.stdout is not None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         kept = 0
-        exited = asyncio.ensure_future(self._process.wait())
+        exited = asyncio.ensure_future(process.wait())
         try:
             while True:
                 room = max(0.0, self._limit_chars - kept)
-                reading = asyncio.ensure_future(self._process.stdout.read(READ_BYTES))
+                reading = asyncio.ensure_future(process.stdout.read(READ_BYTES))
                 await asyncio.wait({reading, exited}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
                     # It has exited, but a child of it may hold the pipe: take what is there already, no more.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shim.opencode2.dialects import DIALECTS
@@ -45,8 +45,13 @@ def compare(history: bytes) -> None:
     assert story.now.running == story.first.conversation.busy
 
 
+FAILED_AFTER_COMPACTION = b"\x00\x00vM" + bytes(10) + b"(\x01\x00\x00(\xdf" + bytes(16) + b"p\x00\x00\x00"
+"""The error was the completed compaction's on the first face, and nobody's on the second."""
+
+
 @settings(max_examples=LAW_EXAMPLES, deadline=None)
 @given(HISTORY)
+@example(FAILED_AFTER_COMPACTION)
 def test_both_faces_say_the_same(history: bytes) -> None:
     compare(history)
 

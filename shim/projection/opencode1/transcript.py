@@ -473,7 +473,7 @@ class Transcript:
             message = self.conversation.messages.get(self.turn_messages[-1])
             if message is not None and {"summary", "error"} <= message.info.keys():
                 return  # a compaction that said so itself
-            if message is not None and (message.info["parentID"] != self.parent_id or "error" in message.info):
+            if message is not None and (message.info["parentID"] != self.parent_id or {"summary", "error"} & message.info.keys()):
                 message = None
         if message is None:
             message = self._new_assistant(at_ms, None)

@@ -17,34 +17,15 @@ from shim.host.project_copies import STRATEGY
 from shim.host.roots import require
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.routes.opencode1.instance import end_instance
+from shim.routes.opencode1.project import Commands, Icon, ProjectPath
 from shim.sse.event import OpenCodeEvent
 from universal.jsonvalue import obj, text
-
-
-class ProjectPath(BaseModel):
-    """`{projectID}` of a path."""
-
-    projectID: str
 
 
 class ProjectQuery(BaseModel):
     """Whose worktrees."""
 
     projectID: str
-
-
-class Icon(BaseModel):
-    """How a project is shown."""
-
-    url: str | None = None
-    override: str | None = None
-    color: str | None = None
-
-
-class Commands(BaseModel):
-    """What starts a project."""
-
-    start: str | None = None
 
 
 class Update(BaseModel):

@@ -1,16 +1,15 @@
 """Terminals. Source: API notes of 2.0.21; `shim.host.terminals`, `shim.http.terminal`.
 
-Who may connect at all is decided in `shim.http.access`: foreign pages may not, and without the password only with a ticket.
+Paths, bodies and queries are those of the first wire. Who may connect at all is decided in `shim.http.access`: foreign pages may
+not, and without the password only with a ticket.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, Field
 
 from shim.errors import ApiError, BadRequest, Tagged
 from shim.host.roots import require
@@ -18,49 +17,13 @@ from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
 from shim.http.access import authorized
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.routes.opencode1.pty import ConnectQuery, Create, PtyPath, Update
 from shim.routes.opencode2.located import located
 
 TICKET_HEADER = "x-opencode-ticket"
 """Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
 GONE = 4404
 """How a WebSocket is closed whose terminal is unknown or has ended: a browser is not told the status of a refused upgrade."""
-
-
-class PtyPath(BaseModel):
-    """`{ptyID}` of a path."""
-
-    ptyID: Annotated[str, Field(pattern="^pty")]
-
-
-class Create(BaseModel):
-    """What to run; all may be missing."""
-
-    command: str | None = None
-    args: list[str] | None = None
-    cwd: str | None = None
-    title: str | None = None
-    env: dict[str, str] | None = None
-
-
-class Size(BaseModel):
-    """In characters."""
-
-    rows: Annotated[int, Field(gt=0)]
-    cols: Annotated[int, Field(gt=0)]
-
-
-class Update(BaseModel):
-    """What is not sent stays."""
-
-    title: str | None = None
-    size: Size | None = None
-
-
-class ConnectQuery(BaseModel):
-    """Where to begin (-1: at the end), and a ticket."""
-
-    cursor: str = "0"
-    ticket: str | None = None
 
 
 @operation2("pty.list")

@@ -31,6 +31,8 @@ from tests.bench.report import MIB
 from tests.e2e.support.places import REPO
 
 WORKERS = 6
+REST_S = 2.0
+"""Before each look: nothing tells from outside that the server's last timers and closings are over."""
 ROUND_S = 12.0
 """Work of so long, then a look at the server at rest."""
 WARM_UP = 0.3
@@ -164,7 +166,7 @@ async def soak(at: Contender, minutes: float, seed: int) -> tuple[list[Look], Co
                     group.create_task(one.work(until))
                 group.create_task(one.visit(until))
             # At rest: streams are closed, sessions deleted, agents ended.
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(REST_S)
             if status := await one.ask("GET", "/session/status"):
                 one.counts["busy at rest"] += len(status)
             metrics = await (await http.get(one.url + "/metrics")).text()

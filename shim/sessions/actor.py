@@ -325,10 +325,11 @@ class SessionActor:
     def _on_lines(self, generation: int, lines: list[bytes]) -> None:
         codec = self._codec
         self._touch()
-        for line in lines:
-            if generation != self._generation or codec is None:
-                return
-            self._process(codec.receive(line))
+        with self.deps.hub.burst():
+            for line in lines:
+                if generation != self._generation or codec is None:
+                    return
+                self._process(codec.receive(line))
         if self.main.too_much():
             self.abort()
 

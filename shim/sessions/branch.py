@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import structlog
@@ -54,6 +55,10 @@ class Publisher(Protocol):
 
     def publish(self, event: OpenCodeEvent) -> object:
         """Give it to all subscribers; never waits."""
+        ...
+
+    def burst(self) -> AbstractContextManager[None]:
+        """What is published within goes out in one go, at its end."""
         ...
 
 

@@ -99,6 +99,11 @@ class Frame:
     twin: bytes = b""
     oldest: bytes = b""
 
+    @property
+    def size(self) -> int:
+        """Bytes, in all forms."""
+        return len(self.plain) + len(self.wrapped) + len(self.twin) + len(self.oldest)
+
 
 def encode(
     event: OpenCodeEvent,

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import structlog
 
 from shim.clock import Clock
 from shim.ids import Ids
+from shim.sse.batch import Batch, batches
 from shim.sse.event import OpenCodeEvent
 from shim.sse.frame import Frame, encode, event_at, normal
 from shim.sse.oldest import oldest as oldest_form
@@ -71,10 +73,13 @@ class Hub:
         self._bounds = bounds
         self._ring: Ring[Entry] = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
         self._readers: dict[Subscription[Kind], int] = {}
+        self._legacy_readers = 0
         self._legacy_until: dict[str | None, int] = {}
         self._counts: Counter[str] = Counter()
         self.turnstile = Turnstile()
         self._taps: list[Callable[[OpenCodeEvent], None]] = []
+        self._burst: list[Entry] = []
+        self._bursts = 0
         self._is_closed = False
 
     def stats(self) -> HubStats:
@@ -97,11 +102,37 @@ class Hub:
         modern = encode(event, id_, twin=event.sync is not None and any(reader.kind.sync for reader in self._readers))
         made = self._legacy_wanted(directory)
         legacy = self._legacy_frame(event, id_) if made else None
-        self._ring.add(Entry(id_, directory, modern, legacy, made, _subject(event)))
+        entry = Entry(id_, directory, modern, legacy, made, _subject(event))
+        self._ring.add(entry)
+        if self._readers:
+            self._burst.append(entry)
+            if not self._bursts:
+                self._deliver()
+
+    @contextmanager
+    def burst(self) -> Generator[None, None, None]:
+        """What is published within goes to the readers in one go, at its end. For work that does not wait in between."""
+        self._bursts += 1
+        try:
+            yield
+        finally:
+            self._bursts -= 1
+            if not self._bursts:
+                self._deliver()
+
+    def _deliver(self) -> None:
+        """To each reader what it wants of the burst; formed once for all who want the same."""
+        burst, self._burst = self._burst, []
+        if not burst:
+            return
+        formed: dict[Kind, list[Batch]] = {}
         for reader in tuple(self._readers):
-            frame = legacy if reader.kind.legacy else modern
-            if frame is not None and reader.kind.wants(directory):
-                reader.put(frame)
+            kind = reader.kind
+            if kind not in formed:
+                frames = [entry.legacy if kind.legacy else entry.modern for entry in burst if kind.wants(entry.directory)]
+                formed[kind] = batches([frame for frame in frames if frame is not None], kind.form)
+            for batch in formed[kind]:
+                reader.put(batch)
 
     def subscribe(
         self,
@@ -122,6 +153,7 @@ class Hub:
         Out: first `server.connected`; then what followed `last_event_id`, if that is still known (if not, the client
         reads all anew at `server.connected`, or has to); then the greeting, less what the replay has; then live.
         """
+        self._deliver()
         kind = Kind(None if scope is None else normal(scope), wrapped, legacy, sync, oldest and not wrapped)
         last = event_at(last_event_id) if last_event_id else None
         replay = self._replay(kind, last) if last else None
@@ -136,6 +168,7 @@ class Hub:
                 first.append(frame)
         reader = Subscription(kind, first, bounds=self._bounds.reader, beat=self._beat, closed=self._left)
         self._readers[reader] = self._clock.now_ms()
+        self._legacy_readers += legacy
         if self._is_closed:
             reader.end()
         return reader
@@ -204,6 +237,7 @@ class Hub:
         if since is None:
             return
         if reader.kind.legacy:
+            self._legacy_readers -= 1
             self._legacy_until[reader.kind.scope] = self._ring.published + self._bounds.ring_frames
         if reader.state is State.DROPPED:
             self._counts["dropped"] += 1
@@ -212,7 +246,7 @@ class Hub:
             log.warning("subscriber.dropped", scope=reader.kind.scope, frames=frames, bytes=size, age_ms=age_ms)
 
     def _legacy_wanted(self, directory: str | None) -> bool:
-        if any(reader.kind.legacy and reader.kind.wants(directory) for reader in self._readers):
+        if self._legacy_readers and any(reader.kind.legacy and reader.kind.wants(directory) for reader in self._readers):
             return True
         if not self._legacy_until:
             return False

@@ -103,13 +103,12 @@ async def _pump(
     Raises: TimeoutError, ConnectionError.
     """
     loop = asyncio.get_running_loop()
-    form = subscription.kind.form
     beat_at = loop.time() + heartbeat_s
     while not subscription.over:
-        frames = await subscription.take(gather_s, beat_at)
-        if frames:
+        batches = await subscription.take(gather_s, beat_at)
+        if batches:
             await turnstile.enter()
-            data = b"".join(map(form, frames))
+            data = b"".join([batch.data for batch in batches])
             await sender.send(response.write(data if gzip is None else gzip.write(data)))
         if loop.time() >= beat_at:
             subscription.beat()

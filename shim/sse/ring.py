@@ -49,11 +49,7 @@ class Entry:
     @property
     def size(self) -> int:
         """Bytes, in all forms."""
-        return _bytes(self.modern) + (0 if self.legacy is None else _bytes(self.legacy))
-
-
-def _bytes(frame: Frame) -> int:
-    return len(frame.plain) + len(frame.wrapped) + len(frame.twin) + len(frame.oldest)
+        return self.modern.size if self.legacy is None else self.modern.size + self.legacy.size
 
 
 class Ring(Generic[EntryT]):
@@ -91,11 +87,12 @@ class Ring(Generic[EntryT]):
 
     def add(self, entry: EntryT) -> None:
         """Add the newest; forget the oldest if need be. The newest always stays."""
-        self._number[entry.id] = self.published
-        self._entries.append(entry)
-        self._last = entry.id
+        entries = self._entries
+        self._last = id_ = entry.id
+        self._number[id_] = self._forgotten + len(entries)
+        entries.append(entry)
         self._size += entry.size
-        while len(self._entries) > 1 and (len(self._entries) > self._max_frames or self._size > self._max_size):
+        while len(entries) > 1 and (len(entries) > self._max_frames or self._size > self._max_size):
             oldest = self._entries.popleft()
             self._size -= oldest.size
             del self._number[oldest.id]

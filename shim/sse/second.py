@@ -22,6 +22,7 @@ from shim.clock import Clock
 from shim.ids import Ids
 from shim.opencode2.dialects import Dialect
 from shim.opencode2.events import Event2
+from shim.sse.batch import Batch
 from shim.sse.frame import Frame, event_at, place, to_json
 from shim.sse.hub import DEFAULT_BOUNDS, HubBounds, HubStats
 from shim.sse.ring import Ring
@@ -56,10 +57,6 @@ class Kind2:
     def form(self, frame: Frame) -> bytes:
         """A frame as this reader gets it."""
         return frame.plain
-
-    def size(self, frame: Frame) -> int:
-        """Bytes of that."""
-        return len(frame.plain)
 
 
 Reader: TypeAlias = Subscription[Kind2]
@@ -158,7 +155,7 @@ class SecondHub:
         self._counts["published"] += 1
         for reader in tuple(self._readers):
             if (frame := entry.frame(reader.kind.dialect)) is not None:
-                reader.put(frame)
+                reader.put(Batch((frame,), frame.plain, frame.urgent))
         entry.size = sum(len(frame.plain) for frame in entry.frames.values() if frame is not None) or _size_of(event)
         self._ring.add(entry)
 

@@ -15,11 +15,10 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from shim.sse.batch import CHUNK_BYTES, Batch, batches
 from shim.sse.frame import Frame, compact
 from universal.frozen import frozen
 
-CHUNK_BYTES = 256 * 1024
-"""About how much is handed out at once; each chunk has its own time limit when it is sent."""
 HARD_FACTOR = 8
 """So many times the bounds, and a reader is dropped without being judged."""
 
@@ -52,10 +51,6 @@ class Form(Protocol):
         """A frame as this reader gets it."""
         ...
 
-    def size(self, frame: Frame) -> int:
-        """Bytes of that."""
-        ...
-
 
 FormT = TypeVar("FormT", bound=Form)
 
@@ -81,10 +76,6 @@ class Kind:
             return frame.oldest
         return frame.wrapped if self.wrapped else frame.plain
 
-    def size(self, frame: Frame) -> int:
-        """Bytes of that."""
-        return len(frame.wrapped) + len(frame.twin) if self.sync else len(self.form(frame))
-
     def wants(self, directory: str | None) -> bool:
         """Whether an event of this (normalised) directory is for it."""
         return self.scope is None or directory is None or directory == self.scope
@@ -106,15 +97,14 @@ class Subscription(Generic[FormT]):
         closed: Callable[[Subscription[FormT]], None],
     ) -> None:
         self.kind = kind
-        self._size = kind.size
         self.state = State.OPEN
         self.on_end: Callable[[], None] | None = None
         self._bounds = bounds
         self._beat = beat
         self._closed = closed
-        self._first = deque(first)
-        self._live: deque[Frame] = deque()
-        self._bytes = 0
+        self._first = deque(batches(first, kind.form))
+        self._live: deque[Batch] = deque()
+        self._frames = self._bytes = 0
         self._hurry = True
         self._judging = False
         self._more = asyncio.Event()
@@ -125,14 +115,14 @@ class Subscription(Generic[FormT]):
     @property
     def pending(self) -> tuple[int, int]:
         """(frames, bytes) of live frames that wait."""
-        return len(self._live), self._bytes
+        return self._frames, self._bytes
 
     @property
     def over(self) -> bool:
         """Nothing will come any more."""
         return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._waiting())
 
-    async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Frame]:
+    async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Batch]:
         """The next frames, oldest first: waits for one, and for more until `gather_s` after the last take, unless one is urgent.
 
         So the first piece of a burst goes out at once, and of a quiet stream each.
@@ -162,12 +152,13 @@ class Subscription(Generic[FormT]):
 
     # The hub's.
 
-    def put(self, frame: Frame) -> None:
-        """Queue a live frame. Never waits; a reader that is too far behind is dropped, now or when the loop has turned."""
+    def put(self, batch: Batch) -> None:
+        """Queue live frames. Never waits; a reader that is too far behind is dropped, now or when the loop has turned."""
         if self.state is not State.OPEN:
             return
-        self._live.append(frame)
-        self._bytes += self._size(frame)
+        self._live.append(batch)
+        self._frames += len(batch.frames)
+        self._bytes += len(batch.data)
         self._quiet.clear()
         over = self._is_over(1)
         if over and self._is_over(HARD_FACTOR):
@@ -176,7 +167,7 @@ class Subscription(Generic[FormT]):
         if over and not self._judging:
             self._judging = True
             asyncio.get_running_loop().call_soon(self._judge)
-        if frame.urgent or over or self._bytes > CHUNK_BYTES:
+        if batch.urgent or over or self._bytes > CHUNK_BYTES:
             self._hurry = True
             self._now.set()
         self._more.set()
@@ -190,7 +181,8 @@ class Subscription(Generic[FormT]):
 
     def beat(self) -> None:
         """Queue a heartbeat."""
-        self.put(self._beat(self.kind))
+        for batch in batches((self._beat(self.kind),), self.kind.form):
+            self.put(batch)
 
     def end(self) -> None:
         """No more frames: what waits is still sent, then the stream ends."""
@@ -215,7 +207,7 @@ class Subscription(Generic[FormT]):
     def _forget(self) -> None:
         self._first.clear()
         self._live.clear()
-        self._bytes = 0
+        self._frames = self._bytes = 0
         self._more.set()
         self._now.set()
         self._quiet.set()
@@ -225,31 +217,33 @@ class Subscription(Generic[FormT]):
         self._judging = False
         if self.state is not State.OPEN or not self._is_over(1):
             return
-        self._live = deque(compact(self._live))
-        self._bytes = sum(map(self._size, self._live))
+        joined = compact(frame for batch in self._live for frame in batch.frames)
+        self._live = deque(batches(joined, self.kind.form))
+        self._frames, self._bytes = len(joined), sum(len(batch.data) for batch in self._live)
         if self._is_over(0.75):  # room for a while, or each frame would bring us here again
             self.drop()
 
     def _is_over(self, factor: float) -> bool:
         """One frame alone is never too much: it has to go out some day."""
         frames, size = self._bounds
-        return len(self._live) > 1 and (len(self._live) > frames * factor or self._bytes > size * factor)
+        return self._frames > 1 and (self._frames > frames * factor or self._bytes > size * factor)
 
     def _waiting(self) -> bool:
         return bool(self._first or self._live)
 
-    def _pop(self) -> list[Frame]:
+    def _pop(self) -> list[Batch]:
         if self.state in (State.CLOSED, State.DROPPED):
             return []
-        taken: list[Frame] = []
+        taken: list[Batch] = []
         size = 0
         while self._waiting() and size < CHUNK_BYTES:
             if self._first:
-                frame = self._first.popleft()
+                batch = self._first.popleft()
             else:
-                frame = self._live.popleft()
-                self._bytes -= self._size(frame)
-            taken.append(frame)
-            size += self._size(frame)
+                batch = self._live.popleft()
+                self._frames -= len(batch.frames)
+                self._bytes -= len(batch.data)
+            taken.append(batch)
+            size += len(batch.data)
         self._hurry = self._waiting()
         return taken

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -338,6 +339,9 @@ class Recorder:
         self.awaited.append((text, seen))
         async with asyncio.timeout(10):
             await seen.wait()
+
+    def burst(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def publish(self, event: OpenCodeEvent) -> None:
         self.events.append(event)

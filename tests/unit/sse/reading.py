@@ -11,8 +11,9 @@ from aiohttp import ClientResponse
 
 from shim.clock import ManualClock
 from shim.ids import Ids
+from shim.sse.batch import Batch
 from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import Frame, event_at
+from shim.sse.frame import event_at
 from shim.sse.hub import DEFAULT_BOUNDS, Hub, HubBounds
 from shim.sse.subscription import Subscription
 
@@ -48,8 +49,10 @@ def parse(text: bytes) -> list[Got]:
     return found
 
 
-def parsed(subscription: Subscription, frames: list[Frame]) -> list[Got]:
-    """What a client of this subscription sees of these frames."""
+def parsed(subscription: Subscription, taken: list[Batch]) -> list[Got]:
+    """What a client of this subscription sees of what it has taken, without `sync` twins."""
+    frames = [frame for batch in taken for frame in batch.frames]
+    assert b"".join(batch.data for batch in taken) == b"".join(map(subscription.kind.form, frames))
     return parse(b"".join((f.wrapped if subscription.kind.wrapped else subscription.kind.form(f)) for f in frames))
 
 

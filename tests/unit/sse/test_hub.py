@@ -110,7 +110,7 @@ def hub_last(hub: Hub) -> str:
     """The place of a reader that has seen everything."""
     reader = hub.subscribe(scope=None, wrapped=False)
     reader.beat()
-    frames = [*reader._first, *reader._live]
+    frames = [frame for batch in (*reader._first, *reader._live) for frame in batch.frames]
     reader.close()
     return frames[-1].id
 
@@ -284,6 +284,49 @@ async def test_greeting_of_1_1() -> None:
 # Slow readers.
 
 
+# Bursts.
+
+
+async def test_what_is_published_together_is_formed_once_and_handed_over_at_the_end() -> None:
+    hub = make_hub()
+    readers = [hub.subscribe(scope="/p", wrapped=False) for _ in range(3)]
+    other = hub.subscribe(scope="/q", wrapped=True)
+    for reader in (*readers, other):
+        await drain(reader)
+    with hub.burst():
+        hub.publish(said(1, "/p"))
+        with hub.burst():
+            hub.publish(said(2, "/q"))
+        hub.publish(said(3, "/p", urgent=True))
+        late = hub.subscribe(scope="/p", wrapped=False)  # it is given what comes after it, and nothing twice
+        hub.publish(said(4, "/p"))
+    taken = [await reader.take(0.0) for reader in readers]
+    assert [numbers(parsed(readers[0], got)) for got in taken] == [[1, 3, 4]] * 3
+    for batches in zip(*taken, strict=True):
+        assert all(batch.data is batches[0].data for batch in batches)
+    assert [[batch.urgent for batch in got] for got in taken] == [[True, False]] * 3
+    assert numbers(await drain(other)) == [2]
+    assert numbers(await drain(late)) == [4]
+    for reader in (*readers, other, late):
+        reader.close()
+
+
+async def test_a_burst_that_fails_has_published_what_it_said() -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False)
+
+    def fail() -> None:
+        with hub.burst():
+            hub.publish(said(1))
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
+    hub.publish(said(2))
+    assert numbers(await drain(reader)) == [1, 2]
+    reader.close()
+
+
 # Being settled.
 
 
@@ -392,16 +435,20 @@ class Client:
     seen: list[int] = field(default_factory=list)
     at: str | None = None
     subscription: Subscription | None = None
+    received: list[Got] = field(default_factory=list)
+    """Of the chunk that is being read."""
 
     def read(self, frames: int) -> None:
         """Takes up to so many frames, as a connection does that breaks in the middle of a chunk."""
         assert self.subscription is not None
         queues = (self.subscription._first, self.subscription._live)
         for _ in range(frames):
-            queue = queues[0] or queues[1]
-            if not queue:
+            if not self.received:
+                queue = queues[0] or queues[1]
+                self.received = parsed(self.subscription, [queue.popleft()]) if queue else []
+            if not self.received:
                 break
-            (got,) = parsed(self.subscription, [queue.popleft()])
+            got = self.received.pop(0)
             self.at = got.id
             self.seen += map(abs, numbers([got]))
 
@@ -419,6 +466,12 @@ class Reconnecting(RuleBasedStateMachine):
         client.subscription = self.hub.subscribe(scope=client.scope, wrapped=False, legacy=client.legacy, last_event_id=client.at)
         if client.at is None:
             client.due, client.seen = [], []
+
+    @rule(directories=st.lists(st.sampled_from(["/p", "/q", None]), max_size=4), own_form=st.booleans())
+    def publish_together(self, directories: list[str | None], own_form: bool) -> None:
+        with self.hub.burst():
+            for directory in directories:
+                self.publish(directory, own_form)
 
     @rule(directory=st.sampled_from(["/p", "/q", None]), own_form=st.booleans())
     def publish(self, directory: str | None, own_form: bool) -> None:
@@ -442,7 +495,7 @@ class Reconnecting(RuleBasedStateMachine):
         client = self.clients[which % len(self.clients)]
         if client.subscription is not None:
             client.subscription.close()
-            client.subscription = None
+            client.subscription, client.received = None, []
 
     @rule(which=st.integers(0, 3))
     def come_back(self, which: int) -> None:

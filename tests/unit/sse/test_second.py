@@ -34,8 +34,8 @@ def said(number: int) -> Event2:
 
 async def taken(reader: Reader) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    while frames := await reader.take(0.0, 0.0):
-        for frame in frames:
+    while batches := await reader.take(0.0, 0.0):
+        for frame in (frame for batch in batches for frame in batch.frames):
             text = reader.kind.form(frame).decode()
             if text.startswith(":"):
                 continue
@@ -52,8 +52,8 @@ def kinds(found: list[dict[str, Any]]) -> list[str]:
 async def test_a_reader_begins_with_connected_and_a_comment() -> None:
     hub, _ = make()
     reader = hub.subscribe(R)
-    frames = await reader.take(0.0, 0.0)
-    first, beat = (reader.kind.form(frame) for frame in frames)
+    (batch,) = await reader.take(0.0, 0.0)
+    first, beat = (reader.kind.form(frame) for frame in batch.frames)
     assert beat == HEARTBEAT
     assert json.loads(first.split(b"data: ")[1])["type"] == "server.connected"
     assert "created" not in json.loads(first.split(b"data: ")[1])

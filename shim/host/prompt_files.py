@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import field
@@ -56,11 +55,20 @@ async def read_part(url: str, mime: str, filename: str | None, roots: Sequence[s
     return PromptFile(attachment=Attachment(mime=mime, filename=filename, text=f"(see {url})"))
 
 
-def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
+def base64_of(url: str) -> str:
+    """The content of a `data:` URL. Raises ValueError for what is not base64 and says that it is."""
+    return base64.b64encode(_content_of(url)).decode()
+
+
+def _content_of(url: str) -> bytes:
     head, _, body = url.partition(",")
+    return base64.b64decode(body, validate=False) if head.endswith(";base64") else unquote_to_bytes(body)
+
+
+def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
     try:
-        content = base64.b64decode(body, validate=False) if head.endswith(";base64") else unquote_to_bytes(body)
-    except (binascii.Error, ValueError):
+        content = _content_of(url)
+    except ValueError:  # binascii's is one
         return PromptFile(keep=False, error=f"The attachment {filename or ''} is not valid base64.")
     if mime.startswith("text/"):
         text = content.decode("utf-8", "replace")

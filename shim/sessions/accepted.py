@@ -26,17 +26,25 @@ class NativeSession:
 
 @frozen
 class Accepted:
-    """A prompt that was accepted: the user message's item and what the agent is to get."""
+    """A prompt that was accepted: the user message's item and what the agent is to get.
+
+    `refused`: why nobody can be given it (an unknown model, agent); it fails when its turn comes. Empty: nothing is wrong.
+    """
 
     item: Item
     prompt: Prompt
     agent: str
     message_id: str = ""
+    refused: str = ""
 
     @property
     def queues(self) -> bool:
         """It waits for all others (`delivery` "queue" of OpenCode 2); else it goes before those that do."""
         return obj(obj(self.item.metadata).get("opencode")).get("delivery") == "queue"
+
+    def shown(self, message_id: str) -> Accepted:
+        """The same as the message that clients see."""
+        return replace(self, message_id=message_id)
 
     def with_metadata(self, more: Mapping[str, Any]) -> Accepted:
         """The same with more said of it in `metadata.opencode`."""

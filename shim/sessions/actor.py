@@ -164,8 +164,7 @@ class SessionActor:
                     self._hand(key)
                 case Cancelled(keys=keys):
                     for key in keys:
-                        self.inbox.cancelled(key)
-                        branch.status("prompt", state="cancelled", item_id=key)
+                        self._cancelled(key)
                 case InterruptAgent():
                     self._interrupt(branch)
                 case KillAgent():
@@ -275,11 +274,16 @@ class SessionActor:
         self._apply(self.main, Input.FAILED)
 
     def _forget_prompt(self) -> None:
-        """The prompt that was handed over, or waited to be, is answered or lost."""
-        for key in (self._waiting_hand, self._handed):
-            if key is not None:
-                self._accepted.pop(key, None)
+        """The prompt that was handed over is answered or lost; one that waited to be handed waits in the inbox now."""
+        if self._handed is not None:
+            self._accepted.pop(self._handed, None)
+        if self._waiting_hand is not None and self._waiting_hand != self._handed:
+            self._cancelled(self._waiting_hand)
         self._waiting_hand = self._handed = None
+
+    def _cancelled(self, key: str) -> None:
+        self.inbox.cancelled(key)
+        self.main.status("prompt", state="cancelled", item_id=key)
 
     async def _start(self, accepted: Accepted) -> None:
         if (old := self._detach()) is not None:

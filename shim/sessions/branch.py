@@ -20,6 +20,7 @@ from shim.ids import Ids
 from shim.opencode.build import Wire
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
+from shim.sessions.given import Waiting
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
 from universal.codec import Fact
@@ -67,6 +68,7 @@ class Branch:
 
     facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
     last turn unless one runs, `viewed`, `fork`; kept in its row.
+    waiting: prompts of what was loaded or copied that no agent has been given; live ones are the inbox's.
     ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
     """
 
@@ -89,6 +91,7 @@ class Branch:
         self.deleted = False
         self.native_session_id: str | None = None
         self.facts: Wire = {}
+        self.waiting = Waiting(self.projector.transcript.message_of_item)
         self._store = store
         self._hub = hub
         self._clock = clock
@@ -115,6 +118,7 @@ class Branch:
             self.sequence = event.sequence
             self.native_session_id = event.native_session_id or self.native_session_id
             self._note_end(event)
+            self._note_item(event)
             if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
                 self.machine.turn += 1
                 self.turn_id = event.data.turn_id
@@ -204,6 +208,11 @@ class Branch:
         self._keep(event)
         self._note_fact(event)
         self.projector.load(event, from_rfc3339(event.time))
+        self._note_item(event)
+
+    def _note_item(self, event: UniversalEvent) -> None:
+        if event.type is EventType.ITEM_COMPLETED and isinstance(event.data, ItemData):
+            self.waiting.take(event.data.item)
 
     def was_read(self) -> None:
         """A client has read the running turn. In a moment it is told the growing texts anew.

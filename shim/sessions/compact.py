@@ -9,11 +9,11 @@ from __future__ import annotations
 from shim.agents.directory import Agent
 from shim.errors import BadRequest
 from shim.opencode.build import Wire
-from shim.sessions.accepted import Accepted
+from shim.sessions.given import accepted_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, check_ids, choose
 from shim.sessions.undo import settle
-from universal.codec import COMPACT, Prompt
+from universal.codec import COMPACT
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
 
 
@@ -66,11 +66,12 @@ async def begin(
         kind=ItemKind.MESSAGE,
         role=ItemRole.USER,
         status=ItemStatus.COMPLETED,
-        metadata={"opencode": given},
+        metadata={"opencode": given, "prompt": {"agent": choice.agent.spec.name, "model": choice.model, "compact": True}},
     )
-    prompt = Prompt(item.item_id, COMPACT, model=choice.model, variant=choice.variant, mode=choice.mode, compact=True)
+    accepted = accepted_of(item)
+    assert accepted is not None
     await settle(manager, actor)
-    actor.prompt(Accepted(item, prompt, choice.agent.spec.name))
+    actor.prompt(accepted)
     made = branch.projector.transcript.message_of_item(item.item_id)
     await manager.deps.store.flush()
     return made

@@ -32,6 +32,7 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
     number = 1 + sum(i["title"].startswith(f"{source.info['title']} (fork #") for i in manager.infos())
     target = manager.copy_of(session_id, f"{source.info['title']} (fork #{number})", _fork_of(source, before))
     replay(target, events)
+    manager.restore(target.id)
     target.changed()
     announce(manager, target)
     return target.conversation.info

@@ -2,16 +2,15 @@
 
 accepted  key -> prompts that are queued, or being answered
 parked    message id -> prompts that are shown and that no agent has been given: an abort has cancelled them, or they were sent
-          to wait. The next prompt takes them along as text (`context`), or `resume` hands them over as they are. In memory:
-          after a restart they are text for the next prompt.
+          to wait, or the server was killed before it could hand them over. The next prompt takes them along as text
+          (`context`), or `resume` hands them over as they are. They come back from the journal (`given.Waiting`).
 
 Whether a turn runs is the turn machine's business; this only says what it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 
 from shim.sessions.accepted import Accepted
 from shim.sessions.branch import Branch
@@ -34,7 +33,7 @@ class Inbox:
         """Its message; from then on it has that message's id."""
         self._branch.record(EventType.ITEM_COMPLETED, ItemData(item=accepted.item))
         message_id = self._branch.projector.transcript.message_of_item(accepted.item.item_id)
-        return replace(accepted, message_id=message_id)
+        return accepted.shown(message_id)
 
     def queue(self, accepted: Accepted) -> None:
         """To be handed over: behind those that wait already, but before those that wait for all."""
@@ -53,6 +52,12 @@ class Inbox:
         if len(self.parked) > PARKED:
             del self.parked[next(iter(self.parked))]
 
+    def restore(self, waiting: Mapping[str, Accepted]) -> None:
+        """What the journal says that waits, of a session that was just read: message id -> prompt, oldest first."""
+        for message_id, accepted in waiting.items():
+            if message_id in self._branch.conversation.messages:  # else it was undone, or removed
+                self.park(accepted)
+
     def cancelled(self, key: str) -> None:
         """It will not be handed over by this turn."""
         accepted = self.accepted.pop(key, None)
@@ -65,9 +70,9 @@ class Inbox:
             self.parked.pop(id_, None)
 
     def resume(self) -> None:
-        """Hand over what was parked, oldest first, less what is not shown any more. Nothing is fine."""
-        waiting, self.parked = self.parked, {}
-        for id_, accepted in waiting.items():
+        """Hand over what was parked, oldest first, but those that wait for all last; less what is not shown any more."""
+        waiting, self.parked = sorted(self.parked.items(), key=lambda one: one[1].queues), {}
+        for id_, accepted in waiting:
             if id_ in self._branch.conversation.messages:
                 self.queue(accepted)
 

@@ -245,7 +245,15 @@ class SessionManager:
         branch = self._branch(session_id, known.agent)
         await read(branch, self.deps.store)
         self._open(known, branch)
+        self.restore(session_id)
         return known
+
+    def restore(self, session_id: str) -> None:
+        """Prompts that wait in a journal that was read, or copied, wait in the session's inbox."""
+        known = self._known[session_id]
+        if known.actor is not None and known.branch is not None and not known.subagent:
+            known.actor.inbox.restore(known.branch.waiting.prompts)
+            known.branch.waiting.prompts.clear()
 
     def info(self, session_id: str) -> Wire:
         """A session's `info`, loaded or not. Raises NotFound."""

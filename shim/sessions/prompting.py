@@ -16,7 +16,8 @@ from shim.ids import Ids
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.accepted import Accepted
-from universal.codec import Attachment, Model, Prompt, modes_of
+from shim.sessions.given import accepted_of, attachment
+from universal.codec import Attachment, Model, modes_of
 from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text
@@ -120,37 +121,36 @@ def check_ids(conversation: Conversation, body: Body) -> None:
 async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()) -> tuple[Accepted, list[str]]:
     """Read files, make the user message. Returns the prompt, and errors about files to be told (the turn goes on)."""
     parts: list[Wire] = []
-    texts: list[str] = []
-    attachments: list[Attachment] = []
+    texts: list[int | str] = []
+    files: list[Wire] = []
     content: list[ContentPart] = []
     errors: list[str] = []
     for part in body.parts:
         kind = part.get("type")
         if kind == "text":
-            parts.append({k: part.get(k) for k in ("id", "type", "text", "synthetic", "ignored", "metadata", "time")})
             if not part.get("ignored"):
-                texts.append(text(part.get("text")))
+                texts.append(len(parts))
                 content.append(TextPart(text=text(part.get("text"))))
+            parts.append({k: part.get(k) for k in ("id", "type", "text", "synthetic", "ignored", "metadata", "time")})
         elif kind == "file":
             file = await read_part(text(part.get("url")), text(part.get("mime"), "text/plain"), part.get("filename"), roots)
             parts += [{"type": "text", "text": t, "synthetic": True} for t in file.texts]
+            told = len(parts) - 1 if file.texts else None
             if file.keep:
                 parts.append({**{k: part.get(k) for k in ("id", "type", "mime", "filename", "url", "source")}, **file.extra})
             if file.error:
                 errors.append(file.error)
             if file.attachment is not None:
-                attachments.append(file.attachment)
+                files.append(attachment(file.attachment, told, len(parts) - 1 if file.keep else None))
                 content.append(_content(file.attachment, text(part.get("url"))))
         elif kind == "agent":
-            hint = f"{AGENT_HINT}{part.get('name')}"
             parts.append({k: part.get(k) for k in ("id", "type", "name", "source")})
-            parts.append({"type": "text", "text": hint, "synthetic": True})
-            texts.append(hint)
+            texts.append(len(parts))
+            parts.append({"type": "text", "text": f"{AGENT_HINT}{part.get('name')}", "synthetic": True})
         elif kind == "subtask":
             subtask = {k: part.get(k) for k in ("id", "type", "prompt", "description", "agent", "model", "command")}
             parts.append({**subtask, "model": part.get("model") or {k: choice.wire[k] for k in ("providerID", "modelID")}})
             texts.append(f"Use a subagent ({part.get('agent')}) for this task: {part.get('prompt')}")
-    item_id = ids.new("item")
     given: dict[str, Any] = {
         "message_id": body.message_id,
         "parts": [{k: v for k, v in p.items() if v is not None} for p in parts],
@@ -160,24 +160,22 @@ async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()
         "tools": body.tools,
         "format": body.format,
     }
+    prompt = {"agent": choice.agent.spec.name, "model": choice.model, "text": texts, "files": files or None}
     item = Item(
-        item_id=item_id,
+        item_id=ids.new("item"),
         kind=ItemKind.MESSAGE,
         role=ItemRole.USER,
         status=ItemStatus.COMPLETED,
         content=tuple(content),
-        metadata={"opencode": {k: v for k, v in given.items() if v is not None}},
+        metadata={"opencode": _said(given), "prompt": _said(prompt)},
     )
-    prompt = Prompt(
-        key=item_id,
-        text="\n\n".join(t for t in texts if t),
-        attachments=tuple(attachments),
-        model=choice.model,
-        variant=choice.variant,
-        mode=choice.mode,
-        system=body.system,
-    )
-    return Accepted(item, prompt, choice.agent.spec.name), errors
+    accepted = accepted_of(item)
+    assert accepted is not None
+    return accepted, errors
+
+
+def _said(given: Wire) -> Wire:
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _content(attachment: Attachment, url: str) -> ContentPart:

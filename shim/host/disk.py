@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Generator
@@ -27,6 +28,15 @@ def opened(place: Path) -> Generator[tuple[BinaryIO, os.stat_result]]:
     descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         yield file, os.fstat(descriptor)
+
+
+def head(path: str | Path, limit: int) -> tuple[bytes, int]:
+    """The first `limit` bytes of a file and its size; links are followed. Raises OSError, also for what has no contents of its
+    own: reading a device may never end."""
+    with opened(Path(os.path.realpath(path))) as (file, state):
+        if not is_regular(state):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read(limit), state.st_size
 
 
 def is_regular(state: os.stat_result) -> bool:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
 
+from shim.host import disk
+from shim.host.disk import printable
 from shim.host.roots import within
 from universal.codec import Attachment
 from universal.frozen import frozen
@@ -83,14 +86,14 @@ def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -
     start, end = (int(v[0]) if (v := query.get(k)) and v[0].isdigit() else None for k in ("start", "end"))
     file = Path(path)
     outside = "\0" not in path and not within(path, roots)
-    if "\0" in path or outside or not file.exists():
+    if "\0" in path or outside or not os.path.exists(path):  # noqa: PTH110 - pathlib raises for names that are too long
         error = f"File is outside of the directories that this server may use: {path}" if outside else f"File not found: {path}"
         text = f"Read tool failed to read {path} with the following error: {error}"
         return PromptFile(
             (_call(path), text), keep=False, error=error, attachment=Attachment(mime="text/plain", path=path, text=text)
         )
     try:
-        if file.is_dir():
+        if disk.is_folder(file):
             return _directory(file, path)
         if mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf":
             return _binary(file, path, mime, filename)
@@ -103,7 +106,7 @@ def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -
 
 
 def _directory(file: Path, path: str) -> PromptFile:
-    names = sorted((f"{e.name}/" if e.is_dir() else e.name for e in file.iterdir()), key=str.lower)
+    names = sorted((printable(f"{e.name}/" if e.is_dir() else e.name) for e in file.iterdir()), key=str.lower)
     shown = names[:LISTING_LIMIT]
     listing = "\n".join(shown)
     text = f"<path>{path}</path>\n<type>directory</type>\n<entries>\n{listing}\n\n({len(names)} entries)\n</entries>"
@@ -111,19 +114,18 @@ def _directory(file: Path, path: str) -> PromptFile:
 
 
 def _binary(file: Path, path: str, mime: str, filename: str | None) -> PromptFile:
-    size = file.stat().st_size
-    if size > BINARY_LIMIT_BYTES:
+    content, size = disk.head(file, BINARY_LIMIT_BYTES + 1)
+    if len(content) > BINARY_LIMIT_BYTES:
         error = f"{path} is too large to attach: {size} bytes, at most {BINARY_LIMIT_BYTES}."
         return PromptFile((_call(path), error), keep=False, error=error)
-    encoded = base64.b64encode(file.read_bytes()).decode()
+    encoded = base64.b64encode(content).decode()
     attachment = Attachment(mime=mime, path=path, filename=filename, base64=encoded)
     # Clients of other machines cannot open our paths: the part carries the bytes, as native's does.
     return PromptFile(attachment=attachment, extra={"url": f"data:{mime};base64,{encoded}"})
 
 
 def _text(file: Path, path: str, mime: str, filename: str | None, start: int | None, end: int | None) -> PromptFile:
-    with file.open("rb") as stream:
-        content = stream.read(TEXT_LIMIT_BYTES + 1)
+    content, _ = disk.head(file, TEXT_LIMIT_BYTES + 1)
     cut = len(content) > TEXT_LIMIT_BYTES
     lines = content[:TEXT_LIMIT_BYTES].decode("utf-8", "replace").removesuffix("\n").split("\n")
     total = len(lines)

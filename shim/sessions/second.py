@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from shim.errors import BadRequest
+from shim.host import disk
 from shim.host.prompt_files import BINARY_LIMIT_BYTES
 from shim.host.roots import within
 from shim.opencode.build import Wire
@@ -96,12 +97,12 @@ def _read(number: int, uri: str, roots: Sequence[str]) -> tuple[str, bytes, Wire
         raise _bad(number, f"{path} is outside of the directories that this server may use")
     file = Path(path)
     try:
-        if file.is_dir():
+        if disk.is_folder(file):
             return DIRECTORY, b"", source
-        _limited(number, file.stat().st_size)
-        content = file.read_bytes()
+        content, size = disk.head(file, BINARY_LIMIT_BYTES + 1)
     except OSError as error:
         raise _bad(number, f"{path} cannot be read: {error.strerror or error}") from error
+    _limited(number, max(size, len(content)))
     return sniffed(content, path), content, source
 
 

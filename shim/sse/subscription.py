@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -128,20 +127,14 @@ class Subscription(Generic[FormT]):
         So the first piece of a burst goes out at once, and of a quiet stream each.
         Out: about CHUNK_BYTES at most; [] at `until` (loop time), and when it is `over`.
         """
-        now = asyncio.get_running_loop().time
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                while not self._waiting() and self.state is State.OPEN:
-                    self._quiet.set()  # whoever takes again has sent what it took before
-                    self._more.clear()
-                    await self._more.wait()
-                gather_until = self._taken_at + gather_s
-                if not self._hurry and self.state is State.OPEN and gather_until > now():
-                    self._now.clear()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout_at(gather_until):
-                            await self._now.wait()
-        self._taken_at = now()
+        loop = asyncio.get_running_loop()
+        while not self._waiting() and self.state is State.OPEN and (until is None or loop.time() < until):
+            self._quiet.set()  # whoever takes again has sent what it took before
+            await _set(self._more, until)
+        gather_until = self._taken_at + gather_s
+        if not self._hurry and self.state is State.OPEN and self._waiting() and gather_until > loop.time():
+            await _set(self._now, gather_until if until is None else min(until, gather_until))
+        self._taken_at = loop.time()
         return self._pop()
 
     def close(self) -> None:
@@ -247,3 +240,14 @@ class Subscription(Generic[FormT]):
             size += len(batch.data)
         self._hurry = self._waiting()
         return taken
+
+
+async def _set(event: asyncio.Event, until: float | None) -> None:
+    """Wait until it is set anew, or `until` (loop time). A bare timer, since each write of each stream waits here twice."""
+    event.clear()
+    timer = None if until is None else asyncio.get_running_loop().call_at(until, event.set)
+    try:
+        await event.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()

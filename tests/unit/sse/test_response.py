@@ -48,7 +48,7 @@ class Server:
         self.running += 1
         self.changed.set()
         try:
-            return await stream(request, subscription, **self.options)
+            return await stream(request, subscription, turnstile=self.hub.turnstile, **self.options)
         finally:
             self.running -= 1
             self.changed.set()
@@ -229,6 +229,18 @@ async def test_settled_sends_what_was_gathered(client: aiohttp.ClientSession) ->
             server.hub.publish(said(number))
         await server.hub.settled("/p", NEVER_S)
         assert numbers(await take(frames, 3)) == [0, 1, 2]
+
+
+async def test_streams_are_counted_while_they_are_open(client: aiohttp.ClientSession) -> None:
+    async with serving(heartbeat_s=NEVER_S) as server:
+        async with client.get(server.url + "/event") as one, client.get(server.url + "/event") as two:
+            await take(frames_of(one), 1)
+            await take(frames_of(two), 1)
+            assert server.hub.turnstile.streams == 2
+        async with asyncio.timeout(WAIT_S):
+            while server.hub.turnstile.streams:
+                server.hub.publish(said(1))  # a connection that is closed is found out by the next writes
+                await asyncio.sleep(0)
 
 
 # Replay while others publish.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from shim.sse.turnstile import Turnstile
+import pytest
+
+from shim.sse.turnstile import GATHER_S, Turnstile
 
 WAIT_S = 10.0
 
@@ -52,3 +54,10 @@ async def test_who_goes_away_holds_nobody_up() -> None:
         for task in tasks[:4]:
             task.cancel()
         await tasks[4]
+
+
+@pytest.mark.parametrize(("streams", "share"), [(0, 0.0), (1, 1 / 8), (4, 1 / 2), (8, 1.0), (1_000, 1.0)])
+def test_writes_are_the_further_apart_the_more_streams_there_are(streams: int, share: float) -> None:
+    turnstile = Turnstile()
+    turnstile.streams = streams
+    assert turnstile.gather_s == pytest.approx(GATHER_S * share)

@@ -2,8 +2,8 @@
 
     Host         loopback names, IP addresses, the setting `hostname`, this machine's name, `allowed_hosts`; else 403. A page
                  whose name was made to point at us (DNS rebinding) is stopped by this, also where no password is set
-    Origin       checked on all that changes something and on WebSockets: our own, and those of `shim.http.cors`; else 403.
-                 Requests without one do not come from a page
+    Origin       our own, and those of `shim.http.cors`; else 403, also for reading, and for what other sites embed
+                 (Sec-Fetch-Site). Requests without both do not come from a page of another site
     password     Basic (user and password), Bearer (the password), or `?auth_token=` with base64 of `user:password`; else 401
                  with the challenge that makes browsers ask. Clients of 2.x know no other user than `opencode`, so that one is
                  always right too. A token of `shim.http.pairing` is as good as the password, and our own pages may show it as
@@ -205,21 +205,27 @@ class Access:
         return self.clock.now_ms() / 1000
 
     def path(self, request: web.Request) -> str:
-        """The path without the base path and without a `/` at its end."""
-        path = request.path
+        """The path without the base path and without a `/` at its end. `%2F` stays: for routes it is no `/` either."""
+        raw = request.rel_url.raw_path
+        path = raw if "%2f" in raw.lower() else request.path
         if self.base_path and (path + "/").startswith(self.base_path + "/"):
             path = path[len(self.base_path) :]
         return path.rstrip("/") or "/"
 
     def host(self, request: web.Request) -> str:
         """The name that the client used: with `trust_proxy` what the proxy says it was."""
-        forwarded = request.headers.get("X-Forwarded-Host", "") if self.trust_proxy else ""
-        return forwarded.split(",")[-1].strip() or request.headers.get("Host", "")
+        return self._forwarded(request, "X-Forwarded-Host") or request.headers.get("Host", "")
+
+    def _forwarded(self, request: web.Request, name: str) -> str:
+        """The last entry of such a header, which the proxy itself wrote: behind those that came, or in a line of its own."""
+        lines = request.headers.getall(name, ()) if self.trust_proxy else ()
+        return ",".join(lines).rpartition(",")[2].strip()
 
     def address(self, request: web.Request) -> str:
-        """Where the client is: with `trust_proxy` the last entry of X-Forwarded-For, which the proxy itself wrote."""
-        forwarded = request.headers.get("X-Forwarded-For", "") if self.trust_proxy else ""
-        return forwarded.split(",")[-1].strip() or request.remote or ""
+        """Where the client is: with `trust_proxy` as the proxy says. A port that it tells too is left out: each connection has
+        another one."""
+        forwarded = self._forwarded(request, "X-Forwarded-For")
+        return _split(forwarded)[0] or forwarded or request.remote or ""
 
     def check_host(self, request: web.Request) -> None:
         """Raises ApiError 403. A request without the header does not come from a browser."""
@@ -232,13 +238,19 @@ class Access:
             )
 
     def check_origin(self, request: web.Request) -> None:
-        """Raises ApiError 403 for a page that is neither ours nor allowed."""
-        origin = request.headers.get("Origin")
-        reading = request.method in READING and "upgrade" not in request.headers.get("Connection", "").lower()
-        if origin is None or reading or cors.allowed(origin, self.origins) or same_origin(origin, self.host(request)):
+        """Raises ApiError 403 for a page that is neither ours nor allowed. Preflights are answered to all, without a permission.
+
+        Reading too: its browser would hide the answer from the page, but a search has run, a wrong password was counted, and a
+        script that it names is run by it. What a page has embedded comes without Origin; browsers then say whose it is.
+        """
+        if request.method == "OPTIONS":
             return
-        shown = origin[:100]
-        raise _forbidden(f"Pages of {shown} may not use this server. If you trust them, start it with --cors {shown}.")
+        for origin in request.headers.getall("Origin", ()):
+            if not (cors.allowed(origin, self.origins) or same_origin(origin, self.host(request))):
+                shown = origin[:100]
+                raise _forbidden(f"Pages of {shown} may not use this server. If you trust them, start it with --cors {shown}.")
+        if "Origin" not in request.headers and request.headers.get("Sec-Fetch-Site") == "cross-site" and not _is_link(request):
+            raise _forbidden("Pages of other sites may not embed what this server has. A link to it is fine.")
 
     def check_credentials(self, request: web.Request, now_s: float) -> bool:
         """Whether the request is the owner's; False if it may pass all the same. Raises ApiError 401, 429."""
@@ -283,8 +295,7 @@ class Access:
 
     def secure(self, request: web.Request) -> bool:
         """Whether the client came by HTTPS: with `trust_proxy`, as the proxy says."""
-        forwarded = request.headers.get("X-Forwarded-Proto", "") if self.trust_proxy else ""
-        return (forwarded.split(",")[-1].strip() or request.scheme) == "https"
+        return (self._forwarded(request, "X-Forwarded-Proto") or request.scheme) == "https"
 
     def redeem(self, request: web.Request, code: str, now_s: float) -> str:
         """The token for a pairing code. Raises ApiError 401 for a wrong or spent one, 429 after too many of them."""
@@ -301,6 +312,18 @@ class Access:
 
 
 ACCESS: web.AppKey[Access] = web.AppKey("access", Access)
+_OURS: web.RequestKey[Access] = web.RequestKey("access", Access)
+
+
+def access_of(request: web.Request) -> Access:
+    """The rules that a request came in by: of the whole server, also below the base path, whose application is another."""
+    return request[_OURS]
+
+
+def _is_link(request: web.Request) -> bool:
+    """Whether somebody has followed a link to us: a page of its own, no frame in another one."""
+    headers = request.headers
+    return headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest", "document") == "document"
 
 
 def _forbidden(message: str) -> ApiError:
@@ -329,7 +352,7 @@ def authorized(request: web.Request) -> bool:
 @web.middleware
 async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Nothing is done, looked up or said before a request has come through here."""
-    access = request.app[ACCESS]
+    access = request[_OURS] = request.app[ACCESS]
     access.check_host(request)
     access.check_origin(request)
     request[AUTHORIZED] = access.check_credentials(request, asyncio.get_running_loop().time())

@@ -3,8 +3,7 @@
     http://localhost:PORT, http://127.0.0.1:PORT, tauri://localhost, http(s)://tauri.localhost, oc://renderer (the desktop
     apps), https://opencode.ai and its subdomains, and what the setting `cors` names
 
-A foreign origin is still served what it reads, without the header; its browser then hides the answer from the page. What
-changes something is refused to it (`shim.http.access`).
+Pages of other origins are refused by `shim.http.access`.
 Source: recording `endpoints` of 1.18.33, and a live 1.18.33 for `https://tauri.localhost` and deeper subdomains.
 """
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, web
+from multidict import CIMultiDict
 from pydantic import SecretStr
+from yarl import URL
 
 from shim.clock import ManualClock
 from shim.http.access import ACCESS, CHALLENGE, HEALTH, PUBLIC, Access
@@ -268,15 +270,53 @@ async def test_more_names(start: Start) -> None:
 # --- pages -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("origin", [FOREIGN_PAGE, "null", "http://localhost.evil.example:80", "file://", "http://127.0.0.1:x"])
 async def test_foreign_pages_change_nothing(start: Start, method: str, origin: str) -> None:
     client = await start()
     for path in ("/session", "/session/ses_x/shell", "/nosuch"):
         assert await status(client, method, path, Origin=origin) == 403, path
-    # They may read, but their browser hides it from them.
-    async with client.raw.get("/path", headers={"Origin": origin}) as answer:
+    async with client.raw.request(method, "/path", headers={"Origin": origin}) as answer:
         assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "wanted"),
+    [
+        ("cross-site", "no-cors", "script", 403),
+        ("cross-site", "no-cors", "image", 403),
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-origin", "no-cors", "script", 200),
+        ("none", "navigate", "document", 200),
+    ],
+)
+async def test_foreign_pages_embed_nothing(start: Start, site: str, mode: str, dest: str, wanted: int) -> None:
+    """What they embed comes without Origin: a script of the project would run in their page, a search would cost our time."""
+    client = await start()
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    assert await status(client, "GET", "/path", **{name.replace("-", "_"): value for name, value in headers.items()}) == wanted
+
+
+@pytest.mark.parametrize("page", [{"Origin": FOREIGN_PAGE}, {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}])
+async def test_foreign_pages_do_not_lock_the_owner_out(start: Start, page: dict[str, str]) -> None:
+    """A page in the owner's browser comes from the owner's address: what it guesses must not count."""
+    client = await start(password=SecretStr(PASSWORD), extend=with_throttle(Throttle(burst=1, refill_s=600)))
+    for guess in range(5):
+        assert await status(client, "GET", f"/path?auth_token={encoded(f'{USER}:{guess}')}", **page) == 403
+    assert await status(client, "GET", "/path", Authorization=GOOD) == 200
+
+
+async def test_all_lines_of_a_header_count(start: Start) -> None:
+    """Whoever adds a second line of a header does not hide another one."""
+    client = await start(extend=with_socket)
+    upgrade = [("Connection", "keep-alive"), ("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")]
+    upgrade += [("Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")]
+    for lines in ([("Origin", FOREIGN_PAGE)], [("Origin", OWN_PAGE), ("Origin", FOREIGN_PAGE)]):
+        async with client.raw.get("/test/socket", headers=CIMultiDict([*upgrade, *lines])) as answer:
+            assert answer.status == 403
+        async with client.raw.post("/instance/dispose", headers=CIMultiDict(lines)) as answer:
+            assert answer.status == 403
 
 
 @pytest.mark.parametrize(
@@ -368,6 +408,27 @@ async def test_failures_are_counted_by_the_clients_address_behind_a_proxy(start:
     client = await start(password=SecretStr(PASSWORD), extend=with_throttle(Throttle(burst=1, refill_s=600)))
     assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.1", Authorization="Bearer a") == 401
     assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.2", Authorization="Bearer b") == 429
+
+
+async def test_a_proxys_own_line_is_the_last_one(start: Start) -> None:
+    """Some proxies add a line of their own behind the client's, some tell the client's port, which changes each time."""
+    client = await start(password=SecretStr(PASSWORD), trust_proxy=True, extend=with_throttle(Throttle(burst=1, refill_s=600)))
+    told = ("10.0.0.1", "10.0.0.1:4001", "10.0.0.1:4002", "[2001:db8::1]:4001", "[2001:db8::1]:4002", "2001:db8::2")
+    wanted = (401, 429, 429, 401, 429, 429)
+    for guess, (address, status_) in enumerate(zip(told, wanted, strict=True)):
+        lines = [("X-Forwarded-For", f"10.9.9.{guess}"), ("X-Forwarded-For", address), ("Authorization", f"Bearer {guess}")]
+        async with client.raw.get("/path", headers=CIMultiDict(lines)) as answer:
+            assert answer.status == status_, address
+    lines = [("X-Forwarded-Host", "localhost"), ("X-Forwarded-Host", "evil.example"), ("Authorization", GOOD)]
+    async with client.raw.get("/path", headers=CIMultiDict(lines)) as answer:
+        assert answer.status == 403
+
+
+async def test_a_slash_that_is_encoded_makes_no_other_path(locked: ApiClient) -> None:
+    """`/pty/X%2Fconnect` is the terminal `X/connect`, not the WebSocket that a ticket opens."""
+    for path in ("/pty/pty_1%2Fconnect?ticket=x", "/pty%2Fpty_1%2fconnect?ticket=x", "/auth/connect%2Fx", "/global%2Fhealth"):
+        async with locked.raw.get(URL(path, encoded=True)) as answer:
+            assert answer.status == 401, path
 
 
 async def test_below_a_base_path_and_without_it(start: Start) -> None:
@@ -481,6 +542,16 @@ async def test_wrong_codes_are_counted_as_wrong_passwords_are(start: Start) -> N
     for number in range(BURST):
         assert await status(client, "GET", f"/auth/connect/guess{number}") == 401
     assert await status(client, "GET", "/auth/connect/another") == 429
+
+
+async def test_pairing_below_a_base_path(start: Start) -> None:
+    client = await start(password=SecretStr(PASSWORD), base_path="/tools", modules=(*opencode1.MODULES, pairing))
+    assert await status(client, "GET", "/tools/auth/connect/wrong") == 401
+    async with client.raw.post("/tools/api/pair", headers={"Authorization": GOOD}) as answer:
+        code = (await answer.json())["code"]
+    async with client.raw.get(f"/tools/auth/connect/{code}", headers={"Accept": "application/json"}) as answer:
+        token = (await answer.json())["token"]
+    assert await status(client, "GET", "/tools/path", Authorization=f"Bearer {token}") == 200
 
 
 async def test_nobody_stops_the_server_from_afar(paired: ApiClient) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.http.access import ACCESS
+from shim.http.access import access_of
 from shim.http.operation import Ctx, extra, operation2
 from shim.http.pairing import CODE_S, TOKEN_S
 
@@ -25,7 +25,7 @@ class CodePath(BaseModel):
 @operation2("server.pair")
 async def pair(ctx: Ctx) -> object:
     """A code for `/auth/connect/{code}`, good once. Only who has come in already gets one."""
-    code = ctx.request.app[ACCESS].pairing.code(asyncio.get_running_loop().time())
+    code = access_of(ctx.request).pairing.code(asyncio.get_running_loop().time())
     return {"code": code, "expires_in": int(CODE_S)}
 
 
@@ -34,7 +34,7 @@ async def connect(ctx: Ctx, path: CodePath) -> object:
     """Browsers get a cookie and are sent to the first page, programs a token to use as the password."""
     if ctx.request.method == "HEAD":  # what previews links in a chat must not spend it
         return web.Response()
-    access = ctx.request.app[ACCESS]
+    access = access_of(ctx.request)
     token = access.redeem(ctx.request, path.code, asyncio.get_running_loop().time())
     if "text/html" not in ctx.request.headers.get("Accept", ""):
         return {"token": token}

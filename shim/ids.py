@@ -121,7 +121,9 @@ class Ids:
 
     def new(self, kind: Kind) -> str:
         """A new id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_`, `sh_` ascend, `ses_` descends."""
-        return render(_PREFIX[kind], self._value(), next(self._tails), descending=kind == "session")
+        if kind == "session":
+            return render(_PREFIX[kind], self._value(), next(self._tails), descending=True)
+        return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{next(self._tails)}"
 
     def moment(self) -> str:
         """The id of an event on a stream: `evt_` and 12 hex digits of time and counter, ascending. One for each piece of text

@@ -329,7 +329,7 @@ class SessionActor:
     def _on_lines(self, generation: int, lines: list[bytes]) -> None:
         codec = self._codec
         self._touch()
-        with self.deps.hub.burst():
+        with self.deps.hub.burst(), self.main.burst():
             for line in lines:
                 if generation != self._generation or codec is None:
                     return

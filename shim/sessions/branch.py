@@ -8,8 +8,8 @@ mailbox to wait for (docs/adr/0002).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import structlog
@@ -103,6 +103,7 @@ class Branch:
         self._turn_metadata: dict[str, Any] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._retelling: asyncio.TimerHandle | None = None
+        self._held: list[UniversalEvent] | None = None
         self._unsaved: list[UniversalEvent] = []
         self._unsaved_why = self._stopped_turn = ""
 
@@ -169,17 +170,39 @@ class Branch:
         """Queue it for the journal. What the store cannot take waits here, without its raw payload, and goes first next time:
         a journal has no holes. The store says at the next flush that it fails; the turn goes on meanwhile.
         """
+        if self._held is not None:
+            self._held.append(event)
+        else:
+            self._append((event,))
+
+    def _append(self, events: Sequence[UniversalEvent]) -> None:
         if self.deleted:
             return
         if not self._unsaved:
             try:
-                self._store.append((event,))
+                self._store.append(events)
             except StoreError as error:
-                log.error("store.append_failed", session_id=self.id, sequence=event.sequence, error=str(error))
-                self._unsaved, self._unsaved_why = [event.model_copy(update={"raw": None})], str(error)
+                log.error("store.append_failed", session_id=self.id, sequence=events[0].sequence, error=str(error))
+                self._unsaved, self._unsaved_why = [event.model_copy(update={"raw": None}) for event in events], str(error)
             return
-        self._unsaved.append(event.model_copy(update={"raw": None}))
+        self._unsaved += [event.model_copy(update={"raw": None}) for event in events]
         self.save_rest()
+
+    @contextmanager
+    def burst(self) -> Generator[None, None, None]:
+        """What is recorded within is queued for the journal in one go, at its end. For work that does not wait in between."""
+        self._held = []
+        try:
+            yield
+        finally:
+            self.release()
+            self._held = None
+
+    def release(self) -> None:
+        """Queue what a burst has held back so far: what the session's row says has happened stands in the journal before it."""
+        if self._held:
+            held, self._held = self._held, []
+            self._append(held)
 
     def save_rest(self) -> None:
         """Try again what the store could not take."""
@@ -247,7 +270,7 @@ class Branch:
     def viewed(self, idle: int) -> None:
         """A person has seen how the turn ended that was over then (ms)."""
         self._note_fact(self.status("viewed", idle=idle))
-        self._on_change(self)
+        self.changed()
 
     def _note_fact(self, event: UniversalEvent) -> None:
         """Keep `facts` up to date; for the events that change them, and those that are copied."""
@@ -274,7 +297,7 @@ class Branch:
                 self._turn_metadata = {}
                 data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
                 self._note_fact(self.record(EventType.TURN_STARTED, data))
-                self._on_change(self)
+                self.changed()
             elif isinstance(effect, Ended):
                 self.end_turn(effect.reason)
         return effects
@@ -299,7 +322,7 @@ class Branch:
         data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
         self._note_fact(self.record(EventType.TURN_ENDED, data))
         self._turn_metadata = {}
-        self._on_change(self)
+        self.changed()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -438,6 +438,7 @@ class SessionManager:
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def _branch_changed(self, branch: Branch) -> None:
+        branch.release()
         known = self._known.get(branch.id)
         if known is not None:
             known.info = branch.conversation.info

@@ -295,7 +295,7 @@ class SqliteStore:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for sql, run in groupby(batch, key=lambda statement: statement.sql):
-                connection.executemany(sql, [_bind(statement.parameters) for statement in run])
+                connection.executemany(sql, [statement.parameters for statement in run])
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):  # SQLite has rolled back already after some errors
@@ -371,12 +371,14 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
 
 
 def _added(row: EventRow) -> Statement:
-    """One event; its size is that of its two texts, the other columns are small."""
-    return Statement(ADD_EVENT, row, 256 + len(row.body) + len(row.raw or ""))
+    """One event; its size is that of its two texts, the other columns are small. `row_of` has seen to it that they are UTF-8."""
+    session_id, _, _, _, _, _, body, raw = row
+    cells = row if session_id.isascii() else _bind(row)
+    return Statement(ADD_EVENT, cells, 256 + len(body) + (0 if raw is None else len(raw)))
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
-    return Statement(sql, cells, 64 + sum(len(cell) for cell in cells if isinstance(cell, str)))
+    return Statement(sql, _bind(cells), 64 + sum(len(cell) for cell in cells if isinstance(cell, str)))
 
 
 def _bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:

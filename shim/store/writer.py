@@ -41,7 +41,7 @@ class Statement(NamedTuple):
     """One row to write: a statement, its parameters, and about how many bytes they are."""
 
     sql: str
-    parameters: tuple[str | int | None, ...]
+    parameters: Sequence[str | bytes | int | None]
     size: int
 
 

@@ -47,7 +47,7 @@ class Meters:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seconds: deque[tuple[int, int]] = deque(maxlen=WINDOW_S)
+        self._seconds: deque[list[int]] = deque(maxlen=WINDOW_S)
         self._begun: dict[str, int] = {}
         self.started_ms = clock.now_ms()
         self.events: Counter[str] = Counter()
@@ -62,10 +62,10 @@ class Meters:
         """An event that was just stamped."""
         now = self._clock.now_ms() // 1000
         if self._seconds and self._seconds[-1][0] == now:
-            self._seconds[-1] = (now, self._seconds[-1][1] + 1)
+            self._seconds[-1][1] += 1
         else:
-            self._seconds.append((now, 1))
-        self.events[event.type.value] += 1
+            self._seconds.append([now, 1])
+        self.events[event.type] += 1
         data = event.data
         if isinstance(data, TurnData):
             self._turn(event, data)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shim.errors import AgentError
 from universal.codec import LaunchOptions, Prompt
 from universal.frozen import frozen
 from universal.items import Item
-from universal.jsonvalue import obj
+from universal.jsonvalue import obj, text
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class NativeSession:
 class Accepted:
     """A prompt that was accepted: the user message's item and what the agent is to get.
 
+    `choice`: {agent, model} of its message, if they were chosen again after it was accepted.
     `refused`: why nobody can be given it (an unknown model, agent); it fails when its turn comes. Empty: nothing is wrong.
     """
 
@@ -36,15 +38,32 @@ class Accepted:
     agent: str
     message_id: str = ""
     refused: str = ""
+    choice: Mapping[str, Any] | None = None
 
     @property
     def queues(self) -> bool:
         """It waits for all others (`delivery` "queue" of OpenCode 2); else it goes before those that do."""
         return obj(obj(self.item.metadata).get("opencode")).get("delivery") == "queue"
 
+    def need_choice(self) -> None:
+        """Raises AgentError if nobody can be given it."""
+        if self.refused:
+            raise AgentError(self.refused)
+
     def shown(self, message_id: str) -> Accepted:
         """The same as the message that clients see."""
         return replace(self, message_id=message_id)
+
+    def chosen(self, agent: str, model: str | None, wire: Mapping[str, Any], mode: str) -> Accepted:
+        """The same for another agent or model; `wire` as in a user message's `model`."""
+        prompt = replace(self.prompt, model=model, variant=text(wire.get("variant")) or None, mode=mode)
+        return replace(self, agent=agent, refused="", prompt=prompt, choice={"agent": mode, "model": wire})
+
+    def told(self) -> dict[str, Any]:
+        """What the journal says of it when it is handed."""
+        given = obj(obj(self.item.metadata).get("opencode"))
+        is_another = any(given.get(key) != value for key, value in (self.choice or {}).items())
+        return {"item_id": self.item.item_id, "agent": self.agent, **({"chosen": self.choice} if is_another else {})}
 
     def with_metadata(self, more: Mapping[str, Any]) -> Accepted:
         """The same with more said of it in `metadata.opencode`."""

@@ -20,7 +20,7 @@ from shim.sessions import context
 from shim.sessions.accepted import Accepted, NativeSession
 from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
-from shim.sessions.ended import SESSION_NOT_FOUND, ended_by_agent, exit_error
+from shim.sessions.ended import SESSION_NOT_FOUND, ended_by_agent, exit_error, start_error
 from shim.sessions.hosting import host_calls
 from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
@@ -163,8 +163,7 @@ class SessionActor:
                 case Hand(key=key):
                     self._hand(key)
                 case Cancelled(keys=keys):
-                    for key in keys:
-                        self._cancelled(key)
+                    self.inbox.cancelled(*keys)
                 case InterruptAgent():
                     self._interrupt(branch)
                 case KillAgent():
@@ -236,13 +235,13 @@ class SessionActor:
         if accepted.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
             missed = context.NOTHING
         self.inbox.carried(missed.message_ids)
-        self.main.status("prompt", state="handed", item_id=accepted.item.item_id, agent=accepted.agent, **missed.told())
+        self.main.status("prompt", state="handed", **accepted.told(), **missed.told())
         self._said_something = False
         note = "" if accepted.prompt.compact else self.undone.note(accepted.agent)
         self._send(replace(accepted.prompt, text=note + missed.text + accepted.prompt.text))
 
     def _ready_for(self, accepted: Accepted) -> bool:
-        return self.alive and self._agent_name == accepted.agent and self._codec is not None
+        return self.alive and self._agent_name == accepted.agent and self._codec is not None and not accepted.refused
 
     async def _launch(self) -> None:
         """Start the agent (again) for the prompt that waits, and hand it over, unless it was aborted meanwhile.
@@ -270,22 +269,18 @@ class SessionActor:
         if self._waiting_hand != accepted.prompt.key:
             return
         self._forget_prompt()
-        self.main.record(EventType.ERROR, ErrorData(message=message, code="agent_start_failed"))
+        self.main.record(EventType.ERROR, start_error(accepted, message))
         self._apply(self.main, Input.FAILED)
 
     def _forget_prompt(self) -> None:
         """The prompt that was handed over is answered or lost; one that waited to be handed waits in the inbox now."""
-        if self._handed is not None:
-            self._accepted.pop(self._handed, None)
-        if self._waiting_hand is not None and self._waiting_hand != self._handed:
-            self._cancelled(self._waiting_hand)
-        self._waiting_hand = self._handed = None
-
-    def _cancelled(self, key: str) -> None:
-        self.inbox.cancelled(key)
-        self.main.status("prompt", state="cancelled", item_id=key)
+        handed, waiting = self._handed, self._waiting_hand
+        self._handed = self._waiting_hand = None
+        self._accepted.pop(handed or "", None)
+        self.inbox.cancelled(waiting or "")
 
     async def _start(self, accepted: Accepted) -> None:
+        accepted.need_choice()
         if (old := self._detach()) is not None:
             await old.stop()
         agent = self.deps.agents.get(accepted.agent)

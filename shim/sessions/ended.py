@@ -1,8 +1,10 @@
-"""What is said of an agent's process that has ended: the error of the turn, and `session.ended`. Pure."""
+"""What is said of an agent's process that has ended, or did not start: the error of the turn, and `session.ended`. Pure."""
 
 from __future__ import annotations
 
+from shim.projection.opencode1.state import NOT_BEGUN
 from shim.runtime.tail import structured
+from shim.sessions.accepted import Accepted
 from universal.codec import Exit
 from universal.events import ErrorData, SessionEndedData
 
@@ -21,6 +23,11 @@ def exit_error(agent: str, exit_: Exit) -> ErrorData:
     if stderr:
         message += f"\n{stderr}"
     return ErrorData(message=message, code="agent_exited", details={"exit_code": exit_.code, "signal": exit_.signal})
+
+
+def start_error(accepted: Accepted, message: str) -> ErrorData:
+    """The error of a turn whose agent could not be started, or whose agent or model does not exist."""
+    return ErrorData(message=message, code=NOT_BEGUN if accepted.refused else "agent_start_failed")
 
 
 def ended_by_agent(agent: str, exit_: Exit, *, in_turn: bool) -> SessionEndedData:

@@ -58,11 +58,20 @@ class Inbox:
             if message_id in self._branch.conversation.messages:  # else it was undone, or removed
                 self.park(accepted)
 
-    def cancelled(self, key: str) -> None:
-        """It will not be handed over by this turn."""
-        accepted = self.accepted.pop(key, None)
-        if accepted is not None and not accepted.prompt.compact:
-            self.park(accepted)
+    def cancelled(self, *keys: str) -> None:
+        """They will not be handed over by this turn. Those that are not here are none."""
+        for key in keys:
+            accepted = self.accepted.pop(key, None)
+            if accepted is None:
+                continue
+            if not accepted.prompt.compact:
+                self.park(accepted)
+            self._branch.status("prompt", state="cancelled", item_id=key)
+
+    def change(self, message_id: str, accepted: Accepted) -> None:
+        """What is parked is to be handed otherwise; nothing if it was taken meanwhile."""
+        if message_id in self.parked:
+            self.parked[message_id] = accepted
 
     def carried(self, message_ids: Iterable[str]) -> None:
         """These went along with another prompt."""

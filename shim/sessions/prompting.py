@@ -28,13 +28,18 @@ AGENT_HINT = " Use the above message and context to generate a prompt and call t
 
 @frozen
 class Choice:
-    """Which agent, model, variant and mode answer a prompt; `wire` as in a user message's `model`."""
+    """Which agent, model, variant and mode answer a prompt; `wire` as in a user message's `model`; `refused` as of `Accepted`."""
 
     agent: Agent
     model: str | None
     variant: str | None
     mode: str
     wire: Wire
+    refused: str = ""
+
+
+class UnknownChoice(BadRequest):
+    """There is no such provider, model or agent. The message says which there are."""
 
 
 @frozen
@@ -58,10 +63,13 @@ CAREFUL = frozenset({"plan", "read-only"})
 
 
 async def choose(agents: AgentDirectory, conversation: Conversation, body: Body) -> Choice:
-    """Resolve agent, model and mode: what the prompt says, else what the session used last, else the defaults."""
+    """Resolve agent, model and mode: what the prompt says, else what the session used last, else the defaults.
+
+    Raises UnknownChoice.
+    """
     session_model = obj(conversation.info.get("model"))
-    if agents.get(text(session_model.get("providerID"))) is None:  # imported: it was another server's
-        session_model = {}
+    if agents.get(text(session_model.get("providerID"))) is None and _is_imported(conversation, session_model):
+        session_model = {}  # it was another server's
     provider = text(obj(body.model).get("providerID")) or text(session_model.get("providerID"))
     model_id = text(obj(body.model).get("modelID")) or text(session_model.get("id"))
     found = await agents.available(only=provider or agents.default().spec.name)
@@ -73,20 +81,20 @@ async def choose(agents: AgentDirectory, conversation: Conversation, body: Body)
         names = ", ".join(a.spec.name for a in found)
         missing = agents.get(provider)
         why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
-        raise BadRequest(f'Provider not found: "{provider}".{why} Available: {names}.')
+        raise UnknownChoice(f'Provider not found: "{provider}".{why} Available: {names}.')
     catalogue = agent.catalogue
     model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else OWN_CHOICE)
     model = _model(agent, model_id)
     if model is None:
-        raise BadRequest(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
+        raise UnknownChoice(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
     mode = body.mode or text(conversation.info.get("agent")) or "build"
     modes = {m.id for a in found for m in modes_of(a.spec, a.catalogue)}
     if mode not in modes:
-        raise BadRequest(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
+        raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
     own = [m.id for m in modes_of(agent.spec, agent.catalogue)]
     if mode not in own:
         if mode in CAREFUL:
-            raise BadRequest(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {", ".join(own)}.')
+            raise UnknownChoice(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {", ".join(own)}.')
         mode = "build"
     same_model = not body.model or session_model.get("id") == model_id
     variant = body.variant or (text(session_model.get("variant")) if same_model else None)
@@ -95,6 +103,20 @@ async def choose(agents: AgentDirectory, conversation: Conversation, body: Body)
     wire: Wire = {"providerID": provider, "modelID": model_id, **({"variant": variant} if variant else {})}
     named = model_id != OWN_CHOICE or model in catalogue.models
     return Choice(agent, model_id if named else None, variant, mode, wire)
+
+
+def refused(agents: AgentDirectory, conversation: Conversation, body: Body, why: UnknownChoice) -> Choice:
+    """What a prompt is accepted with that OpenCode 2 accepts, and that fails when its turn comes."""
+    model = obj(conversation.info.get("model"))
+    wire = obj(body.model) or {"providerID": text(model.get("providerID")), "modelID": text(model.get("id"))}
+    mode = body.mode or text(conversation.info.get("agent")) or "build"
+    return Choice(agents.default(), None, None, mode, wire, str(why))
+
+
+def _is_imported(conversation: Conversation, model: Wire) -> bool:
+    """Whether this model has answered here: none of ours can have."""
+    infos = (message.info for message in conversation.messages.values())
+    return any(info["role"] == "assistant" and info.get("providerID") == model.get("providerID") for info in infos)
 
 
 def _model(agent: Agent, id_: str) -> Model | None:
@@ -161,6 +183,7 @@ async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()
         "format": body.format,
     }
     prompt = {"agent": choice.agent.spec.name, "model": choice.model, "text": texts, "files": files or None}
+    prompt["refused"] = choice.refused or None
     item = Item(
         item_id=ids.new("item"),
         kind=ItemKind.MESSAGE,

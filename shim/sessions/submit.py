@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from shim.errors import LimitReached
 from shim.opencode.build import Wire, is_default_title
 from shim.sessions import prompting
+from shim.sessions.actor import SessionActor
 from shim.sessions.context import title_of
 from shim.sessions.manager import SessionManager
-from shim.sessions.prompting import Body
+from shim.sessions.prompting import Body, UnknownChoice
 from shim.sessions.undo import settle
 from shim.sse.event import OpenCodeEvent
-from universal.jsonvalue import arr, text
+from universal.jsonvalue import arr, obj, text
 
 
 async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True, second: Wire | None = None) -> str:
@@ -19,7 +22,7 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     In: `second`, what OpenCode 2 says of it beside (`shim.projection.opencode2.prompts`).
 
     Raises NotFound, BadRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a disk
-    that takes nothing); nothing is stored or handed over then.
+    that takes nothing); nothing is stored or handed over then. OpenCode 2 accepts an unknown agent or model, and its turn fails.
     """
     await manager.deps.store.flush()
     actor = await manager.actor(session_id)
@@ -27,7 +30,12 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     if reply and actor.queued >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
     prompting.check_ids(branch.conversation, body)
-    choice = await prompting.choose(manager.deps.agents, branch.conversation, body)
+    try:
+        choice = await prompting.choose(manager.deps.agents, branch.conversation, body)
+    except UnknownChoice as error:
+        if second is None:
+            raise
+        choice = prompting.refused(manager.deps.agents, branch.conversation, body, error)
     accepted, errors = await prompting.accept(body, choice, manager.deps.ids, manager.deps.roots)
     if second:
         accepted = accepted.with_metadata(second)
@@ -46,6 +54,17 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     else:
         actor.park(accepted)
     return branch.projector.transcript.message_of_item(accepted.item.item_id)
+
+
+async def resume(manager: SessionManager, actor: SessionActor) -> None:
+    """Hand over what is parked; what clients of OpenCode 2 sent, with the agent and model that the session has now."""
+    for message_id, accepted in list(actor.inbox.parked.items()):
+        if "delivery" not in obj(obj(accepted.item.metadata).get("opencode")):
+            continue
+        with suppress(UnknownChoice):  # then it fails as it did, or would have
+            choice = await prompting.choose(manager.deps.agents, actor.main.conversation, Body(()))
+            actor.inbox.change(message_id, accepted.chosen(choice.agent.spec.name, choice.model, choice.wire, choice.mode))
+    actor.inbox.resume()
 
 
 def first_text(body: Body) -> str:

@@ -20,7 +20,7 @@ from shim.projection.opencode1 import asks, undo
 from shim.projection.opencode1.history import History
 from shim.projection.opencode1.imported import put as put_imported
 from shim.projection.opencode1.parts import retry_status
-from shim.projection.opencode1.state import Conversation
+from shim.projection.opencode1.state import NOT_BEGUN, Conversation
 from shim.projection.opencode1.transcript import Transcript
 from shim.sse.event import OpenCodeEvent
 from universal.events import (
@@ -170,7 +170,8 @@ class Projector:
             return
         error = build.error_of(data.message, data.code, data.details, self.agent)
         lost = data.code == "agent_exited"
-        self.transcript.fail(error, at_ms, tool_error=_TURN_ERRORS["agent_exited" if lost else "error"])
+        if data.code != NOT_BEGUN:
+            self.transcript.fail(error, at_ms, tool_error=_TURN_ERRORS["agent_exited" if lost else "error"])
         self._emit("session.error", {"sessionID": self.conversation.id, "error": error}, urgent=True)
 
     # --- items ---------------------------------------------------------------------------------------------
@@ -279,12 +280,18 @@ class Projector:
             self._session_updated()
 
     def _prompt(self, item: Item, at_ms: int) -> None:
-        """`state`: handed to an agent; cancelled; own (we carry it out ourselves: a shell command)."""
+        """`state`: handed to an agent; cancelled; own (we carry it out ourselves: a shell command).
+
+        `chosen`: {agent, model} that it is handed to, if that is not what it was accepted for.
+        """
         meta = obj(item.metadata)
         if meta.get("state") == "handed":
             self.agent = text(meta.get("agent"), self.agent)
             words, carried = text(meta.get("handover")), [text(m) for m in arr(meta.get("carried"))]
             self.transcript.handed(text(meta.get("item_id")), carried, self.agent, words)
+            if (message := self.conversation.messages.get(self.transcript.parent_id or "")) is not None and meta.get("chosen"):
+                message.info = {**message.info, **obj(meta["chosen"])}
+                self._emit("message.updated", {"sessionID": self.conversation.id, "info": message.info})
             if words:
                 self._emit("tui.toast.show", {"message": words, "variant": "info", "duration": TOAST_MS})
         elif meta.get("state") == "own":

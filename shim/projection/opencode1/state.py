@@ -18,6 +18,10 @@ from universal.codec import COMPACT
 HANDOVER: dict[str, object] = {"handover": True}
 """Metadata of the text part by which a person is told that another agent took over. No agent is sent it."""
 
+NOT_BEGUN = "choice_unknown"
+"""Code of the error of a prompt that nobody could be given, since its agent or model does not exist: no message says so, as by
+native, and what the turn has answered before has not failed."""
+
 RUNNING_CHARS = 30_000
 """Of the output of a tool that runs; its result has more. As much as native shows."""
 CUT = "...\n\n"

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from shim.ids import IdSequence
 from shim.opencode2.events import Event2, Wire
 from shim.projection.opencode1.projector import Projector
+from shim.projection.opencode1.state import NOT_BEGUN
 from shim.projection.opencode2 import asks, names, prompts, session
 from shim.projection.opencode2.asides import Asides
 from shim.projection.opencode2.state import Conversation2
@@ -144,7 +145,8 @@ class Projector2:
     def _failed(self, data: ErrorData) -> None:
         """What the last error was, for the end of the turn."""
         if self.conversation.running:
-            first = next((m for m in reversed(self._first.conversation.messages.values()) if "error" in m.info), None)
+            messages = self._first.conversation.messages.values() if data.code != NOT_BEGUN else ()
+            first = next((m for m in reversed(messages) if "error" in m.info), None)
             told = first.info["error"] if first is not None else {"name": "UnknownError", "data": {"message": data.message}}
             self._error = names.error(obj(told))
 

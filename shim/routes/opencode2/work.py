@@ -15,6 +15,7 @@ from shim.routes.opencode2.prompt import Delivery
 from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, numbered, seen
 from shim.sessions.compact import begin
 from shim.sessions.shell import shell as run_shell
+from shim.sessions.submit import resume as resume_session
 from universal.jsonvalue import text
 
 
@@ -29,7 +30,7 @@ async def wait(ctx: Ctx, path: SessionPath) -> object:
 async def resume(ctx: Ctx, path: SessionPath) -> object:
     """Hand over the prompts that were parked (by an interrupt, or `resume: false`), and answer when all is done."""
     actor = await ctx.services.sessions.actor(path.sessionID)
-    actor.inbox.resume()
+    await resume_session(ctx.services.sessions, actor)
     await actor.main.idle()
     return NO_CONTENT
 
@@ -47,7 +48,7 @@ async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> objec
     ran = branch.machine.busy
     await ctx.services.sessions.abort(path.sessionID)
     if query.resume == "true":
-        (await ctx.services.sessions.actor(path.sessionID)).inbox.resume()
+        await resume_session(ctx.services.sessions, await ctx.services.sessions.actor(path.sessionID))
     return {"interrupted": ran}
 
 

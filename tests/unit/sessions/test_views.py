@@ -56,7 +56,8 @@ def store(server: Live) -> SlowStore:
 
 async def told(reader: Any) -> list[str]:
     found: list[str] = []
-    while frames := await reader.take(0.0, asyncio.get_running_loop().time() + 0.01):
+    while batches := await reader.take(0.0, asyncio.get_running_loop().time() + 0.01):
+        frames = [frame for batch in batches for frame in batch.frames]
         found += [frame.plain.split(b'"type":"')[1].split(b'"')[0].decode() for frame in frames if b'"type":"' in frame.plain]
     return found
 

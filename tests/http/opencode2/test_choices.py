@@ -1,0 +1,93 @@
+"""A session whose agent or model does not exist: accepted, and its execution fails with a message that says so, as by native."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.http.opencode2.client import Tui
+
+NONE = {"providerID": "nosuch", "id": "nosuch"}
+
+
+async def inbox(client: Tui) -> list[str]:
+    listed = (await client.call("GET", f"/api/session/{client.session}/{client.name('inbox')}")).body["data"]
+    return [one["id"] for one in listed]
+
+
+async def failed(client: Tui) -> str:
+    """The message of the execution that fails next; nothing was begun, and the prompt waits."""
+    seen: list[dict[str, Any]] = []
+
+    async def act(_: Tui, event: dict[str, Any]) -> None:
+        if event["type"] == "session.execution.failed":
+            seen.append(event["data"]["error"])
+
+    assert await client.end(act) == "failed"
+    assert "session.step.started" not in client.types
+    assert client.name("session.inbox.delivered") not in client.types
+    [error] = seen
+    assert error["type"] == "unknown"
+    info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
+    if client.dialect == "R":
+        assert info["outcome"] == "failed"
+    await client.same()
+    return str(error["message"])
+
+
+@pytest.mark.parametrize(
+    ("switch", "body", "names"),
+    [
+        ("model", {"model": NONE}, 'Provider not found: "nosuch"'),
+        ("model", {"model": {"providerID": "mock", "id": "nosuch"}}, 'Model not found: "mock/nosuch"'),
+        ("agent", {"agent": "nosuch"}, 'Agent not found: "nosuch"'),
+    ],
+)
+async def test_what_is_not_there_is_named_and_the_prompt_waits(client: Tui, switch: str, body: Any, names: str) -> None:
+    await client.new()
+    base = f"/api/session/{client.session}"
+    await client.call("POST", f"{base}/{switch}", body, status=204)
+    waiting = await client.prompt("echo after all")
+    assert names in await failed(client)
+    assert await inbox(client) == [waiting["id"]]
+    back = {"model": {"providerID": "mock", "id": "mock"}} if switch == "model" else {"agent": "build"}
+    await client.call("POST", f"{base}/{switch}", back, status=204)
+    await client.call("POST", f"{base}/resume", status=204)
+    assert await client.end() == "succeeded"
+    await client.same()
+    assert client.texts() == ["after all"]
+    assert await inbox(client) == []
+
+
+async def test_a_session_is_made_with_any_model(r: Tui) -> None:
+    body = {"model": NONE, "location": {"directory": str(r.live.directory)}}
+    made = (await r.call("POST", "/api/session", body)).body["data"]
+    assert made["model"]["providerID"] == "nosuch"
+    r.session = made["id"]
+    await r.prompt("echo hello")
+    assert 'Provider not found: "nosuch"' in await failed(r)
+    assert "mock" in (await r.call("GET", "/api/model")).body["data"][0]["id"]
+
+
+async def test_resumed_again_without_a_change_it_fails_again(r: Tui) -> None:
+    await r.new()
+    base = f"/api/session/{r.session}"
+    await r.call("POST", f"{base}/agent", {"agent": "nosuch"}, status=204)
+    waiting = await r.prompt("echo hello")
+    await failed(r)
+    await r.call("POST", f"{base}/resume", status=204)
+    assert await r.end() == "failed"
+    assert await inbox(r) == [waiting["id"]]
+
+
+async def test_a_prompt_that_waits_is_handed_to_the_model_that_the_session_has_then(r: Tui) -> None:
+    await r.new()
+    await r.prompt("echo hello", resume=False)
+    await r.call("POST", f"/api/session/{r.session}/agent", {"agent": "plan"}, status=204)
+    await r.call("POST", f"/api/session/{r.session}/resume", status=204)
+    await r.end()
+    [answer] = [
+        one for one in (await r.call("GET", f"/api/session/{r.session}/message")).body["data"] if one["type"] == "assistant"
+    ]
+    assert answer["agent"] == "plan"

@@ -45,6 +45,7 @@ SWEEP_S = 15.0
 if TYPE_CHECKING:  # loaded when somebody reads a session by the second wire
     from shim.projection.opencode2.projector import Projector2
     from shim.projection.opencode2.state import Conversation2
+    from shim.sessions.counted import Counted
 
 log = structlog.get_logger(__name__)
 
@@ -96,6 +97,7 @@ class Views:
     def __init__(self, manager: SessionManager, store: Store, hub: SecondHub, *, clock: Clock, ids: Ids, first: Hub) -> None:
         self.hub = hub
         self.probes = Probes()
+        self._counted: Counted | None = None
         self._manager = manager
         self._store = store
         self._feed: Feed = manager.deps.feed
@@ -135,6 +137,15 @@ class Views:
         view = self._views.get(session_id)
         complete = view is not None and view.reading is None and view.position >= self._store.last_sequence(session_id)
         return view.conversation if view is not None and complete and view.projector is not None else None
+
+    @property
+    def counted(self) -> Counted:
+        """What statistics need of the sessions."""
+        if self._counted is None:
+            from shim.sessions.counted import Counted
+
+            self._counted = Counted(self._store, projector_of, self.seen)
+        return self._counted
 
     def number(self, session_id: str, inbox_id: str) -> int:
         """Where in the session's log this item of the inbox was accepted; 0 if that is not known. After `of`."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from shim.app import SERVICES
+from shim.services import Services
 from tests.support.live import Live, live
 
 KEPT = ("user", "assistant")
@@ -82,3 +84,26 @@ async def test_counts(server: Live) -> None:
     assert (early["sessions"], early["steps"], early["tools"]) == (0, 0, {"mode": "none"})
     assert (await server.api.get(path, params={"timezone": "Nowhere/Land"}, status=400)).body["field"] == "timezone"
     assert (await server.api.get(path, params={"project": "none"}, status=200)).body["data"]["sessions"] == 0
+
+
+async def test_counting_reads_a_session_once_for_each_state_of_it(server: Live) -> None:
+    path = "/api/experimental/session/stats"
+    sessions = [await worked(server, "tool") for _ in range(3)]
+    services: Services = server.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
+    assert services.second is not None
+    first = (await server.api.get(path, params={"tools": "detail"}, status=200)).body["data"]
+    assert (services.second.counted.read, len(services.second)) == (3, 0), "no view is made for it"
+    again = (await server.api.get(path, params={"tools": "detail"}, status=200)).body["data"]
+    assert again["tools"] == first["tools"]
+    assert services.second.counted.read == 3
+    await server.ask(sessions[0], "tool")
+    more = (await server.api.get(path, params={"tools": "detail"}, status=200)).body["data"]
+    assert services.second.counted.read == 4
+    assert more["tools"]["totals"]["calls"] == first["tools"]["totals"]["calls"] + 1
+    await server.api.get(f"/api/session/{sessions[1]}/message", status=200)
+    await server.ask(sessions[1], "tool")
+    await server.api.get(path, status=200)
+    assert services.second.counted.read == 4, "what somebody reads already is taken from there"
+    await server.api.delete(f"/session/{sessions[2]}", status=200)
+    fewer = (await server.api.get(path, params={"tools": "none"}, status=200)).body["data"]
+    assert fewer["sessions"] == 2

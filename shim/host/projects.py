@@ -25,6 +25,10 @@ from shim.store.base import Store
 from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
+LOOK_AGAIN_S = 0.25
+"""How long it is believed where a directory's repository is: nearly every request asks, and each look is a thread's turn."""
+SEEN_LIMIT = 1000
+"""Directories that this is kept of."""
 GLOBAL = "global"
 ROWS = "project"
 IDS = "project_id"
@@ -49,9 +53,20 @@ class Projects:
         self._rows: dict[str, dict[str, Any]] | None = None
         self._ids: dict[str, str] = {}
         self._known: dict[str, Identity] = {}
+        self._seen: dict[str, tuple[float, Identity]] = {}
 
     async def identity(self, directory: str) -> Identity:
         """The project of a directory, which need not exist. Cached while the repository is still there."""
+        now = asyncio.get_running_loop().time()
+        until, found = self._seen.get(directory, (0.0, None))
+        if found is None or now >= until:
+            found = await self._looked(directory)
+            if len(self._seen) > SEEN_LIMIT:
+                self._seen.clear()
+            self._seen[directory] = (now + LOOK_AGAIN_S, found)
+        return found
+
+    async def _looked(self, directory: str) -> Identity:
         top = await asyncio.to_thread(_top, directory)
         known = self._known.get(directory)
         if known is not None and known.worktree == top:
@@ -101,11 +116,13 @@ class Projects:
                 raise ApiError(
                     400, "BadRequest", f"git init failed in {directory}: {made.stderr.decode(errors='replace').strip()}"
                 )
+            self.forget(directory)
         return await self.current(directory)
 
     def forget(self, directory: str) -> None:
         """The instance of a directory is disposed of: look again at the next request."""
         self._known.pop(directory, None)
+        self._seen.pop(directory, None)
 
     # --- inside
 

@@ -40,7 +40,8 @@ async def test_outside_of_git(place: Place) -> None:
     assert (body["id"], body["worktree"], "vcs" in body) == ("global", "/", False)
 
 
-async def test_without_a_commit(place: Place) -> None:
+async def test_without_a_commit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shim.host.projects.LOOK_AGAIN_S", 0.0)
     folder = place.home / "unborn"
     folder.mkdir()
     git(folder, "init", "-q")
@@ -49,6 +50,17 @@ async def test_without_a_commit(place: Place) -> None:
     # With its first commit it becomes a project of its own, also without a restart.
     git(folder, "commit", "-q", "--allow-empty", "-m", "one")
     assert (await current(place, folder))["id"] == git(folder, "rev-parse", "HEAD")
+
+
+async def test_it_is_looked_for_again_only_after_a_while(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = place.home / "later"
+    folder.mkdir()
+    monkeypatch.setattr("shim.host.projects.LOOK_AGAIN_S", 60.0)
+    assert "vcs" not in await current(place, folder)
+    git(folder, "init", "-q")
+    assert "vcs" not in await current(place, folder)
+    place.services.projects.forget(str(folder))
+    assert (await current(place, folder))["vcs"] == "git"
 
 
 async def test_several_roots(place: Place) -> None:

@@ -12,7 +12,7 @@ import os
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 
-from shim.errors import ShimError
+from shim.errors import BadRequest, ShimError
 from shim.runtime import child
 from universal.frozen import frozen
 
@@ -60,8 +60,10 @@ async def run(
 ) -> Finished:
     """Run it in `cwd` with our environment, less this server's own password, and these changes (None removes).
 
-    Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory.
+    Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory; BadRequest for a NUL, which no argument can hold.
     """
+    if any("\0" in argument for argument in argv):
+        raise BadRequest(f"A value for {argv[0]} may not contain NUL", "Query")
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise FileNotFoundError(cwd)
     try:

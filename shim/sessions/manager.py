@@ -346,9 +346,26 @@ class SessionManager:
 
     async def delete(self, session_id: str) -> None:
         """End it and remove it and all below it, children first."""
+        self.info(session_id)
+        for below in reversed(self._with_all_below(session_id)):
+            if below in self._known:
+                await self._delete(below)
+
+    def _with_all_below(self, session_id: str) -> list[str]:
+        """Parents first, each once: of what is imported, one may say that it is below itself."""
+        children: dict[str, list[str]] = {}
+        for info in self.infos():
+            children.setdefault(text(info.get("parentID")), []).append(info["id"])
+        found = {session_id: None}
+        left = [session_id]
+        while left:
+            below = [id_ for id_ in children.get(left.pop(), ()) if id_ not in found]
+            found.update(dict.fromkeys(below))
+            left += below
+        return list(found)
+
+    async def _delete(self, session_id: str) -> None:
         known = await self._load(session_id)
-        for child in self.children(session_id):
-            await self.delete(child["id"])
         info = self.info(session_id)
         if known.subagent and known.branch is not None and known.branch.machine.busy:
             raise SessionBusy(session_id)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from yarl import URL
 
 from shim.host import search
 from tests.http.conftest import Place, repository
@@ -58,6 +59,13 @@ async def test_patterns_are_no_options(place: Place, pattern: str) -> None:
 async def test_bad_pattern(place: Place) -> None:
     answer = await place.api.get("/find", params={"pattern": "("}, status=400)
     assert "unclosed group" in answer.body["data"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/find?pattern=a%00", "/api/vcs/diff?mode=branch&base=a%00"])
+async def test_no_program_is_given_a_nul(place: Place, path: str) -> None:
+    async with place.api.raw.get(URL(path, encoded=True)) as answer:
+        assert answer.status == 400
+        assert "may not contain NUL" in await answer.text()
 
 
 async def test_many_matches_are_cut(place: Place) -> None:

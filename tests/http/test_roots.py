@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from yarl import URL
 
 from shim.store.memory import MemoryStore
 from tests.support.live import Live, live
@@ -84,6 +85,20 @@ async def test_lists_hide_what_lies_outside(tmp_path: Path, outside: Path) -> No
         found = await listed(server)
         assert shown in found
         assert hidden not in found
+
+
+async def test_shared_pages_of_what_lies_outside_are_not_there(tmp_path: Path, outside: Path) -> None:
+    store = MemoryStore()
+    async with live(tmp_path, store=store) as server:
+        session = (await server.api.post("/session", {}, params={"directory": str(outside)}, status=200)).body["id"]
+        shared = (await server.api.post(f"/session/{session}/share", status=200)).body["share"]["url"]
+        async with server.api.raw.get(URL(shared).path) as answer:
+            assert answer.status == 200
+    async with (
+        live(tmp_path, store=store, roots=(tmp_path / "project",)) as server,
+        server.api.raw.get(URL(shared).path) as answer,
+    ):
+        assert answer.status == 404
 
 
 async def listed(server: Live) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,26 @@ async def test_delete_takes_children_along_and_tells_it(server: Live) -> None:
     assert [first["properties"]["sessionID"], second["properties"]["sessionID"]] == [child, parent]
     await server.api.get(f"/session/{parent}", status=404)
     await server.api.get(f"/session/{child}", status=404)
+
+
+async def test_a_session_that_is_said_to_be_below_itself_is_deleted(server: Live) -> None:
+    """An import may say anything."""
+    session = await server.session()
+    document = (await server.api.get(f"/session/{session}/export", status=200)).body
+    await server.api.delete(f"/session/{session}", status=200)
+    document["info"]["parentID"] = session
+    await server.api.post("/session/import", document, status=200)
+    assert [child["id"] for child in (await server.api.get(f"/session/{session}/children", status=200)).body] == [session]
+    await server.api.delete(f"/session/{session}", status=200)
+    await server.api.get(f"/session/{session}", status=404)
+
+
+async def test_a_long_line_of_parents_makes_no_deep_call(server: Live) -> None:
+    session = first = await server.session()
+    for _ in range(sys.getrecursionlimit()):
+        session = await server.session(parentID=session)
+    await server.api.delete(f"/session/{first}", status=200)
+    await server.api.get(f"/session/{session}", status=404)
 
 
 async def test_deleting_a_busy_session_ends_its_turn(server: Live) -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shim.errors import BadRequest, NotFound
+from shim.host.roots import visible
 from shim.http.operation import Ctx, extra, operation
 from shim.opencode.build import Wire
 from shim.projection.share_page import DEEPEST, POLICY, page
@@ -63,7 +64,8 @@ class SharePath(BaseModel):
 async def show(ctx: Ctx, path: SharePath) -> web.Response:
     """The page. Raises NotFound for what is not shared, or not any more."""
     sessions = ctx.services.sessions
-    info = next((i for i in sessions.infos() if _is_at(i, path.name)), None)
+    shared = visible(sessions.infos(), ctx.services.settings.roots)
+    info = next((i for i in shared if _is_at(i, path.name)), None)
     if info is None:
         raise NotFound("There is no shared session at this address, or it is not shared any more.")
     conversation = await sessions.conversation(info["id"])
@@ -81,6 +83,8 @@ def _is_at(info: Wire, name: str) -> bool:
 
 async def _below(ctx: Ctx, session_id: str, found: dict[str, list[Wire]], depth: int) -> None:
     for child in ctx.services.sessions.children(session_id):
+        if child["id"] in found:  # what is imported may say that it is below itself
+            continue
         conversation = await ctx.services.sessions.conversation(child["id"])
         found[child["id"]] = [m.wire() for m in conversation.oldest_first()]
         if depth:

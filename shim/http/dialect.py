@@ -106,10 +106,12 @@ def _alias_route(operations: dict[str, BoundOperation], rows: Rows) -> Route:
 async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, row: str) -> web.StreamResponse:
     """R's answer to what was asked, in the dialect. In: `row`, by which the dialect knows it."""
 
+    elsewhere = {key: value for key, value in request.match_info.items() if f"{{{key}}}" not in one.operation.path}
+
     def ask(asked: Asked) -> Asked:
         nonlocal dialect
         dialect = by_body(dialect, row, asked)
-        return dialect.request(row, asked)
+        return dialect.request(row, asked._replace(query={**asked.query, **elsewhere}))
 
     given = await arguments(one, request, ask)
     result = await one.handler(**given)

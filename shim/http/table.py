@@ -14,6 +14,7 @@ from shim.opencode.decided import rows
 from shim.opencode.operations import OPERATIONS, Operation
 from shim.opencode.unsupported import Row
 from shim.opencode2 import decided as decided2
+from shim.opencode2.dialects import DIALECTS
 from shim.opencode2.operations import OPERATIONS2, Operation2
 from shim.services import Services
 
@@ -39,6 +40,10 @@ def _routes(app: web.Application, services: Services, bound: list[BoundOperation
     aliases = dialect.register(app, second)
     taken |= {_route_of(one.operation) for one in first} | {_route_of(Operation2(*alias, "")) for alias in aliases}
     refused = [(name, OPERATIONS2[name], row) for name, row in decided2.rows({one.id for one in second}).items()]
+    elsewhere = {(alias.operation, alias.method, alias.path) for one in DIALECTS.values() for alias in one.aliases}
+    reasons = {name: row for name, _, row in refused}
+    moved = [one for one in sorted(elsewhere) if one[0] in reasons]
+    refused += [(name, Operation2(method, path, ""), reasons[name]) for name, method, path in moved]
     served = {one.id for one in bound if one.wire == 1}
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
         if _route_of(operation) not in taken:

@@ -17,7 +17,7 @@ class Asked(NamedTuple):
 
 
 class Alias(NamedTuple):
-    """A route that R has elsewhere. `operation` is R's; placeholders are named as in R's path.
+    """A route that R has elsewhere. `operation` is R's; placeholders are named as in R's path, or as R's query.
 
     `name`: by it the rows of requests and answers are found, if it is not the operation's.
     """

@@ -94,7 +94,7 @@ def load(text: str, what: str) -> Any:
 def row_of(event: UniversalEvent) -> EventRow:
     """One event as a row, its raw payload bounded. Raises StoreError if its payload is not JSON."""
     try:
-        body = event.model_dump_json(by_alias=True, exclude=NOT_IN_BODY)
+        body = _body(event)
     except ValueError:  # a lone surrogate
         body = dump(event.model_dump(by_alias=True, exclude=NOT_IN_BODY), _name(event))
     return EventRow(
@@ -107,6 +107,16 @@ def row_of(event: UniversalEvent) -> EventRow:
         body,
         None if event.raw is None else bounded(_dump_raw(event)),
     )
+
+
+def _body(event: UniversalEvent) -> str:
+    """All but `NOT_IN_BODY`, in the order of the model. Raises ValueError for a lone surrogate.
+
+    As the model would write it, in half the time: it looks at each field that is left out.
+    """
+    native, synthetic = event.native_session_id, "true" if event.synthetic else "false"
+    told = "null" if native is None else to_json(native).decode()
+    return f'{{"native_session_id":{told},"synthetic":{synthetic},"data":{event.data.model_dump_json(by_alias=True)}}}'
 
 
 def _name(event: UniversalEvent) -> str:

@@ -10,7 +10,7 @@ Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`), run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -176,9 +176,9 @@ class ClaudeCodec:
         """Counts of what was ignored and what was not understood."""
         return self._ctx.counters
 
-    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
+    def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
         """Facts with the conversation's id; read when all is said, because `system/init` may change it."""
-        made = list(outputs)
+        made = outputs if isinstance(outputs, tuple) else tuple(outputs)
         self.catalogue = self._settings.catalogue
         native = self.native_session_id
         return [out.of(native) if isinstance(out, Fact) and native else self._anchored(out) for out in made]
@@ -251,6 +251,11 @@ class ClaudeCodec:
             yield from self._notes.no_summary()
             yield from self._begun()
         yield from self._transcript(msg).stream(event, msg)
+
+    def _on_piece(self, msg: Msg) -> Iterable[Output]:
+        if get_text(msg, "parent_tool_use_id"):
+            return self._on_stream(msg)
+        return self._main.piece(obj(msg.get("event")), msg)
 
     def _on_assistant(self, msg: Msg) -> Iterator[Output]:
         native = obj(msg.get("message"))
@@ -375,13 +380,13 @@ class ClaudeCodec:
         self._todos = Todos()
         yield from ()
 
-    HANDLERS: ClassVar[dict[str, Callable[[ClaudeCodec, Msg], Iterator[Output]]]] = {
+    HANDLERS: ClassVar[dict[str, Callable[[ClaudeCodec, Msg], Iterable[Output]]]] = {
         "assistant": _on_assistant,
         "user": _on_user,
         "result": _on_result,
         "stream_event/message_start": _on_stream,
         "stream_event/content_block_start": _on_stream,
-        "stream_event/content_block_delta": _on_stream,
+        "stream_event/content_block_delta": _on_piece,
         "stream_event/message_delta": _on_stream,
         "stream_event/message_stop": _on_stream,
         "control_request/can_use_tool": _on_ask,

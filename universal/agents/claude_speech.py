@@ -9,7 +9,7 @@ Source: recordings; the order of lines within a message is in the wire notes ("T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -141,13 +141,32 @@ class Transcript:
         elif kind == "content_block_start":
             yield from self._block_start(message, _index(event), obj(event.get("content_block")), raw)
         elif kind == "content_block_delta":
-            yield from self._block_delta(message, _index(event), obj(event.get("delta")), raw)
+            yield from self.piece(event, raw)
         elif kind == "message_delta":
             message.stop_reason = get_text(obj(event.get("delta")), "stop_reason") or message.stop_reason
             message.usage = {**message.usage, **{k: v for k, v in obj(event.get("usage")).items() if v is not None}}
         elif kind == "message_stop":
             lost = obj(raw.get("abandoned_blocks")).get("from_block_index") == 0
             yield from self._end(raw, interrupted=lost or not message.stop_reason)
+
+    def piece(self, event: Msg, raw: Msg) -> Sequence[Fact]:
+        """A `content_block_delta`. No generator makes it, nor what it calls: nearly all lines are one."""
+        message, delta = self._open, obj(event.get("delta"))
+        kind = get_text(delta, "type")
+        if message is None:
+            self.ctx.ignore("content_block_delta outside of a message")
+        elif kind in ("text_delta", "thinking_delta"):
+            return self._say(message, _index(event), as_text(delta.get(kind.removesuffix("_delta"))), raw)
+        elif kind == "input_json_delta":
+            call, text = message.blocks.get(_index(event)), as_text(delta.get("partial_json"))
+            if isinstance(call, Call) and text:
+                call.partial.add(text)
+                return (self._delta(call.item_id, call.call_id, text, 0, "tool_input", raw),)
+        elif kind in IGNORED_DELTAS:
+            self.ctx.ignore(f"delta/{kind}")
+        else:
+            return (self.ctx.unparsed(f"delta/{kind or '?'}", "unknown delta", raw),)
+        return ()
 
     def _begin(self, native: Msg, raw: Msg, *, streamed: bool) -> Iterator[Fact]:
         yield from self.boundary(raw)
@@ -181,30 +200,16 @@ class Transcript:
         else:
             yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", raw)
 
-    def _block_delta(self, message: _Message, index: int, delta: Msg, raw: Msg) -> Iterator[Fact]:
-        kind = get_text(delta, "type")
-        if kind in ("text_delta", "thinking_delta"):
-            yield from self._say(message, index, as_text(delta.get(kind.removesuffix("_delta"))), raw)
-        elif kind == "input_json_delta":
-            call, text = message.blocks.get(index), as_text(delta.get("partial_json"))
-            if isinstance(call, Call) and text:
-                call.partial.add(text)
-                yield self._delta(call.item_id, call.call_id, text, 0, "tool_input", raw)
-        elif kind in IGNORED_DELTAS:
-            self.ctx.ignore(f"delta/{kind}")
-        else:
-            yield self.ctx.unparsed(f"delta/{kind or '?'}", "unknown delta", raw)
-
-    def _say(self, message: _Message, index: int, text: str, raw: Msg) -> Iterator[Fact]:
+    def _say(self, message: _Message, index: int, text: str, raw: Msg) -> Sequence[Fact]:
         """A piece of text for a block. Its part begins with its first text: empty blocks make no part."""
         if not text:
-            return
+            return ()
         part = message.blocks.get(index)
         if not isinstance(part, _Part):
             part = self._part(message, "reasoning" if part == "thinking" else "text")
             message.blocks[index] = part
         part.said.add(text)
-        yield self._delta(message.item_id, message.native_id, text, part.index, part.kind, raw)
+        return (self._delta(message.item_id, message.native_id, text, part.index, part.kind, raw),)
 
     # --- whole lines ----------------------------------------------------------------------------------
 

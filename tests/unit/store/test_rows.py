@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shim.errors import StoreError
 from shim.store.memory import MemoryStore
-from shim.store.rows import RAW_LIMIT_BYTES, EventRow, dump, event_of, follow, load, row_of, wire_of
+from shim.store.rows import NOT_IN_BODY, RAW_LIMIT_BYTES, EventRow, dump, event_of, follow, load, row_of, wire_of
 from tests.unit.store.store_contract import event
 from universal.events import ErrorData, UniversalEvent
 
@@ -59,6 +59,18 @@ def test_an_event_survives(raw: Any, message: str) -> None:
     after = event_of(row)
     assert after == before == UniversalEvent.model_validate(after.model_dump(by_alias=True))
     assert event_of(row, with_raw=False) == before.model_copy(update={"raw": None})
+
+
+@settings(max_examples=100)
+@given(JSON, TEXT, st.integers(1, 6))
+def test_a_body_is_as_the_model_writes_it(details: Any, message: str, sequence: int) -> None:
+    made = event(sequence, data=ErrorData(message=joined(message), details={"raw": joined(details)}))
+    made = made.model_copy(update={"native_session_id": None if sequence % 2 else joined(message)})
+    try:
+        text = made.model_dump_json(by_alias=True, exclude=NOT_IN_BODY)
+    except ValueError:  # a lone surrogate
+        text = dump(made.model_dump(by_alias=True, exclude=NOT_IN_BODY))
+    assert row_of(made).body == text
 
 
 @settings(max_examples=200)

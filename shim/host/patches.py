@@ -22,7 +22,9 @@ async def apply(directory: str, patch: str) -> None:
     if not patch.strip():
         raise _refused("not-clean", "Patch can't be applied: it is empty")
     # git applies everything or nothing, and refuses paths that lead out of the tree or through links.
-    done = await vcs.git(top, "apply", "--whitespace=nowarn", "-", stdin=patch.encode("utf-8", "surrogateescape"))
+    bare = await vcs.without_filters(top)
+    said = patch.encode("utf-8", "surrogateescape")
+    done = await vcs.git(top, "apply", "--whitespace=nowarn", "-", stdin=said, environment=bare)
     if not done.ok:
         said = done.stderr.decode("utf-8", "replace").strip()[:SHOWN_CHARS]
         raise _refused("not-clean", f"Patch can't be applied: {said or 'git took too long'}")

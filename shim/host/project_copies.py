@@ -49,7 +49,8 @@ class ProjectCopies:
         if strategy != STRATEGY:
             raise refused(f"Project copy strategy unavailable: {strategy}. There is {STRATEGY}.")
         place = await asyncio.to_thread(_free, parent, plain(name or "") or generate_name(None))
-        done = await vcs.git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD")
+        bare = await vcs.without_filters(project.worktree)
+        done = await vcs.git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD", environment=bare)
         if not done.ok:
             raise refused(done.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
         self._store.set_value(COPIES, str(place), project.id)

@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -40,6 +40,8 @@ ENVIRONMENT = {
     **dict.fromkeys(("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_EXTERNAL_DIFF")),
 }
 DIFF = ("diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+OWN_SCOPES = (b"local", b"worktree")
+"""What git calls settings that stand in the repository."""
 UNTRACKED_LIMIT = 2000
 """New files that are looked into; a folder that nobody ignored may hold a hundred thousand."""
 PATCH_LIMIT_BYTES = 2**20
@@ -70,14 +72,36 @@ class Change:
     patch: str | None = None
 
 
-async def git(directory: str, *arguments: str, stdin: bytes = b"", index: str | None = None) -> Finished:
+async def without_filters(directory: str) -> dict[str, str | None]:
+    """An environment for git in which filters that the repository itself names (`filter.NAME.clean` in its own settings) do not
+    run when files are compared or written. Those of the person's settings stay: files of LFS would count as changed without."""
+    asked = ("config", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
+    said = (await git(directory, *asked)).stdout.split(b"\0")
+    names = [os.fsdecode(name) for scope, name in zip(said[::2], said[1::2], strict=False) if scope in OWN_SCOPES]
+    # Not by `-c NAME=VALUE`: a name may hold a `=` too. What the person has given in this way stays before ours.
+    given = os.environ.get("GIT_CONFIG_COUNT", "")
+    first = int(given) if given.isdigit() else 0
+    found: dict[str, str | None] = {"GIT_CONFIG_COUNT": str(first + len(names))} if names else {}
+    for number, name in enumerate(names, first):
+        value = "false" if name.endswith(".required") else ""
+        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
+
+
+async def git(
+    directory: str,
+    *arguments: str,
+    stdin: bytes = b"",
+    index: str | None = None,
+    environment: Mapping[str, str | None] | None = None,
+) -> Finished:
     """Run git there. A directory that is none, or git that is not there, is a git that failed.
 
-    In: `index`, a file to take for the repository's index.
+    In: `index`, a file to take for the repository's index; `environment`, more of it (`without_filters`).
     """
-    environment = ENVIRONMENT if index is None else ENVIRONMENT | {"GIT_INDEX_FILE": index}
+    whole = {**ENVIRONMENT, **({} if index is None else {"GIT_INDEX_FILE": index}), **(environment or {})}
     try:
-        return await run([*GIT, *arguments], directory, environment=environment, stdin=stdin)
+        return await run([*GIT, *arguments], directory, environment=whole, stdin=stdin)
     except (OSError, ProgramMissing) as error:
         return Finished(None, b"", str(error).encode())
 
@@ -223,12 +247,14 @@ async def _changes(directory: str, base: str | None, *, patches: bool, context: 
 
 
 async def _tracked(directory: str, base: str, *, patches: bool, context: int | None) -> list[Change]:
+    bare = await without_filters(directory)
     async with _index_copy(directory) as index:
-        found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index)
+        found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, environment=bare)
         if not found.ok:
             return []
         lines = () if context is None else (f"-U{context}",)
-        shown = await git(directory, *DIFF, "-p", *lines, base, "--", ".", index=index) if patches else None
+        patched = (*DIFF, "-p", *lines, base, "--", ".")
+        shown = await git(directory, *patched, index=index, environment=bare) if patches else None
     return _parsed(found.stdout, shown.text if shown is not None and shown.ok else "")
 
 

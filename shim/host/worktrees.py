@@ -245,9 +245,10 @@ async def _default(place: str) -> str:
 
 
 async def _git(directory: str, *arguments: str) -> Finished:
-    """With time for many files. Hooks of the repository do not run."""
+    """With time for many files. Hooks and filters of the repository do not run."""
     try:
-        return await run([*vcs.GIT, *arguments], directory, environment=vcs.ENVIRONMENT, timeout_s=GIT_S)
+        environment = {**vcs.ENVIRONMENT, **await vcs.without_filters(directory)}
+        return await run([*vcs.GIT, *arguments], directory, environment=environment, timeout_s=GIT_S)
     except (OSError, ProgramMissing) as error:
         return Finished(None, b"", str(error).encode())
 

@@ -173,9 +173,41 @@ async def test_a_repository_cannot_run_programs(place: Place) -> None:
     (place.project / ".gitattributes").write_text("* diff=evil filter=evil\n")
     for key in ("core.fsmonitor", "diff.external", "diff.evil.command", "diff.evil.textconv", "core.pager"):
         git(place.project, "config", key, command)
+    (place.project / "README.md").write_text("touched, so that git reads it\n")
     for path in ("/vcs", "/vcs/status", "/vcs/diff?mode=git", "/vcs/diff/raw", "/file?path=."):
         await place.api.get(path, status=200)
     assert not proof.exists()
+
+
+@pytest.mark.parametrize("kind", ["clean", "process"])
+@pytest.mark.parametrize("name", ["evil", "a=b", "filter.x.clean"])
+async def test_a_repository_cannot_run_filters(place: Place, kind: str, name: str) -> None:
+    """A filter is run when git compares a file that was touched. It may be named so that `-c` would take it for another one."""
+    proof = place.home / "ran"
+    (place.project / ".gitattributes").write_text(f"* filter={name}\n")
+    git(place.project, "config", f"filter.{name}.{kind}", f"touch {proof}; cat")
+    git(place.project, "config", f"filter.{name}.required", "true")
+    (place.project / "README.md").write_text("touched\n")
+    found = rows((await place.api.get("/vcs/status", status=200)).body)
+    assert "README.md" in {row[0] for row in found}
+    for path in ("/vcs/diff?mode=git", "/vcs/diff/raw", "/file/status"):
+        await place.api.get(path, status=200)
+    await place.api.post("/vcs/apply", {"patch": "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n"}, status=200)
+    assert not proof.exists()
+
+
+async def test_filters_of_the_person_run(place: Place) -> None:
+    """As those of LFS: git compares what they make of a file."""
+    (place.project / ".gitattributes").write_text("*.up filter=up\n")
+    settings = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "filter.up.clean", "GIT_CONFIG_VALUE_0": "tr a-z A-Z"}
+    (place.project / "x.up").write_text("text\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in settings.items():
+            patch.setenv(key, value)
+        git(place.project, "add", ".")
+        git(place.project, "config", "filter.other.clean", "false")
+        (place.project / "x.up").write_text("changed\n")
+        assert "+CHANGED" in (await place.api.get("/vcs/diff/raw", status=200)).body
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ class Projector2:
         self._teller.tell("session.created", session.created(info, text(first.get("slug"))))
 
     def _session_updated(self, properties: Wire) -> None:
-        self._statuses.updated(session.info_of(obj(properties["info"])), chosen=self._label in ("session", "mode"))
+        self._statuses.updated(session.info_of(obj(properties["info"])), chosen=_chosen(self._event, self._label))
 
     # --- executions ----------------------------------------------------------------------------------------
 
@@ -126,6 +126,7 @@ class Projector2:
         data = self._event.data if self._event is not None else None
         reason = text(obj(data.metadata).get("reason"), "completed") if isinstance(data, TurnData) else "completed"
         outcome = OUTCOMES.get(reason, "failed")
+        self._steps.release()
         self._steps.give_up(interrupted=outcome == "interrupted")
         first = self._first.conversation.info
         tokens, cost = session.counts(obj(first["tokens"])), first["cost"]
@@ -217,6 +218,7 @@ class Projector2:
             if self._asides.knows(info["id"]):
                 self._asides.part(part, info["parentID"])
         self._message_updated({"info": {**info, "time": {"completed": self._teller.at, **info["time"]}}})
+        self._steps.release()
 
     # --- prompts -------------------------------------------------------------------------------------------
 
@@ -269,6 +271,7 @@ class Projector2:
             entry = self.conversation.inbox.pop(id_, None)
             if entry is None:
                 continue
+            self._steps.release()
             self._teller.tell("session.inbox.delivered", {"inboxID": id_}, note=entry["type"], beside={"item": entry})
             if entry["type"] in ("user", "synthetic"):
                 self.conversation.messages[id_] = prompts.message(id_, entry, self._teller.at)
@@ -295,6 +298,7 @@ class Projector2:
         self.conversation.forms[form["id"]] = form
         self.conversation.questions[form["id"]] = properties["id"]
         self._teller.tell("form.created", {"form": form})
+        self._steps.settle(text(obj(properties.get("tool")).get("messageID")))
 
     def _question_replied(self, properties: Wire) -> None:
         id_ = asks.form_id(properties["requestID"])
@@ -335,6 +339,14 @@ class Projector2:
         EventType.ERROR: _failed,
     }
     """Universal events -> what the first face has no event for."""
+
+
+def _chosen(event: UniversalEvent | None, label: str) -> frozenset[str]:
+    """Which of agent and model somebody selects by this event."""
+    item = event.data.item if event is not None and isinstance(event.data, ItemData) else None
+    if item is None or label not in ("session", "mode"):
+        return frozenset()
+    return frozenset({"agent"} if label == "mode" else obj(item.metadata).keys() & {"agent", "model"})
 
 
 def _label(event: UniversalEvent) -> str:

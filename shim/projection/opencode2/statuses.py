@@ -42,8 +42,8 @@ class Statuses:
 
     # --- the session's properties --------------------------------------------------------------------------
 
-    def updated(self, new: Wire, *, chosen: bool) -> None:
-        """The first face's `info` has changed. `chosen`: somebody selected agent or model, a prompt did not bring them along.
+    def updated(self, new: Wire, *, chosen: frozenset[str]) -> None:
+        """The first face's `info` has changed. `chosen`: what of agent and model somebody selected, and no prompt brought along.
 
         A session that has neither gets those of its first step; what a prompt brings is told when it is another one.
         """
@@ -55,7 +55,7 @@ class Statuses:
             if new.get(key, empty) != old.get(key, empty):
                 self._change(kind, key, new.get(key, empty))
         for key in ("agent", "model"):
-            if key in new and new[key] != old.get(key) and (chosen or key in old):
+            if key in new and new[key] != old.get(key) and (key in chosen or key in old):
                 self._select(key, new[key], old.get(key))
 
     def _change(self, kind: str, key: str, value: object) -> None:
@@ -87,6 +87,7 @@ class Statuses:
         entry = inbox.get(id_)
         if state == "handed":
             carried = {text(one) for one in arr(meta.get("carried"))}
+            self._instructed(obj(meta.get("instructions")))
             self._deliver([one for one in inbox if one in carried and one != id_] + [id_])
         elif entry is None:
             return
@@ -96,6 +97,14 @@ class Statuses:
             delivery = text(meta.get("delivery"), "steer")
             inbox[id_] = {**entry, "delivery": delivery}
             self._teller.tell("session.inbox.delivery.changed", {"inboxID": id_, "delivery": delivery})
+
+    def _instructed(self, told: Wire) -> None:
+        """Instructions that have changed go along with the prompt; the session's first ones are no message."""
+        if not told:
+            return
+        event = self._teller.tell("session.instructions.updated", {key: told[key] for key in ("delta", "text") if key in told})
+        if "text" in told:
+            self._show(message_id(event), "system", {"text": told["text"]})
 
     def withdraw(self, id_: str) -> None:
         """An item of the inbox will never be delivered."""

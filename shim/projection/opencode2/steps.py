@@ -54,6 +54,8 @@ class Steps:
         self._steps: dict[str, Step] = {}
         self._called: dict[str, str] = {}
         self._promised: Step | None = None
+        self._held: dict[str, tuple[Wire, Message | None]] = {}
+        """Open steps whose message is over, by their id of the first face: why it is will be told."""
         self.open: dict[str, Step] = {}
         """Those that have not ended, by their id of the first face."""
         self.names: dict[str, str] = {}
@@ -74,6 +76,7 @@ class Steps:
 
     def begin(self, info: Wire, snapshot: str | None) -> None:
         """A message begins. One that a retry has promised keeps the promised id."""
+        self.release()
         promised, self._promised = self._promised, None
         step = promised or self._make(text(info.get("id")), info)
         self.names |= {info["id"]: step.id} if step.id != info["id"] else {}
@@ -116,10 +119,28 @@ class Steps:
             self.show(step)
 
     def finish(self, info: Wire, message: Message | None) -> None:
-        """The step is over. `message` has its snapshot and what was changed."""
+        """The step is over. `message` has its snapshot and what was changed.
+
+        Agents may close a message before they say that it has failed or was interrupted; native says that alone. So the end of
+        one that was broken off is told with what comes next (`release`).
+        """
+        if info["id"] not in self.open:
+            self._fail_late(self._steps.get(info["id"]), info)
+        elif info.get("error") or not _broken_off(info, message):
+            self._finish(info, message)
+        else:
+            self._held[info["id"]] = (info, message)
+
+    def release(self) -> None:
+        """The turn goes on, or ends: steps that were broken off have ended, and did not fail."""
+        held, self._held = self._held, {}
+        for info, message in held.values():
+            self._finish(info, message)
+
+    def _finish(self, info: Wire, message: Message | None) -> None:
+        self._held.pop(info["id"], None)
         step = self.open.pop(info["id"], None)
         if step is None:
-            self._fail_late(self._steps.get(info["id"]), info)
             return
         tokens, cost = counts(obj(info.get("tokens"))), info.get("cost") or 0
         spent = bool(cost) or any(tokens[key] for key in ("input", "output", "reasoning")) or any(tokens["cache"].values())
@@ -177,6 +198,7 @@ class Steps:
 
     def retry(self, open_id: str | None, status: Wire, info: Wire) -> None:
         """The model is asked again later. Without an open step, one is opened, which the next message will be."""
+        self.release()
         step = self.open.get(open_id or "") or self._promised
         if step is None:
             step = self._promised = self._promise(info)
@@ -361,3 +383,11 @@ class Steps:
         step.content = content
         self._teller.tell("session.message.content.updated", {"messageID": step.id, "content": list(content)})
         self.show(step)
+
+
+def _broken_off(info: Wire, message: Message | None) -> bool:
+    """Whether a message of the first face is over without an end of its own, or a call of it was interrupted."""
+    if "finish" not in info:
+        return True
+    calls = [obj(part["state"]) for part in (message.parts.values() if message is not None else ()) if part["type"] == "tool"]
+    return any(obj(call.get("metadata")).get("interrupted") is True for call in calls)

@@ -216,6 +216,14 @@ def test_a_choice_is_told_at_once() -> None:
 # --- steps ----------------------------------------------------------------------------------------------------
 
 
+def test_a_new_title_chooses_nothing() -> None:
+    """What the first prompt brought along is not told as somebody's choice."""
+    story = Story()
+    story.accept("hello", agent="build", model={"modelID": "m", "providerID": "p"})
+    story.status("session", title="A title")
+    assert types(story) == ["created", "inbox.enqueued", "renamed"]
+
+
 def test_a_text_is_empty_in_get_until_it_has_ended() -> None:
     story = Story()
     story.prompt("hello")
@@ -284,6 +292,36 @@ def test_a_retry_that_leads_to_nothing_fails_its_step() -> None:
     assert assistants(story)[0]["error"]["type"] == "aborted"
 
 
+@pytest.mark.parametrize(("reason", "end"), [("completed", "step.ended"), ("aborted", "step.failed"), ("error", "step.failed")])
+def test_a_step_that_was_broken_off_ends_once(reason: str, end: str) -> None:
+    """Agents close their message before they say why."""
+    story = Story()
+    story.prompt("hello")
+    story.whole(story.message(), TextPart(text="I beg"), failed=True)
+    assert "completed" not in assistants(story)[0]["time"]
+    if reason == "error":
+        story.error("broken")
+    story.end(reason)
+    assert [kind for kind in types(story) if kind in ("step.ended", "step.failed")] == [end]
+    assert "completed" in assistants(story)[0]["time"]
+    check_second(story.journal, "mock", story.first.conversation)
+
+
+def test_a_step_that_was_broken_off_has_ended_when_the_turn_goes_on() -> None:
+    """A call that its agent interrupts by itself, say."""
+    story = Story()
+    story.prompt("hello")
+    message = story.message()
+    story.call("bash", {"command": "ls"}, parent=message)
+    story.whole(message, finish="tool-calls")
+    story.result("stopped", failed=True, interrupted=True)
+    assert types(story)[-1] == "tool.failed"
+    story.say("I go on.")
+    assert types(story)[types(story).index("tool.failed") :][:3] == ["tool.failed", "step.ended", "step.started"]
+    story.end()
+    check_second(story.journal, "mock", story.first.conversation)
+
+
 def test_what_comes_while_nothing_runs_is_told_to_nobody() -> None:
     story = Story()
     story.turn()
@@ -339,6 +377,16 @@ def test_a_question_is_a_form() -> None:
     answer = {"q0": "Red", "q1": ["Red", "Blue"]}
     assert told(story, "form.replied") == [{"sessionID": story.id, "id": form["id"], "answer": answer}]
     assert story.now.settled[form["id"]]["state"] == {"status": "answered", "answer": answer}
+
+
+def test_a_text_ends_with_the_question_behind_it() -> None:
+    story = Story()
+    story.prompt("hello")
+    message = story.message()
+    story.delta(message, "I need to know.")
+    story.call("question", {"questions": []}, parent=message)
+    story.question("que_1", Question(question="Which?"))
+    assert types(story)[-3:] == ["tool.called", "form.created", "text.ended"]
 
 
 def test_a_question_that_nobody_answers_is_cancelled() -> None:

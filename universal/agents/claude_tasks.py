@@ -195,10 +195,10 @@ class Crew:
 
     def _wake(self, child: _Child, prompt: str, raw: Msg) -> Iterator[Output]:
         child.active = True
-        yield Signal(Input.ACTIVITY, child=child.key)
         if prompt and prompt != child.prompt:
             child.prompt = prompt
             yield child.transcript.user(prompt, raw, synthetic=True)
+        yield Signal(Input.ACTIVITY, child=child.key)
 
     def _finish(self, key: str, raw: Msg, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
         child = self._children.get(key)

@@ -422,8 +422,8 @@ class MockCodec:
         prompt = Item(item_id=self._ids("item"), kind=ItemKind.MESSAGE, role=ItemRole.USER, status=done, content=(said,))
         return [
             self._fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), frame, key),
-            Signal(Input.ACTIVITY, child=key),
             Fact(EventType.ITEM_COMPLETED, ItemData(item=prompt), raw=frame, synthetic=True, child=key),
+            Signal(Input.ACTIVITY, child=key),
         ]
 
     def _subagent_end(self, frame: Frame) -> list[Output]:

@@ -41,8 +41,21 @@ SCENES: dict[tuple[str, int], tuple[str, ...]] = {
     ("fail_tool", 0): ("mock/failtool", "claude/2.1.329/fail_tool"),
     ("error", 0): ("mock/error", "claude/2.1.329/error"),
     ("hang_interrupt", 0): ("mock/hang", "claude/2.1.329/abort_text"),
-    ("interrupt_tool", 0): ("claude/2.1.329/abort_tool",),
-    ("three_turns", 1): ("mock/remember",),
+    ("interrupt_tool", 0): ("claude/2.1.329/abort_tool", "claude/2.1.330/interrupt_tool"),
+    ("three_turns", 2): ("mock/remember", "claude/2.1.329/three_turns"),
+    ("bash", 0): ("mock/tool", "claude/2.1.330/bash"),
+    ("wait", 0): ("mock/tool", "claude/2.1.330/bash"),
+    ("read_edit", 0): ("mock/edit_existing", "claude/2.1.330/read_edit_bypass"),
+    ("permission_always", 0): ("mock/permission_always", "claude/2.1.329/bash_always"),
+    ("permission_reject_message", 0): ("mock/permission_feedback", "claude/2.1.330/bash_ask_deny"),
+    ("interrupt_permission", 0): ("mock/permission_interrupted", "claude/2.1.330/interrupt_ask"),
+    ("bad_tool", 0): ("mock/failtool",),
+    ("error_401", 0): ("mock/error", "claude/2.1.330/error_401"),
+    ("overload", 0): ("mock/retry", "claude/2.1.330/overload"),
+    ("busy_default", 0): ("claude/2.1.330/queue_tool",),
+    ("busy_steer", 0): ("claude/2.1.330/queue_tool",),
+    ("busy_queue", 0): ("claude/2.1.329/queue",),
+    ("todo", 0): ("claude/2.1.330/todo_write",),
 }
 """(scene of the preview, which of its turns) -> recordings of agents in which the same happens, in their turn of that number, or
 the last one that they have."""

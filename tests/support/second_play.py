@@ -15,6 +15,7 @@ from typing import Any
 from shim.opencode2.dialects import DIALECTS
 from shim.record.driver import counting
 from tests.support.both import second_of
+from tests.support.claude_seen import seen
 from tests.support.fold2 import ENDS
 from tests.support.own_replay import OwnReplay, replay
 from tests.support.recordings import ROOT
@@ -94,9 +95,13 @@ async def played(name: str) -> OwnReplay:
     return await MockReplay("mock", MockCodec(counting())).play(launch, told)
 
 
+EARLIER = ("claude/2.1.197/", "claude/2.1.330/")
+"""Recordings that were made in another form."""
+
+
 async def journals(name: str) -> list[list[UniversalEvent]]:
     """The journal of each session, the main one first."""
-    play = await played(name)
+    play = await seen(*name.split("/")[1:]) if name.startswith(EARLIER) else await played(name)
     return [list(await play.store.events(branch.id)) for branch in play.branches.values()]
 
 

@@ -17,6 +17,8 @@ import pytest
 from shim.runtime.mock_agent import VERSION
 from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
 from tests.fakes.mock_session import MockSession, counting
+from tests.support.both import check_second
+from tests.support.second_play import played as played_through
 from universal.agents.mock import MockCodec
 from universal.codec import (
     Exit,
@@ -137,6 +139,14 @@ def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
     assert rows == load(path)
     unparsed = {key: n for key, n in codec.counters().items() if key.startswith("unparsed:")}
     assert unparsed == ({"unparsed:horoscope": 1, "unparsed:not JSON": 1} if name == "unparsed" else {})
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_clients_of_2x_see_what_clients_of_1x_see(name: str) -> None:
+    """Every event and message is as OpenCode 2's wire has them; folded, they are what either face reads."""
+    played = await played_through(f"mock/{name}")
+    for branch in played.branches.values():
+        check_second(await played.store.events(branch.id), "mock", branch.conversation)
 
 
 def test_no_recording_is_left_over() -> None:

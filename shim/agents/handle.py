@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from universal.codec import Exit
 
-OnLines = Callable[[list[bytes]], None]
+OnLines = Callable[[list[bytes]], Awaitable[None] | None]
+"""If it returns an awaitable, no more is read before that is done."""
 OnExit = Callable[[Exit], None]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Recorder:
     def lines(self, on_lines: OnLines) -> OnLines:
         """`on_lines`, with what the agent says written down first."""
 
-        def recorded(lines: list[bytes]) -> None:
+        def recorded(lines: list[bytes]) -> Awaitable[None] | None:
             for line in lines:
                 self.row("out", line)
             return on_lines(lines)

@@ -8,7 +8,7 @@ happens here becomes one of its inputs, and its effects are carried out by `_car
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -208,8 +208,7 @@ class SessionActor:
             return
         self._send(Interrupt())
         if self.main.machine.busy:
-            loop = asyncio.get_running_loop()
-            self._abort_timer = loop.call_later(self.deps.abort_timeout_s, self._abort_timed_out)
+            self._abort_timer = asyncio.get_running_loop().call_later(self.deps.abort_timeout_s, self._abort_timed_out)
 
     def _abort_timed_out(self) -> None:
         self._abort_timer = None
@@ -321,16 +320,17 @@ class SessionActor:
         if self._codec is not None:
             self._process(self._codec.send(command))
 
-    def _on_lines(self, generation: int, lines: list[bytes]) -> None:
+    def _on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
         codec = self._codec
         self._touch()
         with self.deps.hub.burst(), self.main.burst():
             for line in lines:
                 if generation != self._generation or codec is None:
-                    return
+                    return None
                 self._process(codec.receive(line))
         if self.main.too_much():
             self.abort()
+        return self.deps.store.room()
 
     def _process(self, outputs: Sequence[Output]) -> None:
         for output in outputs:

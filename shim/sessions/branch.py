@@ -21,6 +21,7 @@ from shim.opencode.build import Wire
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.given import Waiting
+from shim.sessions.unparsed import Unparsed
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
 from universal.codec import Fact
@@ -106,6 +107,7 @@ class Branch:
         self._held: list[UniversalEvent] | None = None
         self._unsaved: list[UniversalEvent] = []
         self._unsaved_why = self._stopped_turn = ""
+        self._unparsed = Unparsed(session_id)
 
     @property
     def conversation(self) -> Conversation:
@@ -252,7 +254,9 @@ class Branch:
             self._hub.publish(out)
 
     def fact(self, fact: Fact) -> None:
-        """Record what a codec said."""
+        """Record what a codec said; of a flood that nobody knows only its beginning, and how much it was."""
+        if not self._unparsed.keep(fact):
+            return
         self.native_session_id = fact.native_session_id or self.native_session_id
         self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)
 
@@ -318,6 +322,8 @@ class Branch:
     def end_turn(self, reason: str) -> None:
         """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
         self.withdraw_requests()
+        if (rest := self._unparsed.end()) is not None:
+            self.record(EventType.UNPARSED, rest)
         metadata = {"reason": reason, **self._turn_metadata}
         data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
         self._note_fact(self.record(EventType.TURN_ENDED, data))

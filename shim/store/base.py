@@ -6,7 +6,7 @@ never loses an event that was flushed, also after `kill -9`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -56,6 +56,12 @@ class Store(Protocol):
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small JSON value; None removes it."""
+        ...
+
+    def room(self) -> Awaitable[None] | None:
+        """None if it can take much more; else what to wait for before an agent is asked for more. Neither raises: a store
+        that cannot write says so to whoever flushes, and nobody waits for it here.
+        """
         ...
 
     async def flush(self) -> None:

@@ -60,6 +60,9 @@ class MemoryStore:
         else:
             self._values[namespace, key] = dump(value, f"value {namespace}/{key}")
 
+    def room(self) -> None:
+        """Always."""
+
     async def flush(self) -> None:
         """Nothing to wait for."""
         self._check_open()

@@ -15,12 +15,12 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,6 +41,10 @@ BUSY_MS = 5_000
 """How long to wait for somebody else's lock: a person who looks into the file with `sqlite3`."""
 
 ADD_EVENT = "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+AT_ONCE = (64, 8, 1)
+"""So many events are added by one statement, as long as there are so many. Each statement gives the interpreter away, and a busy
+event loop gives it back after 5 ms: with one for each event, a fast agent filled the queue."""
+ADD_EVENTS = {size: ADD_EVENT + ", (?, ?, ?, ?, ?, ?, ?, ?)" * (size - 1) for size in AT_ONCE}
 SAVE_SESSION = (
     "INSERT OR REPLACE INTO session (id, directory, project_id, parent_id, created_ms, updated_ms, data) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -183,8 +187,9 @@ class SqliteStore:
     # Writes: checked at once, then queued.
 
     def append(self, events: Sequence[UniversalEvent]) -> None:
-        """Queue events, all or none."""
+        """Queue events, all or none. A full queue refuses before it looks at them: a session that has many asks often."""
         opened = self._use()
+        opened.writer.need_room(len(events))
         new = follow(opened.last, events)
         opened.writer.put([_added(row_of(event)) for event in events])
         opened.last.update(new)
@@ -212,6 +217,14 @@ class SqliteStore:
     async def flush(self) -> None:
         """Wait until all that was queued is committed."""
         await self._use().writer.flush()
+
+    def room(self) -> Awaitable[None] | None:
+        """None, or what to wait for while the queue is half full."""
+        return self._until_written() if self._opened is not None and self._opened.writer.crowded else None
+
+    async def _until_written(self) -> None:
+        with suppress(StoreError):  # told by every flush that somebody needs
+            await self.flush()
 
     def last_sequence(self, session_id: str) -> int:
         """How many events its journal has, the queued ones included."""
@@ -295,12 +308,24 @@ class SqliteStore:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for sql, run in groupby(batch, key=lambda statement: statement.sql):
-                connection.executemany(sql, [statement.parameters for statement in run])
+                rows = [statement.parameters for statement in run]
+                if sql == ADD_EVENT:
+                    _add_events(connection, rows)
+                else:
+                    connection.executemany(sql, rows)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):  # SQLite has rolled back already after some errors
                 connection.execute("ROLLBACK")
             raise explain(error, self.path, "write to") from error
+
+
+def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | bytes | int | None]]) -> None:
+    done = 0
+    for size in AT_ONCE:
+        while len(rows) - done >= size:
+            connection.execute(ADD_EVENTS[size], list(chain.from_iterable(rows[done : done + size])))
+            done += size
 
 
 def _shut(opened: _Opened) -> None:

@@ -100,6 +100,18 @@ class GroupWriter:
         with self._changed:
             return self._accepted - self._committed
 
+    @property
+    def crowded(self) -> bool:
+        """The queue is half full though all goes well: who can wait, should. A queue behind a failure only fails when asked."""
+        with self._changed:
+            half = len(self._queue) * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
+            return half and self._failure is None and not self._closing
+
+    def need_room(self, rows: int) -> None:
+        """Raises StoreError if it is sure that `put` would refuse so many rows, however small they are."""
+        with self._changed:
+            self._check(rows, 0)
+
     def put(self, statements: Sequence[Statement]) -> None:
         """Queue them all, in order, or none. Never waits for the disk.
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from shim.app import DATABASE, SERVICES
 from shim.cli.server import GONE_S, allow_open_files, listen
@@ -133,6 +134,21 @@ async def test_disk_full_for_long(tmp_path: Path) -> None:
         await server.ask(other, "echo other")
         said = await server.messages(session)
     async with live(tmp_path, store=store) as server:
+        assert await server.messages(session) == said
+
+
+async def test_an_agent_waits_for_the_disk(tmp_path: Path) -> None:
+    """It says 5,000 pieces at once; 600 may wait to be written, and nothing is written before somebody asks for it."""
+    path = tmp_path / "data" / DATABASE
+    path.parent.mkdir()
+    limits = Limits(group_rows=10_000, group_s=1000.0, queue_rows=600)
+    with capture_logs() as logs:
+        async with live(tmp_path, store=SqliteStore(path, limits=limits)) as server:
+            session = await server.session()
+            await turn(server, session, "burst 5000")
+            said = await server.messages(session)
+    assert "store.append_failed" not in [log["event"] for log in logs]
+    async with live(tmp_path, store=SqliteStore(path)) as server:
         assert await server.messages(session) == said
 
 

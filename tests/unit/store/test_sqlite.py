@@ -293,6 +293,42 @@ def schema(path: Path) -> tuple[int, list[str]]:
     return version, tables
 
 
+async def test_many_events_are_few_statements(path: Path) -> None:
+    store = SqliteStore(path, limits=Limits(group_rows=10_000, group_s=1000.0))
+    await store.open()
+    assert store._opened is not None
+    said: list[str] = []
+    store._opened.write.set_trace_callback(said.append)
+    store.append(journal(1, 64 * 3 + 8 * 2 + 5))
+    await store.flush()
+    assert len([text for text in said if text.startswith("INSERT")]) == 3 + 2 + 5
+    assert [event.sequence for event in await store.events("ses_a")] == list(range(1, 64 * 3 + 8 * 2 + 6))
+    await store.close()
+
+
+async def test_who_can_wait_is_told_when_to(path: Path) -> None:
+    store = SqliteStore(path, limits=Limits(group_rows=10_000, group_s=1000.0, queue_rows=100))
+    assert store.room() is None  # and a store that is not open says nothing either
+    await store.open()
+    store.append(journal(1, 49))
+    assert store.room() is None
+    store.append(journal(50, 50))
+    waiting = store.room()
+    assert waiting is not None and store.pending == 50
+    await waiting
+    assert store.pending == 0 and store.room() is None
+    await store.close()
+
+
+async def test_a_full_queue_refuses_before_it_looks_at_the_events(path: Path) -> None:
+    store = SqliteStore(path, limits=Limits(group_rows=10_000, group_s=1000.0, queue_rows=100))
+    await store.open()
+    store.append(journal(1, 90))
+    with pytest.raises(StoreError, match=r"90 rows .* wait to be written"):
+        store.append([event(91, raw={"no", "JSON"})] * 20)
+    await store.close()
+
+
 async def test_missing_steps_are_taken_and_rows_stay(path: Path) -> None:
     first = await reopened(path)
     first.append(journal(1, 3))

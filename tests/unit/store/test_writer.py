@@ -198,6 +198,22 @@ async def test_a_full_queue_gives_the_reason() -> None:
             writer.put(rows(2))
 
 
+async def test_a_queue_is_crowded_when_it_is_half_full_and_the_disk_takes_it() -> None:
+    disk = Disk()
+    async with writing(disk, Limits(group_rows=99, group_s=NEVER_S, queue_rows=4, queue_bytes=100)) as writer:
+        writer.put(rows(1, size=49))
+        assert not writer.crowded
+        writer.put(rows(2, size=1))  # of rows and of bytes
+        assert writer.crowded
+        await writer.flush()
+        assert not writer.crowded
+        disk.fault = StoreError("the disk is full")
+        writer.put(rows(3, 4, 5))
+        with pytest.raises(StoreError):
+            await writer.flush()
+        assert not writer.crowded  # nobody is to wait for that
+
+
 async def test_bytes_are_bounded_but_one_large_row_passes() -> None:
     disk = Disk()
     async with writing(disk, Limits(group_rows=99, group_s=NEVER_S, queue_bytes=100)) as writer:

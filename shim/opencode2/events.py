@@ -31,6 +31,7 @@ VERSIONS: dict[str, int] = {
     "session.execution.succeeded": 1,
     "session.execution.failed": 1,
     "session.execution.interrupted": 1,
+    "session.instructions.updated": 2,
     "session.synthetic": 1,
     "session.skill.activated": 1,
     "session.shell.started": 1,

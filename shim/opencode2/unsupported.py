@@ -24,16 +24,12 @@ WEBSEARCH = "agents search the web by themselves; this server has no search of i
 WELLKNOWN = "it would load an organisation's settings for OpenCode's own models, which are not used here; agents have their own"
 MIGRATION = "sessions are kept in one journal that both wires read, so nothing has to be migrated"
 
-INSTRUCTIONS = (
-    "agents have instructions of their own (AGENTS.md, CLAUDE.md) and take none from here between prompts; say it in a prompt"
-)
 ENVIRONMENT = "an agent runs its commands in the environment that it was started with, which cannot be changed from outside"
 BACKGROUND = "agents decide by themselves what they run in the background; none can be told from outside"
 GENERATE = "agents have no requests beside their conversation; ask in a session, or in a fork of it"
 FORMS = "forms are questions of the session's agent, and only it can ask them"
 
 _OWN: dict[str, str] = {
-    **{name: INSTRUCTIONS for name in OPERATIONS2 if name.startswith("experimental.session.instructions.")},
     "session.environment": ENVIRONMENT,
     "session.background": BACKGROUND,
     "session.generate": GENERATE,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import structlog
 
@@ -21,6 +20,7 @@ from shim.sessions.accepted import Accepted, NativeSession
 from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
 from shim.sessions.ended import SESSION_NOT_FOUND, ended_by_agent, exit_error, start_error
+from shim.sessions.handing import handed
 from shim.sessions.hosting import host_calls
 from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
@@ -230,14 +230,11 @@ class SessionActor:
         self._waiting_hand = None
         self._handed = accepted.prompt.key
         queued = {a.message_id for a in self._accepted.values()}
-        missed = context.missed(self.main.conversation, accepted.agent, queued | {accepted.message_id})
-        if accepted.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
-            missed = context.NOTHING
-        self.inbox.carried(missed.message_ids)
-        self.main.status("prompt", state="handed", **accepted.told(), **missed.told())
+        given = handed(self.main.conversation, accepted, queued, self.undone, self.main.instructions)
+        self.inbox.carried(given.carried)
+        self.main.status("prompt", state="handed", **given.told)
         self._said_something = False
-        note = "" if accepted.prompt.compact else self.undone.note(accepted.agent)
-        self._send(replace(accepted.prompt, text=note + missed.text + accepted.prompt.text))
+        self._send(given.prompt)
 
     def _ready_for(self, accepted: Accepted) -> bool:
         return self.alive and self._agent_name == accepted.agent and self._codec is not None and not accepted.refused

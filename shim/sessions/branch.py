@@ -21,6 +21,7 @@ from shim.opencode.build import Wire
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.given import Waiting
+from shim.sessions.instructions import Instructions
 from shim.sessions.unparsed import Unparsed
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
@@ -69,6 +70,7 @@ class Branch:
 
     facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
     last turn unless one runs, `viewed`, `fork`; kept in its row.
+    instructions: what clients have set for its agents, to go along with each prompt.
     waiting: prompts of what was loaded or copied that no agent has been given; live ones are the inbox's.
     ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
     """
@@ -92,6 +94,7 @@ class Branch:
         self.deleted = False
         self.native_session_id: str | None = None
         self.facts: Wire = {}
+        self.instructions = Instructions()
         self.waiting = Waiting(self.projector.transcript.message_of_item)
         self._store = store
         self._hub = hub
@@ -238,6 +241,8 @@ class Branch:
     def _note_item(self, event: UniversalEvent) -> None:
         if event.type is EventType.ITEM_COMPLETED and isinstance(event.data, ItemData):
             self.waiting.take(event.data.item)
+            if event.data.item.kind is ItemKind.STATUS:
+                self.instructions.take(event.data.item)
 
     def was_read(self) -> None:
         """A client has read the running turn. In a moment it is told the growing texts anew.
@@ -269,6 +274,7 @@ class Branch:
             content=(StatusPart(label=label, detail=detail),),
             metadata=metadata,
         )
+        self.instructions.take(item)
         return self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
 
     def viewed(self, idle: int) -> None:

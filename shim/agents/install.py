@@ -22,6 +22,7 @@ import structlog
 from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
 from shim.errors import AgentError
+from shim.host.disk import private_folder
 from shim.runtime.locate import INSTALLED
 from shim.runtime.process import AgentProcess
 from universal.codec import Exit, LaunchSpec
@@ -140,7 +141,7 @@ class Installer:
             )
         folder = self._folder / agent
         try:
-            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True, mode=0o700)
+            await asyncio.to_thread(private_folder, folder)
         except OSError as error:
             raise InstallFailed(f"Cannot make {folder}: {error.strerror}.") from error
         options = ("--no-audit", "--no-fund", "--no-progress", "--loglevel=http", "--no-save")

@@ -31,6 +31,7 @@ from aiohttp import web
 from shim.cli.transfer import told
 from shim.errors import ShimError
 from shim.runtime import family
+from shim.runtime.environment import blank_passwords
 from shim.settings import Settings
 from universal.frozen import frozen
 
@@ -191,6 +192,7 @@ def run(
     Raises: ShimError if the application cannot start; whatever `during` raises.
     """
     tls = tls_of(settings)
+    blank_passwords()
     allow_open_files()
     give_back_large_memory()
     watchdog = threading.Timer(stop_s, _end_at_once, (STUCK_EXIT, f"Not stopped within {stop_s:g} s: ended at once."))

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from shim.errors import BadRequest, ShimError
 from shim.runtime import child
+from shim.runtime.environment import OWN_PASSWORDS
 from universal.frozen import frozen
 
 TIMEOUT_S = 15.0
@@ -21,7 +22,7 @@ TIMEOUT_S = 15.0
 OUTPUT_LIMIT_BYTES = 32 * 2**20
 STDERR_LIMIT_BYTES = 64 * 2**10
 CHUNK_BYTES = 64 * 2**10
-OWN = dict.fromkeys(("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD"))
+OWN = dict.fromkeys(OWN_PASSWORDS)
 """No business of git, nor of what a repository makes git run."""
 
 

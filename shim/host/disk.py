@@ -39,6 +39,13 @@ def head(path: str | Path, limit: int) -> tuple[bytes, int]:
         return file.read(limit), state.st_size
 
 
+def private_folder(folder: Path) -> None:
+    """Make a folder for its owner alone, and those above it that are missing, whatever the umask. Raises OSError."""
+    if not folder.is_dir():
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def is_regular(state: os.stat_result) -> bool:
     """Whether that is a file with contents: no folder, pipe or device."""
     return stat.S_ISREG(state.st_mode)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shim.host import jsonc, markdown
+from shim.runtime.environment import child_environment
 from universal.frozen import frozen
 from universal.jsonvalue import obj
 
@@ -102,12 +103,13 @@ class OpenCodeConfig:
 class ConfigFiles:
     """Reads and writes them. Calls touch the disk, briefly; nothing is cached, so an edit holds at once.
 
-    In: the person's home and environment; nothing else of the machine.
+    In: the person's home and environment; nothing else of the machine. Texts may name of it what agents get too (`{env:...}`):
+    a repository's commands are sent to them, and this server's password is not theirs.
     """
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
         self._home = home
-        self._environment = environment
+        self._environment = child_environment(environment, {})
 
     @property
     def home(self) -> Path:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from shim.clock import Clock
 from shim.errors import BadRequest, Tagged
-from shim.host.disk import is_folder
+from shim.host.disk import is_folder, private_folder
 from shim.ids import Ids
 from shim.runtime import family
 from shim.runtime.environment import child_environment
@@ -173,7 +173,7 @@ class Shells:
     def _opened(self, place: str, id_: str) -> tuple[Path, BinaryIO]:
         if not is_folder(place):
             raise BadRequest(f'There is no folder {place}\n  at ["cwd"]')
-        self._folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self._folder)
         file = self._folder / f"{id_}.log"
         return file, os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
 

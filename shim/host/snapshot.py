@@ -28,6 +28,7 @@ from shim.errors import ShimError
 from shim.host import snapshot_files as files
 from shim.host import vcs
 from shim.host.command import Finished, ProgramMissing, run
+from shim.host.disk import private_folder
 
 log = structlog.get_logger()
 
@@ -233,7 +234,7 @@ class Snapshots:
         exclude = await vcs.git(directory, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
         ignored = await vcs.git(directory, "config", "--type=path", "--get", "core.excludesFile")
         if not await asyncio.to_thread(Path(git_dir, "HEAD").exists):
-            await asyncio.to_thread(git_dir.mkdir, parents=True, exist_ok=True)
+            await asyncio.to_thread(private_folder, git_dir)
             environment = ISOLATED | {"GIT_DIR": str(git_dir)}
             made = await run([*vcs.GIT, "init", "-q", "--bare", "--template=", str(git_dir)], here, environment=environment)
             if not made.ok:

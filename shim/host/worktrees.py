@@ -26,6 +26,7 @@ import structlog
 from shim.errors import ApiError
 from shim.host import vcs
 from shim.host.command import Finished, ProgramMissing, run
+from shim.host.disk import private_folder
 from shim.host.projects import GLOBAL, Projects
 from shim.opencode.build import slug
 from shim.sse.event import OpenCodeEvent
@@ -91,7 +92,7 @@ class Worktrees:
         async with self._making:
             made = await self._free(project.id, project.worktree, plain(name or branch or ""))
             made = made if branch is None else replace(made, branch=branch)
-            Path(made.directory).parent.mkdir(parents=True, exist_ok=True)
+            private_folder(Path(made.directory).parent)
             added = await _git(project.worktree, "worktree", "add", "--no-checkout", "-b", made.branch, made.directory, *since)
         if not added.ok:
             raise failed("WorktreeCreateFailedError", _said(added))

@@ -6,6 +6,7 @@ Proxies, keys, base URLs and toolchains must reach the agent, so this is a deny-
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 MARK = "OPENCODE_SHIM_PROCESS"
 """Set for each agent to a token of its own (after those of outer ones), and inherited by all that it starts: `family` finds
@@ -38,6 +39,23 @@ what people set themselves."""
 
 DENIED_PREFIX = "SHIM_"
 """Settings of this server, its password among them."""
+
+
+OWN_PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD")
+
+
+def blank_passwords() -> None:
+    """Overwrite this server's password where all programs of the person can read it: `/proc/PID/environ` is the memory in which
+    this process was given its environment, and a terminal or agent knows the PID of its parent. `os.environ` is a copy; it stays.
+    """
+    import ctypes  # here: an import of four milliseconds, which only a server needs
+
+    with suppress(OSError, AttributeError):  # another C library
+        getenv = ctypes.CDLL(None).getenv
+        getenv.restype = ctypes.c_void_p
+        for name in OWN_PASSWORDS:
+            if place := getenv(name.encode()):
+                ctypes.memset(place, 0, len(ctypes.string_at(place)))
 
 
 def child_environment(inherited: Mapping[str, str], changes: Mapping[str, str | None], token: str = "") -> dict[str, str]:

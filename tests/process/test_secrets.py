@@ -99,6 +99,11 @@ def test_no_planted_secret_is_ever_told_or_written(tmp_path: Path, agents: str) 
     with serving(tmp_path, "--data-dir", str(data), **planted) as (process, url):
         printed = rest(process)
         client = Client(url)
+        given = Path(f"/proc/{process.pid}/environ")  # what every program of the person's can read of another one
+        if given.exists():
+            seen = given.read_bytes()
+            assert b"MY_SERVICE_TOKEN=" in seen
+            assert PASSWORD.encode() not in seen
         wrong = base64.b64encode(f"opencode:{PLANTED['wrong, in a header']}".encode()).decode()
         assert client.ask("GET", "/path", Authorization=f"Basic {wrong}")[0] == 401
         assert client.ask("GET", f"/path?auth_token={PLANTED['wrong, in a query']}")[0] == 401
@@ -137,14 +142,16 @@ def test_data_is_for_its_owner_alone(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
     before = os.umask(0)
     try:
+        (tmp_path / "work").mkdir()
         with serving(tmp_path, "--data-dir", str(data), SHIM_RECORD_DIR=str(tmp_path / "records")) as (process, url):
             rest(process)
             client = Client(url)
-            session = client.ask("POST", "/session", {})
-            assert session[0] == 200
-            paths = [data, *data.rglob("*")]
-            assert len(paths) > 2
-            for path in paths:
+            session = json.loads(client.ask("POST", f"/session?directory={tmp_path / 'work'}", {})[1])["id"]
+            prompt = {"parts": [{"type": "text", "text": "hello"}], "model": {"providerID": "mock", "modelID": "mock"}}
+            assert client.ask("POST", f"/session/{session}/message", prompt)[0] == 200
+            assert client.ask("POST", "/api/shell", {"command": "true"})[0] == 200
+            assert {"snapshots", "shell"} <= {path.name for path in data.iterdir()}
+            for path in (data, *data.iterdir(), *(data / "snapshots").iterdir(), *(data / "shell").iterdir()):
                 mode = stat.S_IMODE(path.stat().st_mode)
                 assert mode == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,13 @@ def test_placeholders(home: Path, project: Path) -> None:
     config = ConfigFiles(home, {"A": "a"}).load(str(project))
     assert (config.values["username"], config.values["instructions"]) == ("a-", ["secret", ""])
     assert [problem.message for problem in config.problems] == ["{file:no} cannot be read"]
+
+
+@pytest.mark.parametrize("name", ["OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD"])
+def test_no_placeholder_is_this_servers_password(home: Path, project: Path, name: str) -> None:
+    """A repository could have a command of its own tell it to the agent."""
+    write(project / "opencode.json", json.dumps({"command": {"x": {"template": f"say {{env:{name}}}"}}}))
+    assert ConfigFiles(home, {name: "hunter2"}).load(str(project)).values["command"]["x"]["template"] == "say "
 
 
 @pytest.mark.parametrize(

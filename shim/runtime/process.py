@@ -22,7 +22,6 @@ import asyncio
 import os
 import secrets
 import signal
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +53,8 @@ DRAIN_S = 10.0
 """The same, if something comes all the time."""
 LINES_AT_ONCE = 32
 """Lines of one agent that are taken before the server looks at its other work: 2 to 5 ms."""
+HELD_BYTES = 16 * 1024
+"""Of stdout, read and not taken yet; then reading stops."""
 OUTGOING_BYTES = 64 * 1024 * 1024
 """So much may wait for an agent to read it. A prompt with images has some MB; an agent that is this far behind is stuck."""
 
@@ -77,8 +78,9 @@ class Waits:
 class _Pipes(asyncio.SubprocessProtocol):
     """The state of the three pipes.
 
-    Reading stops while a chunk of stdout has not been taken, and a chunk is what fits into a pipe: 64 KiB, unless the
-    agent enlarged it (asyncio takes 256 KiB at most). So a flood costs no memory, and others run between two chunks.
+    Reading stops while HELD_BYTES of stdout have not been taken, and what is read at once fits into a pipe: 64 KiB, unless the
+    agent enlarged it (asyncio takes 256 KiB at most). So a flood costs no memory, and others run between two chunks; and for a
+    line now and then reading is not stopped and taken up again, which costs as much as to read it.
     """
 
     def __init__(self) -> None:
@@ -88,7 +90,9 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.waiting = False
         """Whether the pump has delivered all and waits for more."""
         self.chunks_seen = 0
-        self._chunks: deque[bytes] = deque()
+        self._chunks: list[bytes] = []
+        self._held = 0
+        self._paused = False
         self._stdout_open = True
         self._arrived = asyncio.Event()
         self._stdout: asyncio.ReadTransport | None = None
@@ -102,9 +106,11 @@ class _Pipes(asyncio.SubprocessProtocol):
             self.stderr.add(data)
             return
         self._chunks.append(data)
+        self._held += len(data)
         self.chunks_seen += 1
         self._arrived.set()
-        if self._stdout is not None:
+        if self._held >= HELD_BYTES and not self._paused and self._stdout is not None:
+            self._paused = True
             self._stdout.pause_reading()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
@@ -118,17 +124,21 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.exited.set()
 
     async def take(self) -> bytes | None:
-        """The next chunk of stdout, None at its end."""
+        """What has come on stdout, None at its end."""
         while not self._chunks:
             if not self._stdout_open:
                 return None
             self._arrived.clear()
-            if self._stdout is not None:
+            if self._paused and self._stdout is not None:
+                self._paused = False
                 self._stdout.resume_reading()
             self.waiting = True
             await self._arrived.wait()
             self.waiting = False
-        return self._chunks.popleft()
+        taken = b"".join(self._chunks)
+        self._chunks.clear()
+        self._held = 0
+        return taken
 
 
 class AgentProcess:

@@ -80,6 +80,7 @@ class SessionActor:
         self._codec: Codec | None = None
         self._handle: AgentHandle | None = None
         self._generation = 0
+        self._bound = (0, "")
         self._launching: asyncio.Task[None] | None = None
         self._waiting_hand: str | None = None
         self._handed: str | None = None
@@ -319,7 +320,11 @@ class SessionActor:
 
     def _on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
         codec = self._codec
-        self._touch()
+        if self._bound != (generation, self.main.turn_id):  # a pump's context stays as it is from read to read
+            self._bound = (generation, self.main.turn_id)
+            self._touch()
+        else:
+            self.last_active_ms = self.deps.clock.now_ms()
         with self.deps.hub.burst(), self.main.burst():
             for line in lines:
                 if generation != self._generation or codec is None:

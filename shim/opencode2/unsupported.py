@@ -26,14 +26,11 @@ MIGRATION = "sessions are kept in one journal that both wires read, so nothing h
 
 ENVIRONMENT = "an agent runs its commands in the environment that it was started with, which cannot be changed from outside"
 BACKGROUND = "agents decide by themselves what they run in the background; none can be told from outside"
-GENERATE = "agents have no requests beside their conversation; ask in a session, or in a fork of it"
 FORMS = "forms are questions of the session's agent, and only it can ask them"
 
 _OWN: dict[str, str] = {
     "session.environment": ENVIRONMENT,
     "session.background": BACKGROUND,
-    "session.generate": GENERATE,
-    "experimental.generate.text": GENERATE,
     "session.form.create": FORMS,
     "plugin.check": PLUGINS,
     "plugin.update": PLUGINS,

@@ -24,6 +24,7 @@ from shim.sessions.always import Always
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import ended_by_us
+from shim.sessions.generate import Generators
 from shim.sessions.known import Known, from_row
 from shim.sessions.reading import read
 from shim.sessions.rules import Rule
@@ -54,6 +55,7 @@ class SessionManager:
         self.deps = deps
         self._known: dict[str, Known] = {}
         self.always = Always(deps.clock, deps.ids)
+        self.generator = Generators(deps)
         self._loading: dict[str, asyncio.Task[Known]] = {}
         self._reaper: asyncio.Task[None] | None = None
         self._unsaved: set[str] = set()

@@ -1,0 +1,58 @@
+"""Texts that are asked beside all conversations. Source: API notes of 2.0.21; `shim.sessions.generate`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from shim.errors import Tagged
+from shim.http.operation import Ctx, operation2
+from shim.opencode.build import Wire
+from shim.projection.opencode1.state import Conversation
+from shim.routes.opencode2.sessions import ModelRef, SessionPath
+from shim.sessions.generate import NotGenerated
+from shim.sessions.prompting import Body, choose
+
+
+class SessionBody(BaseModel):
+    """What is wanted; the session's conversation is told before it."""
+
+    prompt: str
+
+
+class TextBody(BaseModel):
+    """The same of no session; `model`: the default one without it."""
+
+    prompt: str
+    model: ModelRef | None = None
+
+
+@operation2("session.generate")
+async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
+    """By the session's agent and model, in a process of its own: the session does not change, and may be at work meanwhile."""
+    conversation = await ctx.services.sessions.conversation(path.sessionID)
+    return await _generated(ctx, conversation.info["directory"], body.prompt, conversation, None, told=conversation)
+
+
+@operation2("experimental.generate.text")
+async def of_nothing(ctx: Ctx, body: TextBody) -> object:
+    """By the default agent, or the one whose model it is, in the directory of the request."""
+    asked = Conversation({"id": "", "directory": ctx.directory})
+    model = None if body.model is None else {"providerID": body.model.providerID, "modelID": body.model.id}
+    return await _generated(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)
+
+
+async def _generated(
+    ctx: Ctx,
+    directory: str,
+    prompt: str,
+    conversation: Conversation,
+    model: Wire | None,
+    *,
+    variant: str | None = None,
+    told: Conversation | None = None,
+) -> object:
+    choice = await choose(ctx.services.agents, conversation, Body((), model=model, variant=variant))
+    try:
+        return {"data": {"text": await ctx.services.sessions.generator.text(choice, directory, prompt, told)}}
+    except NotGenerated as error:
+        raise Tagged(503, "ServiceUnavailableError", str(error), service=choice.agent.spec.name) from error

@@ -1,0 +1,159 @@
+"""A text from a model, asked beside all conversations: a process of the agent for this one answer, and nothing is kept.
+
+Agents have no request for that, so it is a turn of a session that nobody sees: its journal is in memory, its events go nowhere.
+The agent is to answer with text alone. It is in a mode in which it changes nothing, if it has one; whatever asks for a permission
+is refused; and a tool call ends it, with an error that says so. What the agent's own program writes down of it (Claude Code: a
+conversation in its list) is that program's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from shim.errors import ShimError
+from shim.opencode import build
+from shim.opencode.build import Wire
+from shim.projection.opencode1.state import Conversation
+from shim.sessions import context
+from shim.sessions.actor import SessionActor
+from shim.sessions.branch import Branch
+from shim.sessions.deps import SessionDeps
+from shim.sessions.feed import Feed
+from shim.sessions.prompting import Body, Choice, accept
+from shim.sse.event import OpenCodeEvent
+from shim.store.memory import MemoryStore
+from universal.codec import modes_of
+from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent
+from universal.items import ItemKind, ToolCallPart
+
+GENERATE_S = 120.0
+"""For the whole answer, the start of the agent included."""
+AT_ONCE = 4
+"""Processes of this kind at the same time."""
+QUIET = ("read-only", "plan")
+"""Modes in which nothing is changed, the best first."""
+DENY = [{"permission": "*", "pattern": "*", "action": "deny"}]
+SYSTEM = (
+    "This is a request for one text, outside of any conversation. Answer at once with that text and nothing else. "
+    "Use no tools: a tool call ends the request without an answer."
+)
+
+
+class NotGenerated(ShimError):
+    """There is no text; the message says why."""
+
+
+class _Nowhere:
+    """Events that nobody hears."""
+
+    def publish(self, event: OpenCodeEvent) -> object:
+        return None
+
+    @contextmanager
+    def burst(self) -> Generator[None, None, None]:
+        yield
+
+
+def _no_snapshots(_directory: str) -> None:
+    return None
+
+
+class Generators:
+    """Of one server: AT_ONCE of them run, and others are told to come back."""
+
+    def __init__(self, deps: SessionDeps) -> None:
+        self._deps = deps
+        self._running = 0
+
+    async def text(self, choice: Choice, directory: str, prompt: str, conversation: Conversation | None = None) -> str:
+        """The answer's text. In: `conversation`, which is told before the prompt. Raises NotGenerated."""
+        if self._running >= AT_ONCE:
+            raise NotGenerated(f"{AT_ONCE} texts are being generated, which is the most at the same time: try again later.")
+        self._running += 1
+        try:
+            async with asyncio.timeout(GENERATE_S):
+                return await self._turn(choice, directory, prompt, conversation)
+        except TimeoutError:
+            raise NotGenerated(f"{choice.agent.spec.title} did not answer within {GENERATE_S:g} s.") from None
+        finally:
+            self._running -= 1
+
+    async def _turn(self, choice: Choice, directory: str, prompt: str, conversation: Conversation | None) -> str:
+        store = MemoryStore()
+        await store.open()
+        deps = replace(self._deps, store=store, hub=_Nowhere(), feed=Feed(), snapshots=_no_snapshots)
+        once = _Once(deps, choice, directory)
+        told = context.missed(conversation, "", ()).text if conversation is not None else ""
+        body = Body([{"type": "text", "text": told + prompt}], system=SYSTEM)
+        own = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
+        mode = next((mode for mode in QUIET if mode in own), choice.mode)
+        accepted, _ = await accept(body, replace(choice, mode=mode), deps.ids)
+        try:
+            once.actor.prompt(accepted)
+            await once.branch.idle()
+        finally:
+            await once.actor.close(delete=True)
+        return once.answer()
+
+
+class _Once:
+    """The session that nobody sees."""
+
+    def __init__(self, deps: SessionDeps, choice: Choice, directory: str) -> None:
+        name = choice.agent.spec.name
+        self._title = choice.agent.spec.title
+        self._deps = deps
+        self._why = ""
+        self.branch = self._branch(name)
+        self.actor = SessionActor(
+            deps,
+            self.branch,
+            directory=directory,
+            open_child=lambda _actor, _key, _fact: self._branch(name),
+            rules=lambda _branch: DENY,
+            on_change=lambda _actor: None,
+        )
+        now = deps.clock.now_ms()
+        info: Wire = {"id": self.branch.id, "directory": directory, "projectID": "global", "title": "generate", "cost": 0}
+        info |= {"time": {"created": now, "updated": now}, "tokens": build.tokens(None)}
+        self.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info, "agent": name}))
+
+    def _branch(self, agent: str) -> Branch:
+        deps = self._deps
+        session_id = deps.ids.new("session")
+        return Branch(
+            session_id,
+            agent,
+            store=deps.store,
+            hub=deps.hub,
+            clock=deps.clock,
+            ids=deps.ids,
+            on_change=lambda _branch: None,
+            feed=self._watch,
+        )
+
+    def _watch(self, event: UniversalEvent) -> None:
+        data = event.data
+        if isinstance(data, ErrorData):
+            self._why = self._why or data.message
+        elif isinstance(data, ItemData) and data.item.kind is ItemKind.TOOL_CALL:
+            tool = next((part.name for part in data.item.content if isinstance(part, ToolCallPart)), "a tool")
+            self._stop(f"{self._title} called {tool} instead of answering with text.")
+        elif isinstance(data, QuestionData):
+            self._stop(f"{self._title} asked something instead of answering with text.")
+
+    def _stop(self, why: str) -> None:
+        if not self._why:
+            self._why = why
+            asyncio.get_running_loop().call_soon(self.actor.abort)  # not within the event that shows it
+
+    def answer(self) -> str:
+        """What was said. Raises NotGenerated."""
+        said = [m.text() for m in self.branch.conversation.messages.values() if m.info["role"] == "assistant"]
+        answer = "\n".join(words for words in said if words).strip()
+        if self._why or not answer:
+            raise NotGenerated(self._why or f"{self._title} gave no text.")
+        return answer

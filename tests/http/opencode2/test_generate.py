@@ -1,0 +1,65 @@
+"""Texts that are asked beside all conversations: by a process of their own, of which no client sees anything."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shim.sessions import generate as module
+from tests.http.opencode2.client import Tui
+
+TEXT = "/api/experimental/generate"
+
+
+async def test_a_text_of_no_session(client: Tui) -> None:
+    sessions = (await client.call("GET", "/api/session")).body["data"]
+    path = TEXT if client.dialect == "R" else "/api/generate"
+    model = {"providerID": "mock", "id": "mock"}
+    assert (await client.call("POST", path, {"prompt": "echo a title"})).body == {"data": {"text": "a title"}}
+    assert (await client.call("POST", path, {"prompt": "echo another", "model": model})).body == {"data": {"text": "another"}}
+    assert (await client.call("GET", "/api/session")).body["data"] == sessions
+    await client.turn("echo hello")
+    assert {type_ for type_ in client.types if type_.startswith("session.execution")} == {
+        "session.execution.started",
+        "session.execution.succeeded",
+    }
+    assert client.starts == 1, "no event was told of the others"
+
+
+async def test_a_text_of_a_session_that_works(r: Tui) -> None:
+    await r.turn("echo hello")
+    await r.prompt("hang")
+    path = f"/api/session/{r.session}/generate"
+    said = (await r.call("POST", path, {"prompt": "help"})).body["data"]["text"]
+    assert "echo" in said, "the mock lists its words"
+    await r.interrupt()
+    await r.end()
+    messages = (await r.call("GET", f"/api/session/{r.session}/message")).body["data"]
+    assert [one["text"] for one in messages if one["type"] == "user"] == ["hang", "echo hello"]
+
+
+@pytest.mark.parametrize("word", ["tool", "edit", "permission", "question", "crash", "error"])
+async def test_what_is_no_text_is_an_error_that_says_so(r: Tui, word: str) -> None:
+    answer = await r.call("POST", TEXT, {"prompt": word}, status=503)
+    assert answer.body["_tag"] == "ServiceUnavailableError"
+    assert answer.body["service"] == "mock"
+    assert answer.body["message"]
+    assert not list(r.live.directory.iterdir()), "nothing was done"
+
+
+async def test_an_unknown_model_and_session(r: Tui) -> None:
+    model = {"providerID": "nosuch", "id": "x"}
+    assert "nosuch" in (await r.call("POST", TEXT, {"prompt": "echo", "model": model}, status=400)).body["message"]
+    missing = await r.call("POST", "/api/session/ses_none/generate", {"prompt": "echo"}, status=404)
+    assert missing.body["sessionID"] == "ses_none"
+
+
+async def test_it_takes_no_longer_and_runs_no_more_than_that(r: Tui, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GENERATE_S", 1.0)
+    answers = await asyncio.gather(*(r.live.api.raw.post(TEXT, json={"prompt": "hang"}) for _ in range(module.AT_ONCE + 1)))
+    said = [(await one.json())["message"] for one in answers]
+    assert [one.status for one in answers] == [503] * (module.AT_ONCE + 1)
+    assert sum("at the same time" in one for one in said) == 1
+    assert sum("did not answer within 1 s" in one for one in said) == module.AT_ONCE
+    assert (await r.call("POST", TEXT, {"prompt": "echo again"})).body["data"]["text"] == "again"

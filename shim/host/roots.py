@@ -30,6 +30,13 @@ def visible(infos: Iterable[Wire], roots: Iterable[str | PathLike[str]]) -> Iter
             yield info
 
 
+def visible_projects(rows: Iterable[Wire], roots: Iterable[str | PathLike[str]], current: str) -> list[Wire]:
+    """The projects that have a working tree in one of the roots, and `current`, the id of the request's own: a root may be a
+    folder of a larger repository."""
+    allowed = [os.fspath(root) for root in roots]
+    return [row for row in rows if row["id"] == current or any(within(p, allowed) for p in (row["worktree"], *row["sandboxes"]))]
+
+
 def require(directory: str, roots: Iterable[str | PathLike[str]]) -> None:
     """Raises ApiError 403 for a directory outside of them, without naming them."""
     if not within(directory, roots):

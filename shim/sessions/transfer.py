@@ -14,6 +14,7 @@ from typing import Any
 
 from shim.clock import from_rfc3339
 from shim.errors import BadRequest, SessionBusy
+from shim.host.roots import require
 from shim.ids import IdSequence, hashed_tail, render
 from shim.opencode import build
 from shim.opencode.build import Wire
@@ -103,7 +104,10 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
     """
     info, messages = read(document)
     session_id = info["id"]
-    if manager.find(session_id) is None:
+    here = manager.find(session_id)
+    if here is not None:
+        require(here["directory"], manager.deps.roots)
+    else:
         place = {"directory": directory, "projectID": project.id, "path": path}
         manager.create(directory, project, agent_name=_agent(manager, info, messages), extra={**info, **place})
     branch = await manager.branch(session_id)

@@ -9,6 +9,7 @@ import pytest
 from yarl import URL
 
 from shim.store.memory import MemoryStore
+from tests.http.conftest import repository
 from tests.support.live import Live, live
 
 
@@ -123,3 +124,52 @@ async def test_terminals_start_inside(tmp_path: Path, outside: Path) -> None:
         for cwd in (None, str(root), str(root / "below")):
             made = (await server.api.post("/pty", {"command": "/bin/sh", **({"cwd": cwd} if cwd else {})}, status=200)).body
             await server.api.delete(f"/pty/{made['id']}", status=200)
+
+
+async def test_projects_outside_are_neither_listed_nor_worked_in(tmp_path: Path, outside: Path) -> None:
+    root = tmp_path / "project"
+    for folder in (root, outside):
+        repository(folder, {"a.txt": f"{folder}\n"})
+    store = MemoryStore()
+    async with live(tmp_path, store=store) as server:
+        hidden = (await server.api.get("/project/current", params={"directory": str(outside)}, status=200)).body["id"]
+    async with live(tmp_path, store=store, roots=(root,)) as server:
+        own = (await server.api.get("/project/current", status=200)).body["id"]
+        for path in ("/project", "/api/project"):
+            found = {row["id"] for row in (await server.api.get(path, status=200)).body}
+            assert own in found
+            assert hidden not in found
+        assert (await server.api.get(f"/project/{hidden}/directories", status=200)).body == []
+        await server.api.get("/api/worktree", params={"projectID": hidden}, status=404)
+        copy = {"strategy": "git_worktree", "directory": str(outside), "name": "copy"}
+        await server.api.post(f"/experimental/project/{own}/copy", copy, status=403)
+        for place, name in ((outside / "copy", None), (root, "beside")):
+            body = {"projectID": own, "directory": str(place), **({"name": name} if name else {})}
+            await server.api.post("/api/worktree", body, status=403)
+    assert sorted(path.name for path in outside.iterdir()) == [".git", "a.txt", "secret.txt"]
+    assert not (tmp_path / "beside").exists()
+
+
+async def test_a_patch_does_not_leave_the_root_for_the_rest_of_its_repository(tmp_path: Path, outside: Path) -> None:
+    repository(tmp_path, {"above.txt": "1\n"})
+    patch = "--- a/above.txt\n+++ b/above.txt\n@@ -1 +1 @@\n-1\n+2\n"
+    async with live(tmp_path, roots=(tmp_path / "project",)) as server:
+        await server.api.post("/vcs/apply", {"patch": patch}, status=403)
+    assert (tmp_path / "above.txt").read_text() == "1\n"
+
+
+async def test_histories_of_what_lies_outside_are_neither_told_nor_added_to(tmp_path: Path, outside: Path) -> None:
+    store = MemoryStore()
+    async with live(tmp_path, store=store) as server:
+        session = (await server.api.post("/session", {}, params={"directory": str(outside)}, status=200)).body["id"]
+        told = (await server.api.post("/sync/history", {}, status=200)).body
+        document = (await server.api.get(f"/session/{session}/export", status=200)).body
+    keys = (("id", "id"), ("aggregateID", "aggregate_id"), ("seq", "seq"), ("type", "type"), ("data", "data"))
+    events = [{new: row[old] for new, old in keys} for row in told]
+    async with live(tmp_path, store=store, roots=(tmp_path / "project",)) as server:
+        assert (await server.api.post("/sync/history", {}, status=200)).body == []
+        await server.api.post("/session/import", document, status=403)
+        await server.api.post("/sync/replay", {"directory": str(tmp_path / "project"), "events": events}, status=403)
+    async with live(tmp_path, roots=(tmp_path / "project",)) as server:
+        await server.api.post("/sync/replay", {"directory": str(outside), "events": events}, status=403)
+        await server.api.post("/sync/replay", {"directory": "a\0b", "events": events}, status=400)

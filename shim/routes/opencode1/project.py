@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from shim.host.roots import visible_projects, within
 from shim.http.operation import Ctx, operation
 from shim.sse.event import OpenCodeEvent
 
@@ -39,8 +40,8 @@ class Update(BaseModel):
 @operation("project.list")
 async def listing(ctx: Ctx) -> object:
     """All that were ever opened here, with the one of this request."""
-    await ctx.services.projects.identity(ctx.directory)
-    return await ctx.services.projects.all()
+    here = await ctx.services.projects.identity(ctx.directory)
+    return visible_projects(await ctx.services.projects.all(), ctx.services.settings.roots, here.id)
 
 
 @operation("project.current")
@@ -52,7 +53,8 @@ async def current(ctx: Ctx) -> object:
 @operation("project.directories")
 async def directories(ctx: Ctx, path: ProjectPath) -> object:
     """Its working trees; [] for an unknown project."""
-    return await ctx.services.projects.directories(path.projectID)
+    found = await ctx.services.projects.directories(path.projectID)
+    return [row for row in found if within(row["directory"], ctx.services.settings.roots)]
 
 
 @operation("project.update")

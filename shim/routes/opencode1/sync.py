@@ -8,6 +8,8 @@ from pydantic import BaseModel, Field, RootModel
 
 from shim.clock import from_rfc3339
 from shim.errors import BadRequest
+from shim.host.roots import visible
+from shim.http.directory import resolve
 from shim.http.operation import Ctx, operation
 from shim.opencode.build import Wire
 from shim.projection.opencode1.history import Broken, fold, row
@@ -25,7 +27,8 @@ async def history(ctx: Ctx, body: Known) -> object:
     """The lasting events of all sessions, less what the client has; rebuilt from the journal."""
     await ctx.services.store.flush()
     found: list[Wire] = []
-    for info in sorted(ctx.services.sessions.infos(), key=lambda i: (i["time"]["created"], i["id"])):
+    shown = visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
+    for info in sorted(shown, key=lambda i: (i["time"]["created"], i["id"])):
         projector = Projector(info["id"], ctx.services.sessions.agent_of(info["id"]))
         after = body.root.get(info["id"], -1)
         for event in await ctx.services.store.events(info["id"]):
@@ -64,7 +67,8 @@ async def replay(ctx: Ctx, body: ReplayBody) -> object:
         document = fold(e.model_dump() for e in body.events)
     except Broken as error:
         raise BadRequest(f"This history cannot be replayed: {error}.") from error
-    project = await ctx.services.projects.identity(body.directory)
-    info = await import_(ctx.services.sessions, document, body.directory, project, path_of(body.directory, project))
+    directory = resolve({"directory": body.directory}, {}, ctx.directory)
+    project = await ctx.services.projects.identity(directory)
+    info = await import_(ctx.services.sessions, document, directory, project, path_of(directory, project))
     await ctx.services.store.flush()
     return {"sessionID": info["id"]}

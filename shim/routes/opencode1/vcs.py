@@ -8,6 +8,7 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.host import patches, vcs
+from shim.host.roots import require
 from shim.host.vcs import Change
 from shim.http.operation import Ctx, operation
 
@@ -55,7 +56,9 @@ async def raw(ctx: Ctx) -> web.Response:
 
 @operation("vcs.apply")
 async def apply(ctx: Ctx, body: Patch) -> object:
-    """Apply a patch to the working tree, whole or not at all."""
+    """Apply a patch to the working tree, whole or not at all. With roots, a working tree that reaches out of them is refused."""
+    if ctx.services.settings.roots and (top := await vcs.root(ctx.directory)) is not None:
+        require(top, ctx.services.settings.roots)
     await patches.apply(ctx.directory, body.patch)
     return {"applied": True}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import BaseModel
 
 from shim.host.project_copies import generate_name
+from shim.host.roots import require
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.routes.opencode1.instance import end_instance
 
@@ -87,6 +90,7 @@ async def name(ctx: Ctx, path: ProjectPath, body: Context | None) -> object:
 @operation("v2.projectCopy.create")
 async def copy(ctx: Ctx, path: ProjectPath, body: Copy) -> object:
     """A copy."""
+    require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
     copies = ctx.services.copies
     return {"directory": await copies.create(path.projectID, ctx.directory, body.strategy, body.directory, body.name)}
 

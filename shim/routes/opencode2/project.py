@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from shim.errors import ApiError, BadRequest, Tagged
 from shim.host import vcs
 from shim.host.project_copies import STRATEGY
-from shim.host.roots import require
+from shim.host.roots import require, visible_projects, within
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.routes.opencode1.instance import end_instance
 from shim.routes.opencode1.project import Commands, Icon, ProjectPath
@@ -58,8 +58,7 @@ class Remove(BaseModel):
 @operation2("project.list")
 async def listing(ctx: Ctx) -> object:
     """All that were ever opened here, with the one of this request."""
-    await ctx.services.projects.identity(ctx.directory)
-    return [_wire(ctx, row) for row in await ctx.services.projects.all()]
+    return [_wire(ctx, row) for row in await _rows(ctx)]
 
 
 @operation2("project.update")
@@ -77,7 +76,8 @@ async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
 async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
     """The project's working trees that still exist, the main one first."""
     await _row(ctx, query.projectID)
-    return await ctx.services.projects.directories(query.projectID)
+    found = await ctx.services.projects.directories(query.projectID)
+    return [row for row in found if within(row["directory"], ctx.services.settings.roots)]
 
 
 @operation2("worktree.create")
@@ -91,7 +91,7 @@ async def create(ctx: Ctx, body: Create) -> object:
         raise _failed("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
     else:
         wanted = Path(top, body.directory)
-        require(str(wanted), ctx.services.settings.roots)
+        require(str(wanted.parent), ctx.services.settings.roots)
         made = ctx.services.copies.create(body.projectID, top, STRATEGY, str(wanted.parent), body.name or wanted.name)
         place = await _told(made)
     _changed(ctx, body.projectID)
@@ -135,8 +135,13 @@ def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+async def _rows(ctx: Ctx) -> list[dict[str, Any]]:
+    here = await ctx.services.projects.identity(ctx.directory)
+    return visible_projects(await ctx.services.projects.all(), ctx.services.settings.roots, here.id)
+
+
 async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:
-    for row in await ctx.services.projects.all():
+    for row in await _rows(ctx):
         if row["id"] == project_id:
             return row
     raise Tagged(404, "ProjectNotFoundError", f"Project not found: {project_id}", projectID=project_id)

@@ -26,6 +26,8 @@ TEXT_LIMIT = 100
 """Lines that a search for text gives."""
 TIMEOUT_S = 8.0
 """What was found by then is the answer: someone is typing, and the folder may be a whole home."""
+QUERY_LIMIT = 255
+"""Characters of a query for names that are looked at: no name has more, and each of its words is looked for in each name."""
 NAMES_LIMIT_BYTES = 16 * 2**20
 MATCHES_LIMIT_BYTES = 4 * 2**20
 LIKENESS = 60
@@ -58,7 +60,7 @@ async def names(directory: str, query: str, *, kind: Kind | None = None, folders
     found = await _rg(directory, NAMES_LIMIT_BYTES, "--files", "--null")
     # The last name is cut if time or output ended in the middle of it.
     out = found.stdout[: found.stdout.rfind(b"\0") + 1]
-    return await asyncio.to_thread(_ranked, out, query.strip(), kind, folders, limit)
+    return await asyncio.to_thread(_ranked, out, query.strip()[:QUERY_LIMIT], kind, folders, limit)
 
 
 async def _rg(directory: str, limit_bytes: int, *arguments: str) -> Finished:
@@ -132,7 +134,7 @@ def rank(query: str, paths: list[str], limit: int) -> list[str]:
 
 
 def _holding(wanted: str, paths: dict[int, str]) -> list[int]:
-    words = wanted.split()
+    words = dict.fromkeys(wanted.split())
     held = [index for index, path in paths.items() if all(word in path for word in words)]
     return sorted(held, key=lambda index: (_nearness(wanted, paths[index]), len(paths[index]), paths[index]))
 

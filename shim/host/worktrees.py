@@ -115,7 +115,7 @@ class Worktrees:
         for step in (
             ("reset", "--hard", wanted),
             ("clean", "-ffdxq"),
-            ("submodule", "update", "--init", "--recursive", "--force"),
+            ("submodule", "update", "--init", "--checkout", "--recursive", "--force"),  # not by a command of its settings
         ):
             done = await _git(str(place), *step)
             if not done.ok:

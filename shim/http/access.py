@@ -187,7 +187,12 @@ class Access:
     def of(cls, settings: Settings, clock: Clock) -> Access:
         """In: the settings. This machine's name counts as ours: others cannot make it point elsewhere in its own network."""
         machine = socket.gethostname().lower()
-        names = {settings.hostname.lower(), machine, f"{machine}.local", *(name.lower() for name in settings.allowed_hosts)}
+        names = {
+            settings.hostname.lower().replace("*", ""),
+            machine,
+            f"{machine}.local",
+            *(name.lower() for name in settings.allowed_hosts),
+        }
         password = settings.password.get_secret_value() if settings.password is not None else ""
         secrets = Secrets.of(settings.username, password) if password else None
         return cls(

@@ -265,6 +265,7 @@ async def test_more_names(start: Start) -> None:
     refused = await client.get("/path", headers={"Host": "other.example:1"}, status=403)
     assert "--allowed-hosts other.example (" in refused.body["data"]["message"]
     assert await status(await start(allowed_hosts=("*",)), "GET", "/path", Host="any.example") == 200
+    assert await status(await start(hostname="*"), "GET", "/path", Host="any.example") == 403
 
 
 # --- pages -------------------------------------------------------------------------------------------------

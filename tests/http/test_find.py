@@ -178,4 +178,11 @@ def test_names_do_not_take_long() -> None:
     paths = [f"packages/p{number % 100}/src/module_{number}/index.ts" for number in range(100_000)]
     began = os.times().user
     assert search.rank("p7 module 99907", paths, 10)
+    assert search.rank("p7 " * 4000, paths, 10)
     assert os.times().user - began < 5
+
+
+async def test_of_a_long_query_the_beginning_counts(place: Place) -> None:
+    (place.project / ("x" * search.QUERY_LIMIT)).touch()
+    query = "x" * (search.QUERY_LIMIT + 5000)
+    assert (await place.api.get("/find/file", params={"query": query}, status=200)).body == ["x" * search.QUERY_LIMIT]

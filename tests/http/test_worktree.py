@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.http.conftest import Place, git
+import pytest
+
+from tests.http.conftest import Place, git, repository
 
 WORKTREE = "/experimental/worktree"
 
@@ -64,6 +66,20 @@ async def test_reset(place: Place) -> None:
     await place.api.post(f"{WORKTREE}/reset", {"directory": str(folder)}, status=200)
     assert ((folder / "README.md").read_text(), (folder / "junk").exists()) == ("Hello\n", False)
     assert git(folder, "rev-parse", "HEAD") == git(place.project, "rev-parse", "HEAD")
+
+
+async def test_a_reset_runs_no_command_of_the_repository(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git updates a submodule by whatever the settings of its repository say."""
+    proof = place.home / "ran"
+    inner = repository(place.home / "inner", {"a.txt": "a\n"})
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
+    git(place.project, "submodule", "--quiet", "add", str(inner), "sub")
+    git(place.project, "commit", "-q", "-m", "sub")
+    made = await create(place)
+    git(place.project, "config", "submodule.sub.update", f"!touch {proof}")
+    await place.api.post(f"{WORKTREE}/reset", {"directory": made["directory"]}, status=200)
+    assert Path(made["directory"], "sub", "a.txt").read_text() == "a\n"
+    assert not proof.exists()
 
 
 async def test_only_what_was_made_here_is_touched(place: Place) -> None:

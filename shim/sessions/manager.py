@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from shim.collector import collector
 from shim.errors import BadRequest, LimitReached, NotFound, RequestNotFound, SessionBusy, StoreError
 from shim.host.roots import require
 from shim.opencode import build
@@ -26,7 +27,7 @@ from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import ended_by_us
 from shim.sessions.generate import Generators
 from shim.sessions.known import Known, from_row
-from shim.sessions.reading import read
+from shim.sessions.reading import LONG, read
 from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
 from universal.codec import Fact, PermissionReply, QuestionReply
@@ -377,6 +378,8 @@ class SessionManager:
         if known.branch is not None:
             known.branch.record(EventType.SESSION_ENDED, ended_by_us("The session was deleted."))
             known.branch.deleted = True
+        if self.deps.store.last_sequence(session_id) >= LONG:
+            collector.let_go()
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
         self.deps.hub.publish(_event("session.deleted", {"sessionID": session_id, "info": info}, info))

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from time import perf_counter
 from typing import TypeAlias
 
+from shim.collector import collector
 from shim.sessions.branch import Branch
 from shim.store.base import Store
 from shim.store.rows import EventRow, body_of, event_of
@@ -20,7 +23,11 @@ from universal.jsonvalue import obj
 PAGE = 1_000
 """Rows of the journal that are read at once."""
 SLICE = 100
-"""Events that are folded in at once: some 5 ms."""
+"""Events that are folded in at once, for who does not look at the clock: some 5 ms."""
+SLICE_S = 0.002
+"""The same by the clock. A request that comes meanwhile waits for some four of them: it is read, begun, answered and written."""
+LONG = 5_000
+"""Events from which on a journal leaves so much in memory that the collector of cycles is kept from it."""
 
 JOINED = ("text", "reasoning")
 """Kinds of parts whose pieces can be joined: those of a tool's output are lasting events with a number each (`sync`)."""
@@ -31,11 +38,15 @@ _Key: TypeAlias = tuple[object, object]
 
 async def read(branch: Branch, store: Store) -> None:
     """Feed a session's branch its whole journal. Raises StoreError if an event cannot be read."""
-    while page := await store.rows(branch.id, branch.sequence, PAGE, with_raw=False):
-        events = list(joined(page))
-        for begin in range(0, len(events), SLICE):
-            branch.load(events[begin : begin + SLICE])
-            await asyncio.sleep(0)
+    long = store.last_sequence(branch.id) - branch.sequence >= LONG
+    with collector.rests() if long else nullcontext():
+        while page := await store.rows(branch.id, branch.sequence, PAGE, with_raw=False):
+            until = perf_counter() + SLICE_S
+            for event in joined(page):
+                branch.load((event,))
+                if perf_counter() > until:
+                    await asyncio.sleep(0)
+                    until = perf_counter() + SLICE_S
 
 
 def joined(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from shim.errors import StoreError
 from universal.events import EVENT_DATA, Source, UniversalEvent
@@ -135,17 +135,19 @@ def event_of(row: EventRow, *, with_raw: bool = True) -> UniversalEvent:
         kind, model = _TYPES[row.type]
         if body.keys() != _BODY:
             raise _unreadable(row, f"the event: it has {sorted(body)}, not {sorted(_BODY)}")
-        return UniversalEvent.model_construct(
-            event_id=row.event_id,
-            sequence=row.sequence,
-            time=row.time,
-            session_id=row.session_id,
-            native_session_id=body["native_session_id"],
-            source=_SOURCES[row.source],
-            synthetic=body["synthetic"],
-            type=kind,
-            data=model.model_validate(body["data"]),
-            raw=raw,
+        return _made(
+            {
+                "event_id": row.event_id,
+                "sequence": row.sequence,
+                "time": row.time,
+                "session_id": row.session_id,
+                "native_session_id": body["native_session_id"],
+                "source": _SOURCES[row.source],
+                "synthetic": body["synthetic"],
+                "type": kind,
+                "data": model.__pydantic_validator__.validate_python(body["data"]),
+                "raw": raw,
+            }
         )
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]  # without the content: this text is logged
@@ -153,6 +155,16 @@ def event_of(row: EventRow, *, with_raw: bool = True) -> UniversalEvent:
         raise _unreadable(row, f"{where}: {fault['msg']}") from error
     except (KeyError, AttributeError) as error:
         raise _unreadable(row, f"{error} is unknown") from error
+
+
+def _made(fields: dict[str, Any]) -> UniversalEvent:
+    """What `model_construct` makes of all fields, in a fifth of the time: it looks for their aliases and defaults one by one."""
+    event = UniversalEvent.__new__(UniversalEvent)
+    object.__setattr__(event, "__dict__", fields)
+    object.__setattr__(event, "__pydantic_fields_set__", set(fields))
+    object.__setattr__(event, "__pydantic_extra__", None)
+    object.__setattr__(event, "__pydantic_private__", None)
+    return event
 
 
 def body_of(row: EventRow) -> Any:
@@ -176,9 +188,9 @@ def wire_of(row: EventRow, session_id: str, *, include_raw: bool) -> bytes | Non
 
 def _loaded(text: str, row: EventRow) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
-        return load(text, f"event {row.sequence} of session {row.session_id}")  # to say which one
+        return from_json(text)
+    except ValueError:  # a lone surrogate, which it does not take; or to say which one is damaged
+        return load(text, f"event {row.sequence} of session {row.session_id}")
 
 
 def _unreadable(row: EventRow, why: str) -> StoreError:

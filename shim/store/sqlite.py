@@ -438,4 +438,4 @@ def _page(session_id: str, after: int, limit: int | None) -> tuple[str, int, int
 
 
 def _event_row(cells: tuple[Any, ...]) -> EventRow:
-    return EventRow._make(_text(cell) if isinstance(cell, bytes) else cell for cell in cells)
+    return EventRow._make(map(_text, cells) if bytes in map(type, cells) else cells)

@@ -35,9 +35,9 @@ class History:
         """The same events; lasting ones know their place. Growing texts told anew are no part of it."""
         return [replace(e, sync=self._next(at_ms)) if e.type in LASTING else e for e in events]
 
-    def skip(self, events: list[OpenCodeEvent]) -> None:
-        """They have had their numbers; the next ones come after them."""
-        self.next_seq += sum(event.type in LASTING for event in events)
+    def skip(self, kind: str) -> None:
+        """One of this type has had its number, if it is lasting; the next ones come after it."""
+        self.next_seq += kind in LASTING
 
     def _next(self, at_ms: int) -> Sync:
         seq, self.next_seq = self.next_seq, self.next_seq + 1

@@ -51,6 +51,8 @@ class Projector:
 
     def __init__(self, session_id: str, agent: str) -> None:
         self._out: list[OpenCodeEvent] = []
+        self._quiet = False
+        """Nobody is told what is made now."""
         self.conversation = Conversation({"id": session_id, "directory": "/", "projectID": "global"})
         self.transcript = Transcript(self.conversation, agent, self._emit)
         self.late = 0
@@ -71,8 +73,12 @@ class Projector:
         return self.history.numbered(self._fed(event, at_ms), at_ms)
 
     def load(self, event: UniversalEvent, at_ms: int) -> None:
-        """The same for an event of a journal, of which nothing is published: half the time."""
-        self.history.skip(self._fed(event, at_ms))
+        """The same for an event of a journal, of which nothing is published."""
+        self._quiet = True
+        try:
+            self._fed(event, at_ms)
+        finally:
+            self._quiet = False
 
     def _fed(self, event: UniversalEvent, at_ms: int) -> list[OpenCodeEvent]:
         self._out = []
@@ -99,6 +105,9 @@ class Projector:
         urgent: bool = False,
         legacy: Callable[[], OpenCodeEvent | None] | None = None,
     ) -> None:
+        if self._quiet:
+            self.history.skip(kind)
+            return
         info = self.conversation.info
         self._out.append(OpenCodeEvent(kind, properties, info["directory"], info["projectID"], urgent, legacy))
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import gc
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.clock import from_rfc3339
+from shim.clock import ManualClock, from_rfc3339
 from shim.errors import StoreError
+from shim.ids import Ids
 from shim.projection.opencode1.projector import Projector
+from shim.sessions import reading
+from shim.sessions.branch import Branch
 from shim.sessions.reading import joined
-from shim.store.rows import row_of
+from shim.store.memory import MemoryStore
+from shim.store.rows import EventRow, row_of
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
+from tests.support.scripted import Recorder
 from universal.events import EventType, ItemDeltaData, Source, UniversalEvent
 
 
@@ -73,3 +80,54 @@ def test_a_row_that_cannot_be_read() -> None:
     for body in ("{", '{"data":7}', '{"data":{"delta":1}}'):
         with pytest.raises(StoreError, match="event 2 of session ses_a"):
             list(joined([good, good._replace(sequence=2, body=body)]))
+
+
+class Watched(MemoryStore):
+    """Remembers whether the collector of cycles ran at each read; `broken`: the sequence of a row that cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collecting: list[bool] = []
+        self.broken = 0
+
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
+        self.collecting.append(gc.isenabled())
+        found = await super().rows(session_id, after, limit, with_raw=with_raw)
+        return [row._replace(body="{") if row.sequence == self.broken else row for row in found]
+
+
+async def empty_branch(store: Watched, events: Sequence[UniversalEvent]) -> Branch:
+    await store.open()
+    store.append(events)
+    clock = ManualClock()
+    return Branch("ses_a", "mock", store=store, hub=Recorder(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
+
+
+async def test_others_have_their_turn_while_a_journal_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SLICE_S", 0.0)
+    branch = await empty_branch(Watched(), [delta(number, "a", f"item {number}") for number in range(1, 60)])
+    seen: list[int] = []
+
+    async def look() -> None:
+        while branch.sequence < 59:
+            seen.append(branch.sequence)
+            await asyncio.sleep(0)
+
+    await asyncio.wait_for(asyncio.gather(look(), reading.read(branch, branch._store)), 10)
+    assert seen == list(range(59))
+
+
+@pytest.mark.parametrize("broken", [0, 7])
+async def test_the_collector_of_cycles_rests_while_much_is_read(monkeypatch: pytest.MonkeyPatch, broken: int) -> None:
+    monkeypatch.setattr(reading, "LONG", 50)
+    for count in (49, 50):
+        store = Watched()
+        branch = await empty_branch(store, [delta(number, "a") for number in range(1, count + 1)])
+        store.broken = broken
+        try:
+            await reading.read(branch, store)
+        except StoreError:
+            assert broken
+        assert set(store.collecting) == {count < 50}
+        assert gc.isenabled()
+    gc.unfreeze()

@@ -238,11 +238,33 @@ class SqliteStore:
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
-        return await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
+        last = self.last_sequence(session_id)
+        found = await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
+        self._need_whole(session_id, after, limit, [event.sequence for event in found], last)
+        return found
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         """The same as stored texts."""
-        return await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
+        last = self.last_sequence(session_id)
+        found = await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
+        self._need_whole(session_id, after, limit, [row.sequence for row in found], last)
+        return found
+
+    def _need_whole(self, session_id: str, after: int, limit: int | None, found: list[int], last: int) -> None:
+        """Raises StoreError for a hole: an index that is damaged gives less than there is, and SQLite does not notice.
+
+        In: `last`, the journal's last sequence before the reading. Who was deleted meanwhile has none.
+        """
+        after = max(after, 0)
+        until = after + len(found)
+        missing = next((wanted for wanted, one in enumerate(found, after + 1) if one != wanted), None)
+        if missing is None and (limit is None or len(found) < limit) and until < min(last, self.last_sequence(session_id)):
+            missing = until + 1
+        if missing is not None:
+            raise StoreError(
+                f"Event {missing} of session {session_id} is not found in {self.path}. The file is damaged. Nothing was changed."
+                " Restore it from a backup; `sqlite3 FILE .recover` may save what is left."
+            )
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
@@ -282,6 +304,10 @@ class SqliteStore:
         try:
             if self._move_aside and (why := damage(self.path)):
                 log.warning("store.moved_aside", why=why, to=str(move_aside(self.path)))
+            if self.path.exists() and not self.path.stat().st_size:
+                log.warning(
+                    "store.empty", path=str(self.path), why="The file was there and had nothing in it: no session is known."
+                )
             _make_private(self.path)
             write = self._connect(connections)
             _migrate(write, self.path, self._steps)

@@ -8,13 +8,14 @@ import sqlite3
 import stat
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from shim.errors import StoreError
 from shim.store.base import Store
@@ -182,6 +183,38 @@ async def test_a_damaged_page_is_reported_when_it_is_read(path: Path) -> None:
     with pytest.raises(StoreError, match=r"Cannot read .*malformed.*file is damaged.*backup"):
         await second.events("ses_a")
     await second.close()
+
+
+@pytest.mark.parametrize("gone", ["sequence = 3", "sequence > 4"])
+async def test_a_hole_in_a_journal_is_told(path: Path, gone: str) -> None:
+    """By an index that is damaged SQLite finds less than there is, and does not notice."""
+    first = await reopened(path)
+    first.append(journal(1, 6))
+    await first.flush()
+    with sqlite3.connect(path) as other:
+        other.execute(f"DELETE FROM event WHERE {gone}")
+    other.close()
+    missing = 3 if "=" in gone else 5
+    reads: tuple[Callable[..., Awaitable[list[Any]]], ...] = (first.events, first.rows)
+    for read in reads:
+        with pytest.raises(StoreError, match=rf"Event {missing} of session ses_a is not found in .*file is damaged"):
+            await read("ses_a")
+        assert len(await read("ses_a", 0, missing - 1)) == missing - 1
+    await first.close()
+
+
+async def test_a_file_that_was_emptied_is_told(path: Path) -> None:
+    first = await reopened(path)
+    first.append(journal(1, 1))
+    await first.close()
+    path.write_bytes(b"")
+    with capture_logs() as logs:
+        second = await reopened(path)
+    assert [entry["event"] for entry in logs] == ["store.empty"]
+    await second.close()
+    with capture_logs() as logs:
+        await (await reopened(path)).close()
+    assert logs == []
 
 
 async def test_a_damaged_row_is_named(path: Path) -> None:

@@ -312,6 +312,15 @@ class HostedCodec(Protocol):
         ...
 
 
+@runtime_checkable
+class BackgroundingCodec(Protocol):
+    """What a codec has besides whose agent can be told to go on without waiting for its commands and subagents."""
+
+    def background(self) -> list[Output]:
+        """Move what the turn waits for to the background; nothing that can be moved is fine."""
+        ...
+
+
 @frozen
 class LoginCheck:
     """A run of the agent's program that tells, without a prompt, whether it is logged in.

@@ -25,6 +25,18 @@ class NativeSession:
     resume_at: str | None = None
 
 
+def noted(known: dict[str, NativeSession], agent: str, id_: str, *, said: bool) -> bool:
+    """An agent has told the id of its conversation, and whether it has answered in it; whether that is new."""
+    native = known.get(agent)
+    if native is None or native.id != id_:
+        known[agent] = NativeSession(id_, said)
+        return True
+    if said and (not native.started or native.resume_at):
+        native.started, native.resume_at = True, None  # it has gone on there
+        return True
+    return False
+
+
 @frozen
 class Accepted:
     """A prompt that was accepted: the user message's item and what the agent is to get.

@@ -16,12 +16,12 @@ import structlog
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError, AgentNotFound
 from shim.sessions import context
-from shim.sessions.accepted import Accepted, NativeSession
+from shim.sessions.accepted import Accepted, NativeSession, noted
 from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
 from shim.sessions.ended import SESSION_NOT_FOUND, ended_by_agent, exit_error, start_error
 from shim.sessions.handing import handed
-from shim.sessions.hosting import host_calls
+from shim.sessions.hosting import host_calls, moved
 from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
 from shim.sessions.requests import Requests
@@ -135,6 +135,11 @@ class SessionActor:
         self._touch()
         self._requests.reply_question(reply)
 
+    def background(self) -> bool:
+        """What the turn waits for works on in the background, and the turn goes on; False if its agent cannot be told so."""
+        self._touch()
+        return moved(self._codec, self._process)
+
     def wake(self, stop: Callable[[], None]) -> None:
         """A turn of ours begins (a shell command); end it with `finish`, soon after `stop` was called at the latest."""
         self._touch()
@@ -230,8 +235,7 @@ class SessionActor:
     def _write_prompt(self, accepted: Accepted) -> None:
         self._waiting_hand = None
         self._handed = accepted.prompt.key
-        queued = {a.message_id for a in self._accepted.values()}
-        given = handed(self.main.conversation, accepted, queued, self.undone, self.main.instructions)
+        given = handed(self.main, accepted, self._accepted.values(), self.undone)
         self.inbox.carried(given.carried)
         self.main.status("prompt", state="handed", **given.told)
         self._said_something = False
@@ -367,14 +371,8 @@ class SessionActor:
             self._handle.kill()
 
     def _note_native_id(self) -> None:
-        if self._codec is None or self._agent_name is None or self._codec.native_session_id is None:
-            return
-        native = self.native.get(self._agent_name)
-        if native is None or native.id != self._codec.native_session_id:
-            self.native[self._agent_name] = NativeSession(self._codec.native_session_id, self._said_something)
-            self._on_change(self)
-        elif self._said_something and (not native.started or native.resume_at):
-            native.started, native.resume_at = True, None  # it has gone on there
+        id_ = self._codec.native_session_id if self._codec is not None else None
+        if id_ and self._agent_name and noted(self.native, self._agent_name, id_, said=self._said_something):
             self._on_change(self)
 
     def _branch_of(self, child: str | None) -> Branch:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import replace
 
 from shim.opencode.build import Wire
-from shim.projection.opencode1.state import Conversation
 from shim.sessions import context
 from shim.sessions.accepted import Accepted
-from shim.sessions.instructions import Instructions
+from shim.sessions.branch import Branch
 from shim.sessions.rewind import UndoneNotes
 from universal.codec import Prompt
 from universal.frozen import frozen
@@ -24,14 +23,12 @@ class Handed:
     told: Wire
 
 
-def handed(
-    conversation: Conversation, accepted: Accepted, queued: Collection[str], undone: UndoneNotes, instructions: Instructions
-) -> Handed:
-    """In: `queued`, messages that will be handed later. The note of what was undone is taken: it is told once."""
+def handed(branch: Branch, accepted: Accepted, waiting: Iterable[Accepted], undone: UndoneNotes) -> Handed:
+    """In: `waiting`, those that will be handed later. The note of what was undone is taken: it is told once."""
     if accepted.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
         return Handed(accepted.prompt, (), accepted.told() | context.NOTHING.told())
-    missed = context.missed(conversation, accepted.agent, {*queued, accepted.message_id})
-    due = instructions.due()
+    missed = context.missed(branch.conversation, accepted.agent, {accepted.message_id, *(one.message_id for one in waiting)})
+    due = branch.instructions.due()
     words = undone.note(accepted.agent) + missed.text + accepted.prompt.text
     prompt = replace(accepted.prompt, text=words, system=due.joined(accepted.prompt.system))
     return Handed(prompt, missed.message_ids, accepted.told() | missed.told() | due.told)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shim.runtime.host_calls import HostCalls
 from shim.sessions.deps import SessionDeps
-from universal.codec import Codec, HostedCodec, Output
+from universal.codec import BackgroundingCodec, Codec, HostedCodec, Output
 from universal.host import HostAnswer
 
 
@@ -21,3 +21,11 @@ def host_calls(
             process(current.hosted(told))
 
     return HostCalls(directory, deps.roots, deps.agents.environment, answer)
+
+
+def moved(codec: Codec | None, process: Callable[[Sequence[Output]], None]) -> bool:
+    """Tell an agent to move what its turn waits for to the background; False if it is not there, or cannot be told so."""
+    if not isinstance(codec, BackgroundingCodec):
+        return False
+    process(codec.background())
+    return True

@@ -62,6 +62,8 @@ from universal.turn import Input
 _NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)
 """How texts of `user` lines begin that no person wrote."""
 
+BACKGROUND: Msg = {"subtype": "background_tasks"}
+
 
 class ClaudeCodec:
     """The codec of Claude Code; see `universal.codec.Codec` for the methods' contract."""
@@ -75,6 +77,8 @@ class ClaudeCodec:
         self._ctx = Context(ids, self._settings.model_of)
         self._calls: dict[str, Call] = {}
         self._main = Transcript(self._ctx, self._calls)
+        self._leaving = set[str]()
+        """Calls that are to be moved to the background as soon as they are tasks."""
         self._crew = Crew(self._ctx, self._calls)
         self._asks = Asks(self._ctx)
         self._turns = Turns()
@@ -109,6 +113,21 @@ class ClaudeCodec:
                 return self._stamped(iter(self._asks.reply(command)))
             case QuestionReply():
                 return self._stamped(iter(self._asks.answer(command)))
+
+    def background(self) -> list[Output]:
+        """What Ctrl+B does in its terminal: each call that the turn waits for has a result at once, and works on.
+
+        Claude makes a task of a command when that has run for 3 s (2.1.330), and moves only tasks: so it is told of each again.
+        """
+        self._leaving = set(self._crew.calls)
+        return self._stamped(iter([self._settings.request(BACKGROUND)]))
+
+    def _on_task(self, msg: Msg) -> Iterator[Output]:
+        yield from self._crew.started(msg)
+        call_id = get_text(msg, "tool_use_id")
+        if call_id in self._leaving and msg.get("is_backgrounded") is False:
+            self._leaving.discard(call_id)
+            yield self._settings.request({**BACKGROUND, "tool_use_id": call_id})
 
     def _prompt(self, command: Prompt) -> Iterator[Output]:
         yield from self._settings.wanted(command)
@@ -344,6 +363,9 @@ class ClaudeCodec:
         subtype, refusal = self._settings.answered(obj(msg.get("response")))
         if subtype == "interrupt":
             self._turns.acknowledged()
+        elif refusal and subtype == BACKGROUND["subtype"]:  # a version before it could, or it is switched off
+            text = f"Nothing was moved to the background: {refusal}"
+            yield status_item(self._ctx, "notice", text, {}, msg)
         elif refusal and subtype and subtype != "stop_task":
             details = {"hint": "The turn goes on with the setting that was in force."}
             yield Fact(EventType.ERROR, ErrorData(message=refusal, code=f"{subtype}_refused", details=details), raw=msg)
@@ -403,7 +425,7 @@ class ClaudeCodec:
         "system/init": _on_init,
         "system/status": _on_status,
         "system/session_state_changed": _on_state,
-        "system/task_started": lambda codec, msg: codec._crew.started(msg),
+        "system/task_started": _on_task,
         "system/task_notification": lambda codec, msg: codec._crew.notified(msg),
         "system/api_retry": lambda codec, msg: codec._notes.retry(msg),
         "system/compact_boundary": lambda codec, msg: codec._notes.compacted(msg),

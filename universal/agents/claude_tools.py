@@ -90,7 +90,9 @@ def _metadata(name: str, details: Msg, output: str, structured: Json, *, failed:
     if details:
         metadata["structured"] = _without_bytes(details)
     if name == "Bash":
-        metadata.update({key: details[key] for key in ("stdout", "stderr") if isinstance(details.get(key), str)})
+        streams = {key: details[key] for key in ("stdout", "stderr") if isinstance(details.get(key), str)}
+        if "backgroundTaskId" not in details or any(streams.values()):  # else it says where the output goes
+            metadata.update(streams)
         code = _EXIT_CODE.match(output)
         if failed and code:
             metadata["exit_code"] = int(code[1])

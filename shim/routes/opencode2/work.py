@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from shim.errors import Conflict
+from shim.errors import BadRequest, Conflict
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.routes.opencode2.prompt import Delivery
 from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, numbered, seen
@@ -50,6 +50,20 @@ async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> objec
     if query.resume == "true":
         await resume_session(ctx.services.sessions, await ctx.services.sessions.actor(path.sessionID))
     return {"interrupted": ran}
+
+
+@operation2("session.background")
+async def background(ctx: Ctx, path: SessionPath) -> object:
+    """Commands and subagents that the turn waits for work on in the background, and it goes on. Nothing to move is fine.
+
+    Raises BadRequest for an agent that cannot be told so.
+    """
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    if actor.main.machine.agent_at_work and not actor.background():
+        agent = ctx.services.agents.get(ctx.services.sessions.agent_of(path.sessionID))
+        name = agent.spec.title if agent is not None else "Its agent"
+        raise BadRequest(f"{name} decides by itself what it runs in the background, and cannot be told from outside.")
+    return NO_CONTENT
 
 
 class CompactBody(BaseModel):

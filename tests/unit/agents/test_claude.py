@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -26,9 +27,9 @@ from tests.support.claude_lines import (
 from universal.agents.claude import ClaudeCodec
 from universal.agents.claude_spec import CLAUDE
 from universal.agents.claude_wire import IGNORED, REFUSED, prompt_uuid
-from universal.codec import Attachment, Exit, Interrupt, PermissionReply, QuestionReply
-from universal.events import EventType
-from universal.items import ItemKind
+from universal.codec import Attachment, BackgroundingCodec, Exit, Interrupt, PermissionReply, QuestionReply, WriteLine
+from universal.events import EventType, ItemData
+from universal.items import ItemKind, StatusPart
 from universal.turn import Input
 
 INTERRUPT = {"subtype": "interrupt"}
@@ -242,6 +243,39 @@ def test_an_interrupt_ends_background_commands_too() -> None:
     assert requests(story.does(Interrupt())) == [INTERRUPT, {"subtype": "stop_task", "task_id": "b1"}]
     story.hears(task_over("b1", "t1", "stopped"))
     assert requests(story.does(Interrupt())) == [INTERRUPT]
+
+
+def backgrounds(story: Story) -> Msg:
+    """What is written when the turn's work is to be moved to the background: the control request."""
+    assert isinstance(story.codec, BackgroundingCodec)
+    (line,) = story.codec.background()
+    assert isinstance(line, WriteLine)
+    return json.loads(line.data)
+
+
+def test_what_a_turn_waits_for_is_moved_to_the_background() -> None:
+    """A command is a task only after a while, and only tasks are moved; a later one stays where it is."""
+    story = Story()
+    story.prompts()
+    story.hears(state("running"), init(), assistant(tool_use("t1", "Bash", command="sleep 9")))
+    assert backgrounds(story)["request"] == {"subtype": "background_tasks"}
+    again = story.hears(task_started("b1", "t1", kind="local_bash", is_backgrounded=False))
+    assert requests(again) == [{"subtype": "background_tasks", "tool_use_id": "t1"}]
+    later = story.hears(
+        assistant(tool_use("t2", "Bash", command="sleep 8")), task_started("b2", "t2", kind="local_bash", is_backgrounded=False)
+    )
+    assert requests(later) == []
+
+
+def test_a_version_that_cannot_says_so() -> None:
+    story = Story()
+    story.prompts()
+    sent = backgrounds(story)
+    refusal = {"subtype": "error", "request_id": sent["request_id"], "error": "Unsupported control request subtype"}
+    story.hears({"type": "control_response", "response": refusal})
+    told = [fact.data.item for fact in story.facts(EventType.ITEM_COMPLETED) if isinstance(fact.data, ItemData)]
+    [part] = told[-1].content
+    assert part == StatusPart(label="notice", detail="Nothing was moved to the background: Unsupported control request subtype")
 
 
 # --- who is answered ----------------------------------------------------------------------------------------

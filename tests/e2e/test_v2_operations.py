@@ -1,0 +1,131 @@
+"""What a client of OpenCode 2 can do with a session beside prompts, with the real Claude CLI behind it and a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .support.bench import CLAUDE, Bench, bench
+from .support.children import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+TURN_S = 60
+
+
+class Client:
+    """Calls in R's dialect, each of which must have exactly this status."""
+
+    def __init__(self, served: Bench) -> None:
+        self._api = served.api
+        self._served = served
+
+    def call(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        separator = "&" if "?" in path else "?"
+        got, said = self._api.call(method, f"{path}{separator}dialect=R", body)
+        assert got == status, (path, got, said)
+        return said
+
+    def session(self) -> str:
+        model = {"providerID": "claude", "id": self._served.models("claude")[0]}
+        body = {"location": {"directory": str(self._served.place.project)}, "model": model}
+        return str(self.call("POST", "/api/session", body)["data"]["id"])
+
+    def prompt(self, session: str, text: str, **more: Any) -> str:
+        return str(self.call("POST", f"/api/session/{session}/prompt", {"text": text, **more})["data"]["id"])
+
+    def messages(self, session: str) -> list[Any]:
+        return list(self.call("GET", f"/api/session/{session}/message?order=asc&limit=200")["data"])
+
+    def wait(self, session: str) -> str:
+        """Until nothing runs; how it ended."""
+        self.call("POST", f"/api/experimental/session/{session}/wait", status=204)
+        return str(self.call("GET", f"/api/session/{session}")["data"]["outcome"])
+
+    def tools(self, session: str) -> list[Any]:
+        answers = [one["content"] for one in self.messages(session) if one["type"] == "assistant"]
+        return [part for content in answers for part in content if part["type"] == "tool"]
+
+    def said(self, session: str) -> list[str]:
+        answers = [one["content"] for one in self.messages(session) if one["type"] == "assistant"]
+        return [part["text"] for content in answers for part in content if part["type"] == "text"]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Bench]:
+    with bench(CLAUDE) as made:
+        yield made
+
+
+@pytest.fixture
+def client(served: Bench) -> Client:
+    served.place.reset()
+    return Client(served)
+
+
+def test_a_command_that_takes_long_goes_to_the_background(client: Client) -> None:
+    session = client.session()
+    client.prompt(session, "[scene:slow_bash:30] run")
+    wait_for(lambda: [one for one in client.tools(session) if one["state"]["status"] == "running"], TURN_S, "no tool runs")
+    client.call("POST", f"/api/session/{session}/background", status=204)
+    [tool] = wait_for(lambda: [one for one in client.tools(session) if one["state"]["status"] == "completed"], 15, "it waits on")
+    assert "background" in tool["state"]["content"][0]["text"]
+    client.call("POST", f"/api/session/{session}/interrupt")
+    client.wait(session)
+    client.call("POST", f"/api/session/{session}/background", status=204)
+
+
+def test_a_text_beside_the_conversation(client: Client) -> None:
+    session = client.session()
+    client.prompt(session, "[scene:text] hello")
+    assert client.wait(session) == "succeeded"
+    before = client.messages(session)
+    made = client.call("POST", f"/api/session/{session}/generate", {"prompt": "[scene:text] a title"})["data"]["text"]
+    assert "a title" in made
+    again = client.call("POST", "/api/experimental/generate", {"prompt": "[scene:text] another"})["data"]["text"]
+    assert "another" in again
+    assert client.messages(session) == before
+    refused = client.call("POST", "/api/experimental/generate", {"prompt": "[scene:bash:touch made.txt] make it"}, status=503)
+    assert "Bash" in refused["message"]
+
+
+def test_instructions_reach_the_model(client: Client, served: Bench) -> None:
+    session = client.session()
+    path = f"/api/experimental/session/{session}/instructions/entries"
+    client.call("PUT", f"{path}/style", {"value": "Speak like a sailor."}, status=204)
+    client.prompt(session, "[scene:text] hello")
+    assert client.wait(session) == "succeeded"
+    assert client.call("GET", path)["data"] == [{"key": "style", "value": "Speak like a sailor."}]
+
+
+def test_a_model_that_is_not_there(client: Client) -> None:
+    session = client.session()
+    model = {"providerID": "claude", "id": "no-such-model"}
+    client.call("POST", f"/api/session/{session}/model", {"model": model}, status=204)
+    waiting = client.prompt(session, "[scene:text] hello")
+    assert client.wait(session) == "failed"
+    [end] = [one for one in client.messages(session) if one["type"] == "idle"]
+    assert 'Model not found: "claude/no-such-model"' in end["error"]["message"]
+    assert [one["id"] for one in client.call("GET", f"/api/session/{session}/inbox")["data"]] == [waiting]
+
+
+def test_what_waits_outlives_the_server_and_its_agent_goes_on(client: Client, served: Bench) -> None:
+    session = client.session()
+    client.prompt(session, "[scene:text] remember me")
+    client.wait(session)
+    client.prompt(session, "[scene:slow_bash:60] run")
+    wait_for(lambda: [one for one in client.tools(session) if one["state"]["status"] == "running"], TURN_S, "no tool runs")
+    client.prompt(session, "[scene:text] queued", delivery="queue")
+    client.prompt(session, "[scene:text] steered")
+    served.restart(kill=True)
+    client = Client(served)
+    waiting = client.call("GET", f"/api/session/{session}/inbox")["data"]
+    assert [one["payload"]["text"] for one in waiting] == ["[scene:text] queued", "[scene:text] steered"]
+    client.call("POST", f"/api/session/{session}/resume", status=204)
+    assert client.call("GET", f"/api/session/{session}/inbox")["data"] == []
+    assert [text for text in client.said(session) if text.endswith(("queued", "steered"))][-2:] == [
+        "You said: steered",
+        "You said: queued",
+    ]

@@ -38,7 +38,7 @@ def read(name: str, arguments: dict[str, Any], content: Any, structured: Any = N
             "running",
             {"stdout": "", "stderr": "", "backgroundTaskId": "b1"},
             False,
-            {"stdout": "", "stderr": "", "background": True},
+            {"background": True},
         ),
         ("", {"stdout": "", "returnCodeInterpretation": "No matches found"}, False, {"stdout": ""}),
     ],

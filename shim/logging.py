@@ -7,6 +7,7 @@ say or do never reach a log. Raw traffic is the recorder's business (`shim.runti
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import re
@@ -37,6 +38,38 @@ PRIVATE_NAME = re.compile(
 
 NOISY = {"aiohttp.access": logging.WARNING, "asyncio": logging.INFO, "watchfiles": logging.WARNING}
 """Loggers of libraries that say too much; requests are logged by our own middleware."""
+
+
+AGAIN_S = 10.0
+"""The system's refusal of a connection is told once in so long; asyncio tells each of them, a hundred a second."""
+CLIENTS_FAULTS = "aiohttp.http_exceptions"
+"""What is no HTTP."""
+
+
+class Bounded(logging.Filter):
+    """On the loggers of what serves HTTP: what any client can cause as often as it likes must not fill the disk.
+
+    A connection that is broken off and what is no HTTP: one line each, at debug. No more open files: now and then.
+    """
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self._level = level
+        self._told_s = -AGAIN_S
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is logged; it may be made shorter."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ConnectionError) or type(error).__module__ == CLIENTS_FAULTS:
+            record.levelno, record.levelname, record.exc_info = logging.DEBUG, "DEBUG", None
+            record.msg, record.args = "connection.failed", ()
+            record.why = str(getattr(error, "message", error)).partition("\n")[0]
+            return self._level <= logging.DEBUG
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            if record.created - self._told_s < AGAIN_S:
+                return False
+            self._told_s = record.created
+        return True
 
 
 def redact(_logger: WrappedLogger | None, _method: str, event: EventDict, known: Collection[str] = ()) -> EventDict:
@@ -96,6 +129,8 @@ def configure(level: LogLevel, format_: LogFormat, stream: TextIO, known: Collec
     root.setLevel(LEVELS[level])
     for name, at_least in NOISY.items():
         logging.getLogger(name).setLevel(max(at_least, LEVELS[level]))
+    for name in ("aiohttp.server", "asyncio"):
+        logging.getLogger(name).filters[:] = [Bounded(LEVELS[level])]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

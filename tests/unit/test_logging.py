@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 import structlog
+from aiohttp.http_exceptions import BadHttpMessage
 from pydantic import BaseModel
 
 from shim.logging import bound, configure, redact
 from shim.redaction import secrets_of
+from shim.settings import LogLevel
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +27,8 @@ def restored() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    for name in ("aiohttp.server", "asyncio"):
+        logging.getLogger(name).filters.clear()
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
@@ -75,6 +80,27 @@ def test_libraries_are_routed_in_with_their_name_and_traceback(stream: io.String
     assert (line["level"], line["logger"]) == ("error", "aiohttp.server")
     assert line["event"] == "Error handling request from 127.0.0.1"
     assert "ValueError: broken for sk-<redacted>" in line["exception"]
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_what_clients_cause_is_no_traceback(stream: io.StringIO, level: LogLevel) -> None:
+    """Ten thousand connections that are broken off, or that are no HTTP, are not a hundred thousand lines."""
+    configure(level, "json", stream)
+    server = logging.getLogger("aiohttp.server")
+    for error in (ConnectionResetError("gone"), BadHttpMessage("Invalid method\n\n  b'x'")):
+        server.error("Error handling request from %s", "::1", exc_info=error)
+    found = logged(stream)
+    assert [(one["level"], one["event"], one["why"]) for one in found] == (
+        [("debug", "connection.failed", "gone"), ("debug", "connection.failed", "Invalid method")] if level == "debug" else []
+    )
+    assert not any("exception" in one for one in found)
+
+
+def test_no_more_open_files_is_told_once(stream: io.StringIO) -> None:
+    configure("info", "json", stream)
+    for _ in range(100):
+        logging.getLogger("asyncio").error("socket.accept() out of system resource", exc_info=OSError(errno.EMFILE, "Too many"))
+    assert len(logged(stream)) == 1
 
 
 def test_console_is_plain_when_it_is_no_terminal() -> None:

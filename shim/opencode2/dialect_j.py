@@ -41,6 +41,11 @@ def result_of(error: Mapping[str, object]) -> Wire:
     return {} if error.get("type") == "aborted" else {"result": {"type": "error", "value": error.get("message")}}
 
 
+def plain(error: Mapping[str, object]) -> Wire:
+    """R's error without the status and the words of the model's API."""
+    return {key: value for key, value in error.items() if key not in ("status", "response")}
+
+
 def _created(event: Event2, data: Wire) -> Wire:
     """J tells the whole session."""
     info = {k: v for k, v in data.items() if k not in ("sessionID", "location", "subpath", "metadata", "permissions")}
@@ -86,6 +91,10 @@ def _failed(event: Event2, data: Wire) -> Wire:
     return {**data, **result_of(obj(data["error"]))}
 
 
+def _erring(event: Event2, data: Wire) -> Wire:
+    return {**data, "error": plain(obj(data["error"]))}
+
+
 def _interrupted(event: Event2, data: Wire) -> Wire:
     return {**data, "reason": "shutdown"} if data.get("reason") == "inactivity" else data
 
@@ -107,11 +116,15 @@ EVENTS: dict[str, Row] = {
     "session.inbox.delivered": Row("session.input.promoted", INPUT),
     "session.inbox.cancelled": GONE,
     "session.inbox.delivery.changed": GONE,
+    "session.execution.failed": Row(then=_erring),
     "session.execution.interrupted": Row(then=_interrupted),
     "session.step.started": Row(fields={"started": None}),
     "session.step.streamed": GONE,
     "session.step.ended": Row(fields={"rawFinish": None, "providerState": None}),
-    "session.step.failed": Row(fields=dict.fromkeys(("finish", "rawFinish", "providerState", "snapshot", "files"), None)),
+    "session.step.failed": Row(
+        fields=dict.fromkeys(("finish", "rawFinish", "providerState", "snapshot", "files"), None), then=_erring
+    ),
+    "session.retry.scheduled": Row(then=_erring),
     "session.tool.input.started": Row(fields=CALL),
     "session.tool.input.delta": Row(fields=CALL),
     "session.tool.input.ended": Row(fields=CALL),
@@ -178,6 +191,7 @@ def message(message: Wire) -> Wire | None:
     if kind == "assistant":
         shown["time"] = renamed(obj(message["time"]), {"streamed": None})
         shown["content"] = [_content(obj(entry)) for entry in arr(message["content"])]
+        shown |= {"error": plain(obj(message["error"]))} if "error" in message else {}
     return shown
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shim.opencode2.dialect_j import message, session
+from shim.opencode2.dialect_j import NO_MESSAGES, message, session
 from shim.opencode2.envelope import with_project
 from shim.opencode2.events import Wire
-from shim.opencode2.rewriting import Alias, Answer, Ask, Asked, Nothing, of_data, of_each, renaming
+from shim.opencode2.rewriting import Alias, Answer, Ask, Asked, Nothing, leaving_out, of_data, of_each, renaming
 from universal.jsonvalue import obj
 
 SESSION = "/api/session/{sessionID}"
@@ -48,6 +48,7 @@ def _command(asked: Asked) -> Asked:
 
 REQUESTS: Mapping[str, Ask] = {
     "session.permission.reply": renaming(reply="decision"),
+    "session.message.list": leaving_out(*NO_MESSAGES),
     "session.fork": renaming(messageID="before"),
     "session.command": _command,
     "experimental.session.skill": renaming(skill="id"),
@@ -73,6 +74,11 @@ def permission(wire: Wire) -> Wire:
     """R's `Permission.Request`: the call that asks is named `callID`."""
     source = wire.get("source")
     return wire if source is None else {**wire, "source": _call(source)}
+
+
+def saved(wire: Wire) -> Wire:
+    """R's `Permission.Saved`, without when it was saved."""
+    return {key: value for key, value in wire.items() if key != "time"}
 
 
 def form(wire: Wire) -> Wire:
@@ -117,6 +123,7 @@ ANSWERS: Mapping[str, Answer] = {
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
+    "permission.saved.list": of_each(saved),
     "session.form.list": of_each(form),
     "form.list": of_each(form),
     "session.form.create": of_data(form),

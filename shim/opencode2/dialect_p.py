@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from shim.opencode2.dialect_j import renamed
+from shim.opencode2.dialect_j import renamed, result_of
 from shim.opencode2.events import Event2, Wire
 from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text, whole
@@ -205,10 +205,7 @@ def _success(event: Event2) -> Wire:
 
 def _failed(event: Event2) -> Wire:
     given = obj(event.data["error"])
-    told: Wire = {"error": error(given)}
-    if given.get("type") != "aborted":
-        told["result"] = {"type": "error", "value": given.get("message")}
-    return {**renamed(event.data, ENDED), **told, "provider": PROVIDER}
+    return {**renamed(event.data, ENDED), "error": error(given), **result_of(given), "provider": PROVIDER}
 
 
 def _retried(event: Event2) -> Wire:
@@ -375,6 +372,7 @@ def _tool(entry: Wire) -> Wire:
         shown["outputPaths"] = list[str]()
     if status == "error":
         shown["error"] = error(obj(state["error"]))
+        shown |= result_of(obj(state["error"]))
     name = TOOLS.get(entry["name"], entry["name"])
     time = {key: entry["time"][key] for key in ("created", "ran", "completed") if key in entry["time"]}
     return {"type": "tool", "id": entry["id"], "name": name, "provider": PROVIDER, "state": shown, "time": time}

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from shim.opencode2.dialect_j import renamed
-from shim.opencode2.dialect_p import message, permission, prompt, revert, session
+from shim.opencode2.dialect_j_edge import saved
+from shim.opencode2.dialect_p import NO_MESSAGES, message, permission, prompt, revert, session
 from shim.opencode2.envelope import with_project
 from shim.opencode2.events import Wire
-from shim.opencode2.rewriting import Alias, Answer, Ask, Asked, Nothing, of_data, of_each, renaming
+from shim.opencode2.rewriting import Alias, Answer, Ask, Asked, Nothing, leaving_out, of_data, of_each, renaming
 from universal.jsonvalue import arr, obj
 
 SESSION = "/api/session/{sessionID}"
@@ -41,6 +42,7 @@ def _mentioned(one: Wire) -> Wire:
 REQUESTS: Mapping[str, Ask] = {
     "session.prompt": _prompt,
     "session.permission.reply": renaming(reply="decision"),
+    "session.message.list": leaving_out(*NO_MESSAGES),
 }
 
 
@@ -116,6 +118,7 @@ ANSWERS: Mapping[str, Answer] = {
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
+    "permission.saved.list": of_each(saved),
 }
 
 

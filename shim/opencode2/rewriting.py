@@ -51,6 +51,11 @@ def renaming(**names: str) -> Ask:
     return rename
 
 
+def leaving_out(*kinds: str) -> Ask:
+    """A list of messages without those of these types, which the client's build has not: a page of it is full all the same."""
+    return lambda asked: asked._replace(query={**asked.query, "without": ",".join(sorted(kinds))})
+
+
 def of_data(change: Callable[[Wire], Wire]) -> Answer:
     """An answer whose `data` is one thing."""
 

@@ -32,12 +32,13 @@ Type = Literal[
 
 
 class MessagesQuery(BaseModel):
-    """`order` stands only on the first page, `type` on each."""
+    """`order` stands only on the first page, `type` on each. `without`: types that the client's build has not."""
 
     limit: Limit = DEFAULT_LIMIT
     order: Literal["asc", "desc"] | None = None
     cursor: str | None = None
     type: Type | None = None
+    without: str = ""
 
 
 class MessagePath(SessionPath):
@@ -59,7 +60,9 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         order, anchor, back = said.get("order"), said.get("id"), said.get("direction") == "previous"
         if order not in ("asc", "desc") or not isinstance(anchor, str):
             raise cursors.bad()
-    found = [one for one in view.messages.values() if query.type in (None, one["type"]) or one["id"] == anchor]
+    without = set(query.without.split(","))
+    left = (one for one in view.messages.values() if one["type"] not in without)
+    found = [one for one in left if query.type in (None, one["type"]) or one["id"] == anchor]
     if order == "desc":
         found.reverse()
     page = cursors.page(found, query.limit, back=back, is_at=None if anchor is None else lambda one: one["id"] == anchor)

@@ -254,7 +254,12 @@ class Projector2:
         message = self._first.conversation.messages.get(id_)
         if message is None or meta.get("origin") == SHELL_ORIGIN:
             return
-        self._enqueue(id_, list(message.parts.values()), obj(meta.get("opencode")))
+        given = obj(meta.get("opencode"))
+        if given.get("kind") == "skill":  # told at once, whenever the agent gets it
+            self._statuses.skill(obj(given.get("skill")))
+            self._steps.names[id_] = message_id(self._teller.out[-1])
+            return
+        self._enqueue(id_, list(message.parts.values()), given)
         if "parentID" in self.conversation.info and self.conversation.running:
             self._deliver([id_])  # a subagent's prompts are handed by its agent
 

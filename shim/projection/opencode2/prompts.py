@@ -3,7 +3,7 @@
 In: the user message of 1.x, and `metadata.opencode` of its item. Keys of that which are this face's:
 
     delivery     "steer" (default) | "queue"
-    kind         "user" (default) | "synthetic"
+    kind         "user" (default) | "synthetic" | "skill" (with `skill`: id, name, text; it never waits in the inbox)
     description  of a synthetic one
     metadata     the client's own
     files, agents, skills   in R's stored form; without them, files and agents are made of the message's parts

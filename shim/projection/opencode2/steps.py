@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from shim.opencode2.events import Wire
+from shim.projection.opencode1.asks import DISMISSED, rejection
 from shim.projection.opencode1.state import Conversation, Message, ToolState
 from shim.projection.opencode2 import names, results
 from shim.projection.opencode2.session import added, counts
@@ -25,6 +26,8 @@ from shim.projection.opencode2.teller import Teller, message_id
 from universal.jsonvalue import obj, text, whole
 
 Kind: TypeAlias = Literal["text", "reasoning"]
+REFUSALS = (rejection(""), DISMISSED)
+"""Words of calls that a person refused, and said no more; who says why is heard by the model, as of any error."""
 TALK: dict[str, Kind] = {"text": "text", "reasoning": "reasoning"}
 """Parts of 1.x that are text -> how events and content name them."""
 
@@ -358,7 +361,7 @@ class Steps:
     def _failed(self, step: Step, call_id: str, state: Wire, call: ToolState | None) -> None:
         now = self._now(step, call_id)
         meta = obj(state.get("metadata"))
-        refused = call is not None and call.refused is not None
+        refused = call is not None and call.refused in REFUSALS
         error = names.tool_error(text(state.get("error")), interrupted=meta.get("interrupted") is True, refused=refused)
         output = text(meta.get("output"))
         told: Wire = {"error": error, **({"content": [{"type": "text", "text": output}]} if output else {})}

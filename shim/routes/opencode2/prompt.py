@@ -195,15 +195,16 @@ class SkillRun(BaseModel):
 
 @operation2("experimental.session.skill")
 async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
-    """The agent gets the skill as a text of a program's. Raises 404 SkillNotFoundError."""
+    """The agent gets the skill as a prompt, which clients are shown as a skill, at once. Raises 404 SkillNotFoundError."""
     found = await skill_of(ctx, path.sessionID, body.id)
     if found is None:
         message = f"Skill not found: {body.id}. GET /api/skill lists those that there are."
         raise Tagged(404, "SkillNotFoundError", message, skill=body.id)
-    payload = {"description": f"Skill {found.name}"}
-    parts: list[Wire] = [{"type": "text", "text": found.told()}]
-    extra = {**payload, "delivery": "steer"}
-    await _admit(ctx, path.sessionID, None, parts, "synthetic", payload, extra, resume=body.resume is not False)
+    need(ctx, path.sessionID)
+    given = Body(parts=[{"type": "text", "text": found.told()}])
+    told = {"kind": "skill", "skill": {"id": found.id, "name": found.name, "text": found.content}, "delivery": "steer"}
+    await submit(ctx.services.sessions, path.sessionID, given, reply=body.resume is not False, second=told)
+    await ctx.services.store.flush()
     return NO_CONTENT
 
 

@@ -44,9 +44,22 @@ async def test_put_into_the_conversation(server: Live) -> None:
     session = await server.session()
     await server.api.post(f"/api/experimental/session/{session}/skill", {"id": "review"}, status=204)
     await server.api.post(f"/api/experimental/session/{session}/wait", status=204)
-    first = next(one for one in await messages(server, session) if one["type"] == "synthetic")
-    assert first["description"] == "Skill Review"
-    assert "Look at every line." in first["text"]
+    [skill, answer] = [one for one in await messages(server, session) if one["type"] in ("skill", "assistant", "user")]
+    assert (skill["type"], skill["skill"], skill["name"]) == ("skill", "review", "Review")
+    assert skill["text"].strip() == "Look at every line."
+    assert "Look at every line." in answer["content"][0]["text"], "the agent did not get it"
+
+
+async def test_put_there_for_the_next_prompt(server: Live) -> None:
+    """It is shown at once, and the agent gets it with the prompt."""
+    session = await server.session()
+    body = {"id": "review", "resume": False}
+    await server.api.post(f"/api/experimental/session/{session}/skill", body, status=204)
+    assert [one["type"] for one in await messages(server, session)] == ["skill"]
+    assert (await server.api.get(f"/api/session/{session}/inbox", status=200)).body["data"] == []
+    await server.api.post(f"/api/session/{session}/prompt", {"text": "remember"}, status=200)
+    await server.api.post(f"/api/experimental/session/{session}/wait", status=204)
+    assert [one["type"] for one in await messages(server, session)][:3] == ["skill", "user", "assistant"]
 
 
 async def test_one_that_is_not_there(server: Live) -> None:

@@ -143,6 +143,23 @@ def test_what_an_abort_cancels_is_parked_and_goes_along_with_the_next_prompt() -
     assert story.now.inbox == {}
 
 
+def test_a_skill_is_told_at_once_and_never_waits() -> None:
+    story = Story()
+    item = story.accept("<skill>", kind="skill", skill={"id": "demo", "name": "Demo", "text": "Do the demo."})
+    assert types(story) == ["created", "skill.activated"]
+    assert story.now.inbox == {}
+    (message,) = story.now.messages.values()
+    assert (message["type"], message["skill"], message["text"]) == ("skill", "demo", "Do the demo.")
+    story.start()
+    story.hand(item)
+    story.say("Done.")
+    story.end()
+    assert types(story)[2:4] == ["execution.started", "step.started"]
+    assert [m["type"] for m in story.now.messages.values()] == ["skill", "assistant", "idle"]
+    story.status("revert", revert={"messageID": story.message_id(item)}, diffs=[])
+    assert story.now.revert is not None and story.now.revert["messageID"] == message["id"]
+
+
 def test_a_cancelled_wish_to_compact_is_gone() -> None:
     story = Story()
     story.prompt("one")
@@ -362,6 +379,15 @@ def test_a_refused_call_was_aborted() -> None:
     story.allow(status="reject")
     story.result("", failed=True)
     assert told(story, "session.tool.failed")[0]["error"]["type"] == "aborted"
+
+
+def test_a_call_that_was_refused_with_a_reason_failed() -> None:
+    """The model hears the reason; native ends the turn only without one."""
+    story = asking()
+    story.ask()
+    story.allow(status="reject", message="use ls")
+    story.result("no", failed=True)
+    assert told(story, "session.tool.failed")[0]["error"]["type"] == "unknown"
 
 
 def test_a_question_is_a_form() -> None:

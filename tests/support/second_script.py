@@ -1,0 +1,87 @@
+"""A recording of OpenCode 2 as a script for an agent: where the model has said all, where a prompt is answered, what was used.
+
+Native's stream does not tell what agents tell; rows are numbered as in the recording. For `tests.support.second_played`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Wire = dict[str, Any]
+STREAM = "/api/event"
+AGENTS = ("session.step.", "session.text.", "session.reasoning.", "session.tool.")
+"""How events begin that follow from what the agent says: they are waited for when something else happens."""
+
+
+def bodies(rows: Sequence[Wire]) -> dict[int, Wire]:
+    """Where the model has said all of a step that has calls: row -> data of the step's end.
+
+    That is the end of its text, where that comes after its last call; else that call.
+    """
+    over: dict[str, int] = {}
+    found: dict[int, Wire] = {}
+    for place, row in enumerate(rows):
+        data = row.get("data") if row["dir"] == "sse" and row.get("stream") == STREAM else None
+        if not isinstance(data, dict):
+            continue
+        kind, told = data["type"].replace("session.next.", "session."), data["data"]
+        step = told.get("assistantMessageID")
+        if kind == "session.tool.called" or (kind in ("session.text.ended", "session.reasoning.ended") and step in over):
+            over[step] = place
+        elif kind in ("session.step.ended", "session.step.failed") and step in over:
+            found[over[step]] = told
+    return found
+
+
+def ends(rows: Sequence[Wire]) -> dict[int, tuple[str, bool]]:
+    """Where the preview's agent has answered a prompt, which its stream does not say: row -> how, and whether nothing waits.
+
+    That is the last thing that it does before it is handed the next one.
+    """
+    last: dict[str, tuple[int, tuple[str, bool]]] = {}
+    found: dict[int, tuple[str, bool]] = {}
+    waiting: Counter[str] = Counter()
+    for place, row in enumerate(rows):
+        data = row.get("data") if row["dir"] == "sse" and row.get("stream") == STREAM else None
+        if not isinstance(data, dict) or not data["type"].startswith("session.next."):
+            continue
+        kind, session = data["type"].replace("session.next.", "session."), data["data"]["sessionID"]
+        if kind == "session.prompted":
+            waiting[session] -= 1
+            found |= dict([last.pop(session)] if session in last else [])
+        elif kind == "session.prompt.admitted":
+            waiting[session] += 1
+        elif kind.startswith(AGENTS):
+            last[session] = (place, ("failed" if kind == "session.step.failed" else "completed", not waiting[session]))
+    return {**found, **dict(last.values())}
+
+
+def strings(value: Any, change: Callable[[str], str]) -> Any:
+    """A value with each of its strings changed."""
+    if isinstance(value, dict):
+        return {key: strings(inner, change) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [strings(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def whose(event: Wire) -> str | None:
+    """The session of an event."""
+    data = event["data"]
+    return data.get("sessionID") or data.get("form", {}).get("sessionID")
+
+
+def spent(data: Wire) -> Wire:
+    """`usage` and `cost` of a step, as the mock's protocol has them."""
+    tokens = data.get("tokens")
+    if tokens is None:
+        return {}
+    cache = tokens["cache"]
+    usage = {
+        **{k: tokens[k] for k in ("input", "output", "reasoning")},
+        "cache_read": cache["read"],
+        "cache_write": cache["write"],
+    }
+    return {"usage": usage, "cost": data.get("cost")}

@@ -130,7 +130,8 @@ class Item(Frozen):
     assistant message   usage {input, output, reasoning, cache_read, cache_write} tokens of this step;
                         cost (USD, this step); model {provider_id, model_id, variant};
                         finish ("stop" | "tool-calls" | "length" | ...); synthetic_text (bool)
-    user message        opencode {...}: what the OpenCode face must give back (its ids, agent, model)
+    user message        opencode {...}: what the OpenCode face must give back (its ids, agent, model);
+                        prompt {...}: what its agent is given of it (shim.sessions.given)
     tool_call           title (str), input (parsed arguments, if they are JSON)
     tool_result         exit_code, stdout, stderr, duration_ms, interrupted (bool), answers (str[][]),
                         todos, background (bool), structured (the agent's own structured result)

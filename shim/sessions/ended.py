@@ -10,6 +10,9 @@ from universal.events import ErrorData, SessionEndedData
 
 SESSION_NOT_FOUND = "session_not_found"
 """Code of a codec's error: the agent does not know the conversation that it was to resume."""
+SERVER_STOPPED = (
+    "The server was stopped while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
+)
 STDERR_SHOWN_CHARS = 2_000
 """How much of a dead agent's stderr is shown to the person."""
 

@@ -33,6 +33,8 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
     target = manager.copy_of(session_id, f"{source.info['title']} (fork #{number})", _fork_of(source, before))
     replay(target, events)
     manager.restore(target.id)
+    if source.elsewhere:  # of what was said there nothing can be put back here, wherever the copy was cut
+        target.status("moved", directory=source.info["directory"], project_id=source.info["projectID"], path=source.info["path"])
     target.changed()
     announce(manager, target)
     return target.conversation.info

@@ -24,10 +24,11 @@ from shim.sessions.actor import SessionActor
 from shim.sessions.always import Always
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
-from shim.sessions.ended import ended_by_us
+from shim.sessions.ended import SERVER_STOPPED, ended_by_us
 from shim.sessions.generate import Generators
 from shim.sessions.known import Known, from_row
 from shim.sessions.reading import LONG, read
+from shim.sessions.requests import of_directory
 from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
 from universal.codec import Fact, PermissionReply, QuestionReply
@@ -36,9 +37,6 @@ from universal.jsonvalue import arr, obj, text
 
 log = structlog.get_logger()
 
-SERVER_STOPPED = (
-    "The server was stopped while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
-)
 REAP_EVERY_S = 30.0
 """How often idle agent processes are looked for."""
 
@@ -201,6 +199,19 @@ class SessionManager:
             on_change=self._actor_changed,
             native=known.native,
         )
+
+    def replace(self, session_id: str) -> SessionActor:
+        """The session is in another directory now: a new one is at work in it, with what waits. The old one, to be closed."""
+        known = self._known[session_id]
+        old, branch = known.actor, known.branch
+        assert old is not None and branch is not None
+        known.native = {}
+        old.native = {}
+        self._open(known, branch)
+        assert known.actor is not None
+        known.actor.inbox.parked = old.inbox.parked
+        self._branch_changed(branch)
+        return old
 
     def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> Branch:
         """A subagent begins: a session of its own below the one whose tool call made it."""
@@ -430,11 +441,11 @@ class SessionManager:
 
     def permissions(self, directory: str | None = None) -> list[Wire]:
         """Open permission requests, oldest first; of one directory if given."""
-        return _of_directory(self._waiting(), directory, "permissions")
+        return of_directory(self._waiting(), directory, "permissions")
 
     def questions(self, directory: str | None = None) -> list[Wire]:
         """Open questions, oldest first; of one directory if given."""
-        return _of_directory(self._waiting(), directory, "questions")
+        return of_directory(self._waiting(), directory, "questions")
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """`once`, `always` or `reject`. Raises RequestNotFound."""
@@ -487,11 +498,3 @@ class SessionManager:
 
 def _event(kind: str, properties: Wire, info: Wire) -> OpenCodeEvent:
     return OpenCodeEvent(kind, properties, info["directory"], info["projectID"])
-
-
-def _of_directory(branches: Sequence[Branch], directory: str | None, field: str) -> list[Wire]:
-    out: list[Wire] = []
-    for branch in branches:
-        if directory is None or branch.conversation.info["directory"] == directory:
-            out += getattr(branch.conversation, field).values()
-    return sorted(out, key=lambda r: r["id"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from shim.opencode.build import Wire
 from shim.projection.opencode1.asks import ask_of
 from shim.sessions.branch import Branch
 from shim.sessions.rules import Rule, decide
@@ -68,3 +69,12 @@ class Requests:
         """A person's answers, or their refusal."""
         self._owners.pop(reply.question_id, None)
         self._send(reply)
+
+
+def of_directory(branches: Sequence[Branch], directory: str | None, field: str) -> list[Wire]:
+    """`permissions` or `questions` that are open, oldest first; of one directory if given."""
+    out: list[Wire] = []
+    for branch in branches:
+        if directory is None or branch.conversation.info["directory"] == directory:
+            out += getattr(branch.conversation, field).values()
+    return sorted(out, key=lambda r: r["id"])

@@ -40,6 +40,7 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     if second:
         accepted = accepted.with_metadata(second)
     await settle(manager, actor)
+    actor = await manager.actor(session_id)  # another one, if the session was moved meanwhile
     prompting.check_ids(branch.conversation, body)  # files were read meanwhile: the id may have been taken
     info = branch.conversation.info
     for message in errors:

@@ -23,7 +23,8 @@ async def changes(
     # What is so after a turn is told with the next one's first step: the snapshot at its end comes after its last part.
     after = next((tree for m in later if (tree := _tree(m))), conversation.trees.last)
     names = sorted(changed_in(conversation, messages))
-    if trees is not None and before is not None and after is not None:
+    here = not any(m.info["id"] in conversation.elsewhere for m in messages)
+    if here and trees is not None and before is not None and after is not None:
         try:
             found = await diffs_between(trees, conversation.info["directory"], before, after, names, context)
         except ShimError:  # they are kept for a limited time

@@ -98,6 +98,6 @@ def changed_in(conversation: Conversation, messages: Iterable[Message]) -> set[s
 
 
 def _names(conversation: Conversation, part: Wire) -> list[str]:
-    if part["type"] != "patch":
+    if part["type"] != "patch" or part["messageID"] in conversation.elsewhere:
         return []
     return [relative(path, conversation.info["directory"]) for path in part["files"]]

@@ -20,7 +20,7 @@ from shim.projection.opencode1 import asks, undo
 from shim.projection.opencode1.history import History
 from shim.projection.opencode1.imported import put as put_imported
 from shim.projection.opencode1.parts import retry_status
-from shim.projection.opencode1.state import NOT_BEGUN, Conversation
+from shim.projection.opencode1.state import NOT_BEGUN, Conversation, Trees
 from shim.projection.opencode1.transcript import Transcript
 from shim.sse.event import OpenCodeEvent
 from universal.events import (
@@ -282,6 +282,15 @@ class Projector:
     def _session_item(self, item: Item, at_ms: int) -> None:
         self._patch_session(obj(item.metadata), at_ms)
 
+    def _moved(self, item: Item, at_ms: int) -> None:
+        """The session works in another directory from now on: `directory`, `project_id`, `path` (in the project)."""
+        meta, conversation = obj(item.metadata), self.conversation
+        place = {key: text(meta.get(name)) for key, name in (("directory",) * 2, ("projectID", "project_id"), ("path",) * 2)}
+        conversation.elsewhere = frozenset(conversation.messages)
+        conversation.trees, conversation.diffs, conversation.all_changes = Trees(), [], []
+        self._set_info(at_ms, **place)
+        self._session_updated()
+
     def _mode(self, item: Item, at_ms: int) -> None:
         mode = text(obj(item.metadata).get("mode"))
         if mode and mode != self.conversation.info.get("agent"):
@@ -430,6 +439,7 @@ class Projector:
         "compaction": _compaction,
         "session": _session_item,
         "mode": _mode,
+        "moved": _moved,
         "prompt": _prompt,
         "command": _command,
         "message.removed": _message_removed,

@@ -125,6 +125,9 @@ class Conversation:
     mcp: dict[str, Wire] = field(default_factory=dict[str, Wire])
     """Agent -> its MCP servers as it told them last: {name: {status, error?}}."""
 
+    elsewhere: frozenset[str] = frozenset()
+    """Messages of the time before the session was moved: their snapshots and files are those of another directory."""
+
     in_order: bool = True
     """Whether `messages` are as clients sort them, by time; not when the clock was put back."""
 

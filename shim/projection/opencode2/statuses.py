@@ -113,6 +113,16 @@ class Statuses:
 
     # --- what is put in, taken out, rewritten --------------------------------------------------------------
 
+    def moved(self, meta: Wire) -> None:
+        """The session works in another directory from now on."""
+        info = self._conversation.info
+        previous = {key: info[key] for key in ("location", "projectID", "subpath") if key in info}
+        place: Wire = {"location": {"directory": text(meta.get("directory"))}, "projectID": text(meta.get("project_id"))}
+        place |= {"subpath": meta["path"]} if meta.get("path") else {}
+        self._conversation.info = {**{key: value for key, value in info.items() if key != "subpath"}, **place}
+        event = self._teller.tell("session.moved", place)
+        self._show(message_id(event), "location-switched", {**place, "previous": previous})
+
     def skill(self, meta: Wire) -> None:
         """A skill was put into the conversation."""
         told: Wire = {key: text(meta.get(key)) for key in ("id", "name", "text")}
@@ -194,6 +204,7 @@ class Statuses:
 STATUSES: dict[str, Callable[[Statuses, Wire], None]] = {
     "prompt": Statuses.prompt,
     "viewed": Statuses.viewed,
+    "moved": Statuses.moved,
     "skill": Statuses.skill,
     "synthetic": Statuses.synthetic,
     "revert": Statuses.revert,

@@ -5,6 +5,7 @@ They are those of the first face. Source: compat_fixtures/opencode2/operations.j
 
 from __future__ import annotations
 
+import asyncio
 import os.path
 from typing import Annotated, Any, Literal
 
@@ -15,10 +16,12 @@ from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
+from shim.projection.diffs import relative
 from shim.projection.opencode2.session import info_of
 from shim.routes.opencode2 import cursors
 from shim.routes.opencode2.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
 from shim.sessions.fork import fork as fork_session
+from shim.sessions.moving import move as move_session
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -267,7 +270,7 @@ async def switch_model(ctx: Ctx, path: SessionPath, body: ModelBody) -> object:
 
 
 class MoveBody(BaseModel):
-    """`delivery` would say when."""
+    """`delivery` would say when, of a session that is at work."""
 
     directory: str
     delivery: Literal["steer", "queue"] | None = None
@@ -275,13 +278,16 @@ class MoveBody(BaseModel):
 
 @operation2("session.move")
 async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
-    """To the directory that it is in already; to no other, since its agent's conversation belongs to one directory."""
+    """To another directory, where its agent is started with the next prompt, and told what was said. 400 while it is at work."""
     here = need(ctx, path.sessionID)["directory"]
-    if resolve({"directory": body.directory}, {}, here) != here:
-        raise BadRequest(
-            f"This session works in {here}, and its agent's own conversation belongs to that directory, so it cannot be moved. "
-            "Make a new session there; or fork this one, whose conversation is then told to a new agent in the same directory."
-        )
+    directory = resolve({"directory": body.directory}, {}, here)
+    if not await asyncio.to_thread(os.path.isdir, directory):
+        raise BadRequest(f'There is no directory {directory}\n  at ["directory"]')
+    project = await ctx.services.projects.identity(directory)
+    inside = relative(directory, project.worktree) if project.worktree != "/" else ""
+    subpath = "" if inside in (".", directory) else inside
+    await move_session(ctx.services.sessions, path.sessionID, directory, project, subpath)
+    await ctx.services.store.flush()
     return NO_CONTENT
 
 

@@ -120,14 +120,6 @@ async def test_a_session_is_changed_and_told_so(r: Tui) -> None:
     assert r.types.count("session.model.selected") == 1
 
 
-async def test_a_session_is_not_moved_elsewhere(r: Tui) -> None:
-    await r.new()
-    here = str(r.live.directory)
-    await r.call("POST", f"/api/session/{r.session}/move", {"directory": here}, status=204)
-    away = await r.call("POST", f"/api/session/{r.session}/move", {"directory": "/"}, status=400)
-    assert here in away.body["message"]
-
-
 async def test_a_fork_has_the_conversation_and_says_of_what(client: Tui) -> None:
     await client.turn("echo one")
     await client.turn("echo two")

@@ -1,0 +1,37 @@
+"""A session goes to work in another directory: its agent is started there, and told the conversation as text.
+
+An agent's own conversation belongs to the directory that it was begun in, so it is not resumed; files are not moved. What was
+changed before belongs to the old place: an undo of it puts no files back.
+"""
+
+from __future__ import annotations
+
+from shim.errors import BadRequest
+from shim.host.roots import require
+from shim.sessions.deps import ProjectLike
+from shim.sessions.manager import SessionManager
+from shim.sessions.undo import settle
+
+LABEL = "moved"
+
+
+async def move(manager: SessionManager, session_id: str, directory: str, project: ProjectLike, path: str) -> None:
+    """Nothing if it is there already. In: `path` of the directory in the project.
+
+    Raises NotFound; BadRequest for a subagent's session and one that is at work; ApiError (403) for what is outside the roots.
+    """
+    require(directory, manager.deps.roots)
+    actor = await manager.actor(session_id)
+    if actor.directory == directory:
+        return
+    _need_idle(actor.main.machine.busy)
+    await settle(manager, actor)
+    _need_idle(actor.main.machine.busy)
+    actor.main.status(LABEL, directory=directory, project_id=project.id, path=path)
+    actor.main.changed()
+    await manager.replace(session_id).close()
+
+
+def _need_idle(busy: bool) -> None:
+    if busy:
+        raise BadRequest("This session is at work: interrupt it, or move it when its turn has ended.")

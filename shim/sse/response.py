@@ -69,13 +69,13 @@ async def stream(
         response.headers["Content-Encoding"] = "gzip"
     sender = _Sender(subscription, send_timeout_s)
     turnstile = turnstile or Turnstile()
-    turnstile.streams += 1
     try:
         if request.transport is None:  # it left while the request was read
             return web.Response()
         await response.prepare(request)
-        async with response:
-            await _pump(response, subscription, sender, heartbeat_s, gather_s, Gzip() if gzip else None, turnstile)
+        with turnstile.stream(lambda: request.transport is None, subscription.close):
+            async with response:
+                await _pump(response, subscription, sender, heartbeat_s, gather_s, Gzip() if gzip else None, turnstile)
         if subscription.state is State.DROPPED:
             _break_off(request)
     except ConnectionError:
@@ -85,7 +85,6 @@ async def stream(
             log.warning("subscriber.stalled", scope=subscription.kind.scope, send_timeout_s=send_timeout_s)
         _break_off(request)
     finally:
-        turnstile.streams -= 1
         subscription.close()
     return response
 

@@ -3,12 +3,17 @@
 A piece of text wakes all readers in the same turn. With 1,000 of them the writes take 30 ms and more, and a request that
 comes meanwhile would wait for all of them, several times; so it waits for AT_ONCE of them. For the same reason the writes of a
 stream are the further apart, the more streams there are.
+
+And who has gone: a connection that is closed is found out by the next write, which on a quiet stream is a heartbeat; until then
+it would keep its place and what is watched for it. So it is looked for every LOOK_S.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 AT_ONCE = 64
 """2 ms of writes."""
@@ -16,6 +21,8 @@ GATHER_S = 0.004
 """Writes of a stream are so far apart when there are many, but for what is urgent: one write for many frames costs a tenth."""
 GATHER_EACH_S = 0.0005
 """So far for each stream, when there are few."""
+LOOK_S = 1.0
+"""How long a stream may be open whose client has gone."""
 
 
 class Turnstile:
@@ -25,13 +32,43 @@ class Turnstile:
         self._at_once = self._left = at_once
         self._queue: deque[asyncio.Future[None]] = deque()
         self._turning = False
-        self.streams = 0
-        """How many are open now; counted by them."""
+        self._open: dict[int, tuple[Callable[[], bool], Callable[[], None]]] = {}
+        self._opened = 0
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def streams(self) -> int:
+        """How many are open now."""
+        return len(self._open)
 
     @property
     def gather_s(self) -> float:
         """How far apart the writes of a stream are to be."""
         return min(GATHER_S, GATHER_EACH_S * self.streams)
+
+    @contextmanager
+    def stream(self, gone: Callable[[], bool], close: Callable[[], None]) -> Generator[None, None, None]:
+        """One stream, as long as it is open. `close` is called once `gone` says that its client has gone."""
+        self._opened = mine = self._opened + 1
+        self._open[mine] = (gone, close)
+        if self._looking is None:
+            self._look_soon()
+        try:
+            yield
+        finally:
+            del self._open[mine]
+            if not self._open and self._looking is not None:
+                self._looking.cancel()
+                self._looking = None
+
+    def _look_soon(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        for gone, close in tuple(self._open.values()):
+            if gone():
+                close()
+        self._look_soon()
 
     async def enter(self) -> None:
         """Returns when it is the caller's turn: at once, or in one of the next turns of the loop."""

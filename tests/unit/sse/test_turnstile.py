@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
@@ -57,7 +58,27 @@ async def test_who_goes_away_holds_nobody_up() -> None:
 
 
 @pytest.mark.parametrize(("streams", "share"), [(0, 0.0), (1, 1 / 8), (4, 1 / 2), (8, 1.0), (1_000, 1.0)])
-def test_writes_are_the_further_apart_the_more_streams_there_are(streams: int, share: float) -> None:
+async def test_writes_are_the_further_apart_the_more_streams_there_are(streams: int, share: float) -> None:
     turnstile = Turnstile()
-    turnstile.streams = streams
-    assert turnstile.gather_s == pytest.approx(GATHER_S * share)
+    with ExitStack() as stack:
+        for _ in range(streams):
+            stack.enter_context(turnstile.stream(lambda: False, lambda: None))
+        assert turnstile.streams == streams
+        assert turnstile.gather_s == pytest.approx(GATHER_S * share)
+    assert turnstile.streams == 0
+
+
+async def test_who_has_gone_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shim.sse.turnstile.LOOK_S", 0.001)
+    turnstile, closed, gone = Turnstile(), asyncio.Event(), [False, False]
+    with (
+        turnstile.stream(lambda: gone[0], lambda: pytest.fail("it is there")),
+        turnstile.stream(lambda: gone[1], closed.set),
+    ):
+        gone[1] = True
+        async with asyncio.timeout(WAIT_S):
+            await closed.wait()
+    closed.clear()
+    with turnstile.stream(lambda: True, closed.set):  # looked for anew, after a time without streams
+        async with asyncio.timeout(WAIT_S):
+            await closed.wait()

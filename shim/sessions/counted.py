@@ -64,7 +64,7 @@ class Counted:
             return _of(sequence, view)
         self.read += 1
         projector, sequence = None, 0
-        while page := await self._store.rows(session_id, sequence, PAGE, with_raw=False):
+        while page := await self._store.brief(session_id, sequence, PAGE):
             for number, event in enumerate(joined(page)):
                 projector = projector or self._projector_of(event)
                 projector.feed(event, from_rfc3339(event.time))

@@ -2,7 +2,8 @@
 
 Most events of a long session are pieces of text, and what counts of them is what they add up to. So pieces of one part that
 stand between two other events are fed as two: the first, whose time is the part's, and the rest as one. What HTTP reads is
-the same as if each had been fed (tests/unit/sessions/test_reading.py), at a third of the time.
+the same as if each had been fed (tests/unit/sessions/test_reading.py), at a third of the time. Of long runs of pieces the store has
+kept that already (docs/adr/0024).
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from time import perf_counter
-from typing import TypeAlias
 
 from shim.collector import collector
 from shim.sessions.branch import Branch
 from shim.store.base import Store
 from shim.store.rows import EventRow, body_of, event_of
+from shim.store.stretches import JOINED, Key
 from universal.events import EventType, ItemDeltaData, UniversalEvent
 from universal.jsonvalue import obj
 
@@ -29,18 +30,12 @@ SLICE_S = 0.002
 LONG = 5_000
 """Events from which on a journal leaves so much in memory that the collector of cycles is kept from it."""
 
-JOINED = ("text", "reasoning")
-"""Kinds of parts whose pieces can be joined: those of a tool's output are lasting events with a number each (`sync`)."""
-
-_Key: TypeAlias = tuple[object, object]
-"""Which item and part a piece of text is for."""
-
 
 async def read(branch: Branch, store: Store) -> None:
     """Feed a session's branch its whole journal. Raises StoreError if an event cannot be read."""
     long = store.last_sequence(branch.id) - branch.sequence >= LONG
     with collector.rests() if long else nullcontext():
-        while page := await store.rows(branch.id, branch.sequence, PAGE, with_raw=False):
+        while page := await store.brief(branch.id, branch.sequence, PAGE):
             until = perf_counter() + SLICE_S
             for event in joined(page):
                 branch.load((event,))
@@ -54,8 +49,8 @@ def joined(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
 
     Raises StoreError for a row that cannot be read.
     """
-    more: dict[_Key, tuple[EventRow, list[str]]] = {}
-    begun: set[_Key] = set()
+    more: dict[Key, tuple[EventRow, list[str]]] = {}
+    begun: set[Key] = set()
     for row in rows:
         key, piece = _piece(row) if row.type == EventType.ITEM_DELTA else (None, "")
         if key in begun:
@@ -70,7 +65,7 @@ def joined(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
     yield from (_one(*rest) for rest in more.values())
 
 
-def _piece(row: EventRow) -> tuple[_Key | None, str]:
+def _piece(row: EventRow) -> tuple[Key | None, str]:
     """Which part it is for, and its text; no part if it is none that can be joined."""
     data = obj(obj(body_of(row)).get("data"))
     piece = data.get("delta")

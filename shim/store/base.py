@@ -80,6 +80,12 @@ class Store(Protocol):
         """The same as stored texts, for the wire (`rows.wire_of`) or for `rows.event_of`; `with_raw`, with raw payloads."""
         ...
 
+    async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
+        """The same for who folds texts: without raw payloads, and pieces of text that stand together may be fewer, which add
+        up to the same (`shim.store.stretches`). About `limit` rows; the last one's sequence is the next `after`.
+        """
+        ...
+
     def last_sequence(self, session_id: str) -> int:
         """How many events its journal has, the queued ones included; 0 for an unknown session."""
         ...

@@ -83,6 +83,10 @@ class MemoryStore:
         rows = [row_of(event) for event in await self.events(session_id, after, limit)]
         return rows if with_raw else [row._replace(raw=None) for row in rows]
 
+    async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
+        """The same without raw payloads."""
+        return await self.rows(session_id, after, limit, with_raw=False)
+
     def last_sequence(self, session_id: str) -> int:
         """How many events its journal has."""
         self._check_open()

@@ -18,7 +18,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from itertools import chain, count, groupby
 from pathlib import Path
@@ -30,6 +30,7 @@ from shim.errors import StoreError
 from shim.store.base import SessionRow
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
+from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
 
@@ -49,7 +50,9 @@ SAVE_SESSION = (
     "INSERT OR REPLACE INTO session (id, directory, project_id, parent_id, created_ms, updated_ms, data) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
+ADD_STRETCH = "INSERT OR REPLACE INTO stretch (session_id, first, last, rows) VALUES (?, ?, ?, ?)"
 DELETE_EVENTS = "DELETE FROM event WHERE session_id = ?"
+DELETE_STRETCHES = "DELETE FROM stretch WHERE session_id = ?"
 DELETE_SESSION = "DELETE FROM session WHERE id = ?"
 SET_VALUE = "INSERT OR REPLACE INTO value (namespace, key, value) VALUES (?, ?, ?)"
 DELETE_VALUE = "DELETE FROM value WHERE namespace = ? AND key = ?"
@@ -60,6 +63,8 @@ EVENTS = (
     "WHERE session_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
 EVENTS_WITHOUT_RAW = EVENTS.replace(" raw ", " NULL ")
+EVENTS_BEFORE = EVENTS_WITHOUT_RAW.replace(" ORDER", " AND sequence < ? ORDER")
+NEXT_STRETCH = "SELECT session_id, first, last, rows FROM stretch WHERE session_id = ? AND first > ? ORDER BY first LIMIT 1"
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
 LAST_SEQUENCES = """
 WITH RECURSIVE journal(id) AS (
@@ -70,6 +75,9 @@ WITH RECURSIVE journal(id) AS (
 SELECT id, (SELECT max(sequence) FROM event WHERE session_id = journal.id) FROM journal WHERE id IS NOT NULL
 """
 """Hops over the index from journal to journal; a GROUP BY would read all of it."""
+
+LAST_INTEGER = 2**63 - 1
+"""SQLite's."""
 
 ADVICE: dict[int, str] = {
     sqlite3.SQLITE_FULL: "The disk is full. Free some space; what waits to be written is kept and tried again.",
@@ -102,6 +110,7 @@ class _Opened:
     lock: DirectoryLock
     writer: GroupWriter
     last: dict[str, int]
+    stretches: Stretches = field(default_factory=Stretches)
 
 
 def explain(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
@@ -193,6 +202,9 @@ class SqliteStore:
         new = follow(opened.last, events)
         opened.writer.put([_added(row_of(event)) for event in events])
         opened.last.update(new)
+        if over := opened.stretches.add(events):
+            with suppress(StoreError):  # the queue is full: it is read without
+                opened.writer.put([_statement(ADD_STRETCH, stretch) for stretch in over])
 
     def save_session(self, row: SessionRow) -> None:
         """Queue an insert or update."""
@@ -203,8 +215,9 @@ class SqliteStore:
     def delete_session(self, session_id: str) -> None:
         """Queue the removal of a session and its journal; an unknown one is fine."""
         opened = self._use()
-        opened.writer.put([_statement(DELETE_EVENTS, (session_id,)), _statement(DELETE_SESSION, (session_id,))])
+        opened.writer.put([_statement(sql, (session_id,)) for sql in (DELETE_EVENTS, DELETE_STRETCHES, DELETE_SESSION)])
         opened.last.pop(session_id, None)
+        opened.stretches.drop(session_id)
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
@@ -271,14 +284,21 @@ class SqliteStore:
         rows = await self._read(VALUES, (namespace,))
         return {_text(key): load(_text(text), f"value {namespace}/{_text(key)}") for key, text in rows}
 
+    async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
+        """The same without raw payloads, with stretches as what they add up to."""
+        return await self._reading(lambda connection: _brief(connection, session_id, max(after, 0), limit))
+
     async def _read(self, sql: str, cells: tuple[str | int, ...] = (), make: Callable[[Any], T] = lambda row: row) -> list[T]:
+        bound = _bind(cells)
+        return await self._reading(lambda connection: [make(row) for row in connection.execute(sql, bound)])
+
+    async def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
         opened = self._use()
         await opened.writer.flush()
-        bound = _bind(cells)
 
-        def run() -> list[T]:
+        def run() -> T:
             try:
-                return [make(row) for row in opened.read.execute(sql, bound)]
+                return work(opened.read)
             except sqlite3.Error as error:
                 raise explain(error, self.path, "read") from error
 
@@ -457,6 +477,20 @@ def _session(cells: tuple[Any, ...]) -> SessionRow:
     data = load(_text(cells[6]), f"session {_text(id_)}")
     parent_id = None if cells[3] is None else _text(cells[3])
     return SessionRow(_text(id_), _text(directory), _text(project_id), parent_id, created_ms, updated_ms, data)
+
+
+def _brief(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[EventRow]:
+    """Events up to the next stretch, that stretch, and so on, until there are enough; a stretch is taken whole or not at all."""
+    found: list[EventRow] = []
+    while True:
+        cells = connection.execute(NEXT_STRETCH, _bind((session_id, after))).fetchone()
+        stretch = None if cells is None else Stretch(_text(cells[0]), cells[1], cells[2], _text(cells[3]))
+        before = LAST_INTEGER if stretch is None else stretch.first
+        found += map(_event_row, connection.execute(EVENTS_BEFORE, _bind((session_id, after, before, limit - len(found)))))
+        if stretch is None or len(found) >= limit:
+            return found
+        found += rows_of(stretch)
+        after = stretch.last
 
 
 def _page(session_id: str, after: int, limit: int | None) -> tuple[str, int, int]:

@@ -291,7 +291,7 @@ async def test_a_journal_is_read_in_pages_and_others_have_their_turn(
 
     monkeypatch.setattr(Branch, "load", watched)
     monkeypatch.setattr(reading, "PAGE", 50)
-    monkeypatch.setattr(reading, "SLICE", 5)
+    monkeypatch.setattr(reading, "SLICE_S", -1.0)
     async with live(tmp_path, store=SqliteStore(tmp_path / "data" / DATABASE)) as server:
         assert await server.messages(session) == told
         assert len({at for at, _ in seen}) == len(seen) > 2

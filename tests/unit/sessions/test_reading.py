@@ -104,7 +104,7 @@ async def empty_branch(store: Watched, events: Sequence[UniversalEvent]) -> Bran
 
 
 async def test_others_have_their_turn_while_a_journal_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "SLICE_S", 0.0)
+    monkeypatch.setattr(reading, "SLICE_S", -1.0)
     branch = await empty_branch(Watched(), [delta(number, "a", f"item {number}") for number in range(1, 60)])
     seen: list[int] = []
 

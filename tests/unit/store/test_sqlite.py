@@ -24,6 +24,9 @@ from shim.store.sqlite import Migration, SqliteStore, explain, migrations
 from shim.store.writer import Limits
 from tests.unit.store.store_contract import CASES, event, journal, row
 
+KNOWN = len(migrations())
+TABLES = ["event", "session", "stretch", "value"]
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -143,7 +146,7 @@ async def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
         other.execute("PRAGMA user_version = 99")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer opencode-shim \(schema 99; this one knows 1\)\. Upgrade"):
+    with pytest.raises(StoreError, match=rf"newer opencode-shim \(schema 99; this one knows {KNOWN}\)\. Upgrade"):
         await reopened(path)
     assert path.read_bytes() == before
 
@@ -366,12 +369,16 @@ async def test_missing_steps_are_taken_and_rows_stay(path: Path) -> None:
     first = await reopened(path)
     first.append(journal(1, 3))
     await first.close()
-    steps = [*migrations(), Migration(2, "CREATE TABLE two (x);"), Migration(3, "CREATE TABLE three (x); DROP TABLE two;")]
+    steps = [
+        *migrations(),
+        Migration(KNOWN + 1, "CREATE TABLE two (x);"),
+        Migration(KNOWN + 2, "CREATE TABLE three (x); DROP TABLE two;"),
+    ]
     made = SqliteStore(path, steps=steps)
     await made.open()
     assert await made.events("ses_a") == journal(1, 3)
     await made.close()
-    assert schema(path) == (3, ["event", "session", "three", "value"])
+    assert schema(path) == (KNOWN + 2, sorted([*TABLES, "three"]))
 
 
 async def test_a_failing_step_changes_nothing(path: Path) -> None:
@@ -379,8 +386,8 @@ async def test_a_failing_step_changes_nothing(path: Path) -> None:
     first.append(journal(1, 3))
     await first.close()
     with pytest.raises(StoreError, match=r"Cannot open .*no such table: nowhere"):
-        await migrated(path, [*migrations(), Migration(2, "CREATE TABLE two (x); INSERT INTO nowhere VALUES (1);")])
-    assert schema(path) == (1, ["event", "session", "value"])
+        await migrated(path, [*migrations(), Migration(KNOWN + 1, "CREATE TABLE two (x); INSERT INTO nowhere VALUES (1);")])
+    assert schema(path) == (KNOWN, TABLES)
     second = await reopened(path)
     assert await second.events("ses_a") == journal(1, 3)
     await second.close()

@@ -2,8 +2,8 @@
 
 Most events of a long session are pieces of text, and what counts of them is what they add up to. So pieces of one part that
 stand between two other events are fed as two: the first, whose time is the part's, and the rest as one. What HTTP reads is
-the same as if each had been fed (tests/unit/sessions/test_reading.py), at a third of the time. Of long runs of pieces the store has
-kept that already (docs/adr/0024).
+the same as if each had been fed (tests/unit/sessions/test_reading.py), at a third of the time. Of long runs of pieces the store
+has kept that already (docs/adr/0024).
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ async def test_a_journal_is_read_in_pages_and_others_have_their_turn(
     async with live(tmp_path, store=SqliteStore(tmp_path / "data" / DATABASE)) as server:
         assert await server.messages(session) == told
         assert len({at for at, _ in seen}) == len(seen) > 2
-        assert max(size for _, size in seen) == reading.SLICE
+        assert max(size for _, size in seen) == 1
         # What comes next has the number after those of the journal.
         await server.ask(session, "echo more")
         after = await server.api.post("/sync/history", {}, status=200)

@@ -2,6 +2,7 @@
 PORT = 4096
 DIRECTORY = .
 EXAMPLES = 200000
+SPOILED = 5000
 FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
@@ -47,8 +48,9 @@ bench: .venv/.dev  ## beside native OpenCode, its peer and the floor; writes doc
 micro: .venv/.dev  ## what each step of the straight line costs for a piece of text, held against its budget: seconds
 	$(BIN)pytest -q -n 0 tests/micro --benchmark-columns=min,median,rounds $(ARGS)
 
-fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz [EXAMPLES=200000] [REQUESTS=20000] [FUZZ_S=60]
-	SHIM_LAW_EXAMPLES=$(EXAMPLES) SHIM_API_REQUESTS=$(REQUESTS) $(BIN)pytest -q -n auto --timeout=0 tests/fuzz tests/properties $(ARGS)
+fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz [SPOILED=5000] [EXAMPLES=200000] [REQUESTS=20000] [FUZZ_S=60]
+	SHIM_FUZZ_EXAMPLES=$(SPOILED) SHIM_API_REQUESTS=$(REQUESTS) $(BIN)pytest -q -n auto -m "not e2e" --timeout=0 tests/fuzz $(ARGS)
+	SHIM_LAW_EXAMPLES=$(EXAMPLES) $(BIN)pytest -q -n auto --timeout=0 tests/properties $(ARGS)
 	@$$(command -v uv || echo .uv/bin/uv) pip install -q --python $(BIN)python --target .fuzz --only-binary :all: atheris \
 	  || { echo "atheris has no wheel here: only hypothesis has fuzzed"; exit 0; }; \
 	for agent in claude codex pi amp opencode mock claude-agent-acp; do \

@@ -11,9 +11,12 @@ from hypothesis import HealthCheck, settings
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "500"))
 """Examples for the laws of turns, which are cheap; CI sets 20000."""
 
+FUZZ_EXAMPLES = int(os.environ.get("SHIM_FUZZ_EXAMPLES", "0"))
+"""Examples for all that says no number of its own, as what is fuzzed; 0: some for each run of the tests. `make fuzz` sets many."""
+
 settings.register_profile(
     "shim",
-    max_examples=min(max(LAW_EXAMPLES // 20, 50), 300),
+    max_examples=FUZZ_EXAMPLES or min(max(LAW_EXAMPLES // 20, 50), 300),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

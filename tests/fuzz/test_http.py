@@ -16,15 +16,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shim.opencode.operations import OPERATIONS
+from shim.opencode2.operations import OPERATIONS2
 from tests.fuzz import mutate
 from tests.fuzz.served import Server
 from tests.support.live import Live, prompt_body
 
 AVOIDED = frozenset(
     {"session.shell", "pty.create", "worktree.create", "tui.control.next", "global.upgrade", "mcp.add", "mcp.connect"}
+    | {"shell.create", "experimental.fs.write", "experimental.session.wait"}
 )
-"""They run what they are told, by the network even, or wait on purpose."""
-ROWS = sorted((name, row) for name, row in OPERATIONS.items() if name not in AVOIDED and not row.streams)
+"""They run what they are told, by the network even, write what they are told where they are told, or wait on purpose."""
+WIRES = (OPERATIONS, OPERATIONS2)
+ROWS = sorted((name, row) for wire in WIRES for name, row in wire.items() if name not in AVOIDED and not row.streams)
 BODIES: tuple[Any, ...] = (
     prompt_body("echo hi"),
     {"parts": [{"type": "file", "mime": "text/plain", "url": "file:///etc/hostname", "filename": "x"}]},
@@ -54,12 +57,14 @@ TEXTS = (
     "\ud83d",
     "a" * 1500,  # five of them are still a line that aiohttp reads (8190 bytes)
     "%00",
+    "a\0b",
     "*",
 )
 
 SEEDS: tuple[int, ...] = ()
 """Found and mended, each with a word on what was wrong. What a test of its own holds is not here: a directory with a name of
-3000 bytes (`test_directories_that_no_disk_has`)."""
+3000 bytes (`test_directories_that_no_disk_has`), NUL in what git or ripgrep is asked for (`test_no_program_is_given_a_nul`), a
+session below itself (`test_a_session_that_is_said_to_be_below_itself_is_deleted`)."""
 
 
 def path_of(random: Random, pattern: str, session: str) -> str:
@@ -103,6 +108,10 @@ async def ask(server: Live, seed: int, session: str) -> tuple[str, int, str, byt
         "type",
         "lines",
         "mode",
+        "base",
+        "after",
+        "cursor",
+        "location[directory]",
     )
     params = [
         (random.choice(names), random.choice(TEXTS).encode("utf-8", "replace").decode()) for _ in range(random.randint(0, 3))
@@ -147,12 +156,14 @@ def test_what_was_found_before(server: Server, seed: int) -> None:
 def test_last_event_id(server: Server, last: str) -> None:
     """Whatever was the last that it saw: the stream begins."""
 
-    async def first(**options: Any) -> str:
-        async with server.live.api.stream("/event", **options) as events:
+    async def first(path: str, **options: Any) -> str:
+        async with server.live.api.stream(path, **options) as events:
             return str((await events.next())["type"])
 
-    assert server.do(first(headers={"Last-Event-ID": last.encode("latin-1", "replace").decode("latin-1")})) == "server.connected"
-    assert server.do(first(params={"lastEventID": last})) == "server.connected"
+    header = {"Last-Event-ID": last.encode("latin-1", "replace").decode("latin-1")}
+    for path, name in (("/event", "lastEventID"), ("/api/event", "after")):
+        for options in ({"headers": header}, {"params": {name: last}}):
+            assert server.do(first(path, **options)) == "server.connected"
 
 
 @given(raw=st.one_of(st.binary(max_size=300), st.integers(0, 2**40).map(lambda seed: spoiled_request(Random(seed)))))

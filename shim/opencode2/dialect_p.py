@@ -89,9 +89,8 @@ def question(form: Wire) -> Wire | None:
 
 
 def _question(field: Wire) -> Wire:
-    options = [
-        {"label": text(one.get("label")), "description": text(one.get("description"))} for one in map(obj, arr(field["options"]))
-    ]
+    rows = map(obj, arr(field.get("options")))  # of a client's own form there may be none
+    options = [{"label": text(one.get("label")), "description": text(one.get("description"))} for one in rows]
     asked: Wire = {"question": text(field.get("description")), "header": text(field.get("title")), "options": options}
     many = {"multiple": True} if field["type"] == "multiselect" else {}
     return asked | many | ({"custom": False} if field.get("custom") is False else {})

@@ -25,11 +25,9 @@ WELLKNOWN = "it would load an organisation's settings for OpenCode's own models,
 MIGRATION = "sessions are kept in one journal that both wires read, so nothing has to be migrated"
 
 ENVIRONMENT = "an agent runs its commands in the environment that it was started with, which cannot be changed from outside"
-FORMS = "forms are questions of the session's agent, and only it can ask them"
 
 _OWN: dict[str, str] = {
     "session.environment": ENVIRONMENT,
-    "session.form.create": FORMS,
     "plugin.check": PLUGINS,
     "plugin.update": PLUGINS,
     "rpc.call": RPC,

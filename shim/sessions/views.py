@@ -24,6 +24,7 @@ from shim.opencode2.events import Event2, Wire
 from shim.opencode2.hosted import ROWS
 from shim.opencode2.probes import Probes
 from shim.sessions.feed import Feed
+from shim.sessions.forms import Forms
 from shim.sessions.manager import SessionManager
 from shim.sse.event import OpenCodeEvent
 from shim.sse.hub import Hub
@@ -92,11 +93,12 @@ class View:
 
 
 class Views:
-    """All views. `probes` is beside them: what is known of who reads."""
+    """All views. Beside them are `probes`, what is known of who reads, and `forms`, those of clients."""
 
     def __init__(self, manager: SessionManager, store: Store, hub: SecondHub, *, clock: Clock, ids: Ids, first: Hub) -> None:
         self.hub = hub
         self.probes = Probes()
+        self.forms = Forms(ids, self.tell)
         self._counted: Counted | None = None
         self._manager = manager
         self._store = store

@@ -1,21 +1,25 @@
-"""Forms: the agent's questions, one field for each. Source: recordings `question*` of v2-20260717."""
+"""Forms: the agent's questions, one field for each, and those that clients make for each other.
+
+Source: recordings `question*` of v2-20260717; API notes of 2.0.21.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from shim.errors import RequestNotFound, Tagged
+from shim.errors import BadRequest, RequestNotFound, Tagged
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
+from shim.opencode2.form_fields import fields_of, invalid
 from shim.projection.opencode2 import asks
 from shim.routes.opencode2.located import located
-from shim.routes.opencode2.sessions import need_id, seen
-from universal.jsonvalue import arr
+from shim.routes.opencode2.sessions import conflict, need, need_id, seen, views
+from shim.sessions.forms import GLOBAL
 
-GLOBAL = "global"
-"""The session of forms that belong to no session; there are none of them here."""
+Count = Annotated[int, Field(ge=0)]
+MAX_FIELDS = 100
 
 
 class FormsPath(BaseModel):
@@ -34,14 +38,87 @@ class FormPath(FormsPath):
 async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
     asked = ctx.services.sessions.questions(ctx.directory)
-    views = [await seen(ctx, id_) for id_ in dict.fromkeys(str(wire["sessionID"]) for wire in asked)]
-    return await located(ctx, [form for view in views for form in view.forms.values()])
+    found = [await seen(ctx, id_) for id_ in dict.fromkeys(str(wire["sessionID"]) for wire in asked)]
+    return await located(ctx, [*(form for view in found for form in view.forms.values()), *views(ctx).forms.of(ctx.directory)])
+
+
+class Option(BaseModel):
+    """One to choose."""
+
+    value: str
+    label: str
+    description: str | None = None
+
+
+class When(BaseModel):
+    """A condition: another field's answer."""
+
+    key: str
+    op: Literal["eq", "neq"]
+    value: str | bool | float
+
+
+class FieldBody(BaseModel):
+    """A field of any type: what its type does not have is left out (`shim.opencode2.form_fields`)."""
+
+    key: Annotated[str, Field(min_length=1)]
+    type: Literal["string", "number", "integer", "boolean", "multiselect", "external"]
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+    hidden: bool | None = None
+    when: list[When] | None = None
+    format: Literal["email", "uri", "date", "date-time"] | None = None
+    minLength: Count | None = None
+    maxLength: Count | None = None
+    pattern: str | None = None
+    placeholder: str | None = None
+    default: str | bool | float | list[str] | None = None
+    options: list[Option] | None = None
+    custom: bool | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    minItems: Count | None = None
+    maxItems: Count | None = None
+    url: str | None = None
+
+
+class CreateBody(BaseModel):
+    """`POST .../form`."""
+
+    id: Annotated[str, need_id("frm_", "form", "id")] | None = None
+    title: str
+    metadata: dict[str, Any] | None = None
+    fields: Annotated[list[FieldBody], Field(min_length=1, max_length=MAX_FIELDS)]
+
+
+@operation2("session.form.create")
+async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
+    """A form for whoever reads the events; its answer is told by `form.replied`. Raises 400, 409 for an id that is used."""
+    directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID)["directory"]
+    try:
+        fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    said: Wire = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
+    taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
+    form = None if taken else views(ctx).forms.create(path.sessionID, directory, body.id, said)
+    if form is None:
+        raise conflict(f"There is a form {body.id} already.", body.id or "")
+    return {"data": form}
+
+
+async def _is_agents(ctx: Ctx, session_id: str, form_id: str) -> bool:
+    view = await seen(ctx, session_id)
+    return form_id in view.forms or form_id in view.settled
 
 
 @operation2("session.form.list")
 async def listing(ctx: Ctx, path: FormsPath) -> object:
     """Open forms of the session, oldest first."""
-    return {"data": [] if path.sessionID == GLOBAL else list((await seen(ctx, path.sessionID)).forms.values())}
+    if path.sessionID == GLOBAL:
+        return {"data": views(ctx).forms.open(GLOBAL, ctx.directory)}
+    return {"data": [*(await seen(ctx, path.sessionID)).forms.values(), *views(ctx).forms.open(path.sessionID)]}
 
 
 @operation2("session.form.get")
@@ -57,6 +134,8 @@ async def _form(ctx: Ctx, path: FormPath) -> Wire:
             return {**view.forms[path.formID], "state": {"status": "pending"}}
         if path.formID in view.settled:
             return view.settled[path.formID]
+    if (made := views(ctx).forms.get(path.sessionID, path.formID)) is not None:
+        return made
     raise Tagged(404, "FormNotFoundError", f"Form not found: {path.formID}", id=path.formID)
 
 
@@ -83,14 +162,24 @@ async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
     form = await _open(ctx, path)
     if (wrong := invalid(form["fields"], body.answer)) is not None:
         raise Tagged(400, "FormInvalidAnswerError", wrong, id=path.formID)
+    if views(ctx).forms.settle(path.formID, body.answer):
+        return NO_CONTENT
     await _settle(ctx, path, asks.answers(form, body.answer))
     return NO_CONTENT
 
 
+class CancelQuery(BaseModel):
+    """Why."""
+
+    message: str | None = None
+
+
 @operation2("session.form.cancel")
-async def cancel(ctx: Ctx, path: FormPath) -> object:
-    """Refuse to answer; the agent is told."""
+async def cancel(ctx: Ctx, path: FormPath, query: CancelQuery) -> object:
+    """Refuse to answer; whoever asked is told, an agent without the message."""
     await _open(ctx, path)
+    if views(ctx).forms.settle(path.formID, None, query.message):
+        return NO_CONTENT
     await _settle(ctx, path, None)
     return NO_CONTENT
 
@@ -101,22 +190,3 @@ async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> 
         ctx.services.sessions.reply_question(question, answers)
     except RequestNotFound as error:
         raise _settled(path.formID) from error
-
-
-def invalid(fields: list[Wire], answer: dict[str, Any]) -> str | None:
-    """What is wrong with an answer, in native's words; None if it is right."""
-    known = {field["key"]: field for field in fields}
-    for key, value in answer.items():
-        field = known.get(key)
-        if field is None:
-            return f"Unknown form field: {key}"
-        many = field["type"] == "multiselect"
-        if many and not (isinstance(value, list) and all(isinstance(one, str) for one in arr(value))):
-            return f"Expected string[] for form field: {key}"
-        if not many and not isinstance(value, str):
-            return f"Expected string for form field: {key}"
-        options = [option["value"] for option in field["options"]]
-        said = [str(one) for one in (arr(answer[key]) if many else [answer[key]])]
-        if not field["custom"] and not set(said) <= set(options):
-            return f"Expected one of {', '.join(options)} for form field: {key}"
-    return None

@@ -1,0 +1,108 @@
+"""Forms that a client makes: told to all, answered once, validated by their fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shim.sessions.forms import MAX_OPEN
+from tests.http.opencode2.client import Tui
+from tests.support.live import live
+
+FIELDS = [
+    {"key": "name", "type": "string", "title": "Name", "required": True, "maxLength": 10},
+    {"key": "age", "type": "integer", "minimum": 0},
+    {"key": "colours", "type": "multiselect", "options": [{"value": "r", "label": "Red"}], "custom": False},
+]
+
+
+async def create(client: Tui, session: str = "", status: int = 200, **more: Any) -> Any:
+    body = {"title": "Who?", "fields": FIELDS, **more}
+    return (await client.call("POST", f"/api/session/{session or client.session}/form", body, status=status)).body
+
+
+async def told(client: Tui, type_: str) -> dict[str, Any]:
+    while (event := await client.events.next())["type"] != type_:
+        pass
+    return event["data"]
+
+
+async def test_made_told_listed_and_answered(client: Tui) -> None:
+    await client.new()
+    form = (await create(client, metadata={"kind": "mine"}))["data"]
+    assert form["fields"] == FIELDS
+    assert (await told(client, "form.created"))["form"] == form
+    base = f"/api/session/{client.session}/form"
+    assert (await client.call("GET", base)).body["data"] == [form]
+    place = {"location[directory]": str(client.live.directory)}
+    listed = await client.call("GET", "/api/form/request" if client.dialect == "J" else "/api/form", **place)
+    assert listed.body["data"] == [form]
+    assert client.session not in (await client.call("GET", "/api/session/active")).body["data"], "nothing runs"
+    wrong = await client.call("POST", f"{base}/{form['id']}/reply", {"answer": {"name": "x" * 11}}, status=400)
+    assert wrong.body["_tag"] == "FormInvalidAnswerError"
+    answer = {"name": "Ann", "age": 7, "colours": ["r"]}
+    await client.call("POST", f"{base}/{form['id']}/reply", {"answer": answer}, status=204)
+    replied = await told(client, "form.replied")
+    assert (replied["id"], replied["sessionID"], replied["answer"]) == (form["id"], client.session, answer)
+    again = await client.call("POST", f"{base}/{form['id']}/reply", {"answer": answer}, status=409)
+    assert again.body["_tag"] == "FormAlreadySettledError"
+    assert (await client.call("GET", base)).body["data"] == []
+
+
+async def test_cancelled_with_the_reason(r: Tui) -> None:
+    await r.new()
+    form = (await create(r, id="frm_mine"))["data"]
+    assert form["id"] == "frm_mine"
+    assert (await create(r, id="frm_mine", status=409))["_tag"] == "ConflictError"
+    path = f"/api/session/{r.session}/form/frm_mine"
+    assert (await r.call("GET", path)).body["data"]["state"] == {"status": "pending"}
+    await r.call("DELETE", path, status=204, message="not now")
+    assert (await told(r, "form.cancelled"))["id"] == "frm_mine"
+    assert (await r.call("GET", path)).body["data"]["state"] == {"status": "cancelled", "message": "not now"}
+    await r.call("DELETE", path, status=409)
+
+
+async def test_of_no_session(r: Tui) -> None:
+    form = (await create(r, "global"))["data"]
+    assert form["sessionID"] == "global"
+    assert (await r.call("GET", "/api/session/global/form")).body["data"] == [form]
+    await r.call("POST", f"/api/session/global/form/{form['id']}/reply", {"answer": {"name": "Ann"}}, status=204)
+    detail = (await r.call("GET", f"/api/session/global/form/{form['id']}")).body["data"]
+    assert detail["state"] == {"status": "answered", "answer": {"name": "Ann"}}
+    missing = await create(r, "ses_none", status=404)
+    assert missing["_tag"] == "SessionNotFoundError"
+
+
+async def test_beside_an_agents_question(r: Tui) -> None:
+    await r.new()
+    await r.prompt("question")
+    asked = (await told(r, "form.created"))["form"]
+    made = (await create(r))["data"]
+    assert [one["id"] for one in (await r.call("GET", f"/api/session/{r.session}/form")).body["data"]] == [
+        asked["id"],
+        made["id"],
+    ]
+    assert (await create(r, id=asked["id"], status=409))["_tag"] == "ConflictError"
+    await r.call("DELETE", f"/api/session/{r.session}/form/{asked['id']}", status=204)
+    assert [one["id"] for one in (await r.call("GET", f"/api/session/{r.session}/form")).body["data"]] == [made["id"]]
+    await r.interrupt()
+
+
+@pytest.mark.parametrize("dialect", ["P", "W"])
+async def test_clients_that_know_only_questions_are_not_troubled(tmp_path: Any, dialect: str) -> None:
+    async with live(tmp_path) as server, server.api.stream("/api/event", params={"dialect": dialect}) as events:
+        session = await server.session()
+        body = {"title": "Who?", "fields": FIELDS, "metadata": {"kind": "question"}}
+        await server.api.post(f"/api/session/{session}/form", body, status=200)
+        await server.prompt(session, "echo on")
+        while not (await events.next())["type"].endswith(".admitted"):
+            pass
+
+
+async def test_there_is_a_most(r: Tui) -> None:
+    await r.new()
+    for _ in range(MAX_OPEN):
+        await create(r)
+    async with r.live.api.raw.post(f"/api/session/{r.session}/form", json={"title": "Who?", "fields": FIELDS}) as answer:
+        assert answer.status == 429

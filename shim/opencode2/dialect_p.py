@@ -209,7 +209,7 @@ def _failed(event: Event2) -> Wire:
 
 def _retried(event: Event2) -> Wire:
     said = {"message": text(obj(event.data["error"]).get("message")), "isRetryable": True}
-    return {"sessionID": event.data["sessionID"], "attempt": event.data["attempt"], "error": said}
+    return {"sessionID": event.data["sessionID"], "attempt": event.data["attempt"] - 1, "error": said}
 
 
 def _switched(event: Event2) -> Wire:

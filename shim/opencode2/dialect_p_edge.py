@@ -118,7 +118,7 @@ ANSWERS: Mapping[str, Answer] = {
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
-    "permission.saved.list": of_each(saved),
+    "permission.saved.list": of_each(lambda wire: permission(saved(wire))),
 }
 
 

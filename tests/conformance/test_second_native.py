@@ -19,6 +19,7 @@ from shim.opencode2.dialects import J
 from shim.opencode2.events import Event2
 from shim.projection.opencode2.state import Conversation2
 from tests.support.both import second_of
+from tests.support.oracle2 import check_event
 from tests.support.own_replay import recordings
 from tests.support.second_play import OURS, SECOND, journals, kinds, mock_scenes, native, native_scenes, told
 from tests.support.second_story import everything
@@ -108,6 +109,32 @@ async def test_each_difference_in_order_is_needed() -> None:
                     needed |= {(place, "scenes", scene), (place, "agents", agent), (place, how, kind)}
     said = {(at, key, one) for at, row in enumerate(rows("order")) for key in row if key != "why" for one in row[key]}
     assert said - needed == set()
+
+
+# --- what no recording has ------------------------------------------------------------------------------------
+
+RETRIED = [
+    *("session.created", "session.input.admitted", "session.execution.started", "session.input.promoted"),
+    *("session.step.started", "session.retry.scheduled") * 2,
+    *("session.step.started", "session.text.started", "session.text.delta*", "session.text.ended", "session.step.ended"),
+    "session.execution.succeeded",
+]
+"""What build J told when its model's API had answered 503 twice: one step, started three times, in one execution. The recording
+was not kept; that of the preview has no word of it (`P/overload` in `test_second_played`)."""
+
+
+@pytest.mark.parametrize("name", ["mock/retry", "claude/2.1.329/overload", "claude/2.1.330/overload", "claude/2.1.197/overload"])
+async def test_a_retry_is_told_as_it_was_seen_and_published(name: str) -> None:
+    journal = (await journals(name))[0]
+    assert kinds(told(journal, name.split("/")[0]), BESIDE) == [RETRIED]
+    events = second_of(journal, name.split("/")[0])[1]
+    for event in events:
+        check_event(event.wire())
+    retries = [event for event in events if event.type == "session.retry.scheduled"]
+    assert [event.data["attempt"] for event in retries] == [2, 3]
+    assert all(event.data["at"] >= event.created for event in retries)
+    assert {event.data["error"]["type"] for event in retries} == {"provider.internal"}
+    assert len({event.data["assistantMessageID"] for event in events if event.type.startswith("session.step.")}) == 1
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------

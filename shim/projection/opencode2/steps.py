@@ -200,13 +200,18 @@ class Steps:
     # --- retries -------------------------------------------------------------------------------------------
 
     def retry(self, open_id: str | None, status: Wire, info: Wire) -> None:
-        """The model is asked again later. Without an open step, one is opened, which the next message will be."""
+        """The model is asked again later. Without an open step, one is opened, which the next message will be.
+
+        Counted are all attempts here, and those after the first one on the first face. One that failed was made.
+        """
         self.release()
         step = self.open.get(open_id or "") or self._promised
         if step is None:
             step = self._promised = self._promise(info)
         error = {"type": "provider.internal", "message": text(status.get("message"))}
-        told = {"attempt": whole(status.get("attempt"), 1), "at": whole(status.get("next")), "error": error}
+        told = {"attempt": whole(status.get("attempt"), 1) + 1, "at": whole(status.get("next")), "error": error}
+        if "retry" in step.wire and step.wire["retry"]["attempt"] < told["attempt"]:
+            self._start(step)
         self._teller.tell("session.retry.scheduled", {"assistantMessageID": step.id, **told})
         step.wire = {**step.wire, "retry": told}
         self.show(step)

@@ -287,7 +287,7 @@ def test_more_of_a_text_that_seemed_to_have_ended_comes_in_the_end() -> None:
 def test_a_retry_keeps_the_message() -> None:
     story = Story()
     story.prompt("hello")
-    story.status("retry", attempt=2, message="overloaded", delay_ms=500)
+    story.status("retry", attempt=1, message="overloaded", delay_ms=500)
     (retry,) = told(story, "session.retry.scheduled")
     assert (retry["attempt"], retry["error"]) == (2, {"type": "provider.internal", "message": "overloaded"})
     assert assistants(story)[0]["retry"]["at"] == story.told[-1].created + 500
@@ -298,6 +298,19 @@ def test_a_retry_keeps_the_message() -> None:
     (step,) = assistants(story)
     assert "retry" not in step
     assert story.told[-1].type == "session.execution.succeeded"
+
+
+def test_each_attempt_is_a_start_of_the_step() -> None:
+    story = Story()
+    story.prompt("hello")
+    for attempt in (1, 2, 2):
+        story.status("retry", attempt=attempt, message="overloaded")
+    assert types(story)[4:] == ["step.started", "retry.scheduled", "step.started", "retry.scheduled", "retry.scheduled"]
+    assert [d["attempt"] for d in told(story, "session.retry.scheduled")] == [2, 3, 3]
+    story.say("Back again.")
+    story.end()
+    assert len({d["assistantMessageID"] for d in told(story, "session.step.started")}) == 1
+    check_second(story.journal, "mock", story.first.conversation)
 
 
 def test_a_retry_that_leads_to_nothing_fails_its_step() -> None:

@@ -1,8 +1,8 @@
 """Each recording of OpenCode 2 played through our own server: what it was asked, and what its agent did, in the same order.
 
-Compared are the order of each session's events, the status of each answer, and the shapes of both. J is the build of July 2026
-(v2-20260717), P the preview in 1.18 (lildax 1.18.18). Differences are rows of `compat_fixtures/opencode2/played.toml`, each with
-its reason; a scene's rows are those that it needs, no more and no less.
+Compared are the order of each session's events and of its log, the status of each answer, the shapes of both, and the values of
+events. J is the build of July 2026 (v2-20260717), P the preview in 1.18 (lildax 1.18.18). Differences are rows of
+`compat_fixtures/opencode2/played.toml`, each with its reason; a scene's rows are those that it needs, no more and no less.
 """
 
 from __future__ import annotations
@@ -163,6 +163,46 @@ def shapes(player: Player) -> Found:
     return found
 
 
+MOMENTS = frozenset({"created", "updated", "started", "completed", "ran", "at", "timestamp"})
+OWN = frozenset({"snapshot", "slug", "title", "version", "projectID", "parentSeq", "pid"})
+"""Values that are each server's own."""
+
+
+def values(player: Player) -> Found:
+    """Where events that stand at the same place say something else, our ids and our directory taken for native's."""
+    found: Found = set()
+    native, ours = (by_session(events) for events in (player.native, player.ours))
+    for one, other in zip(native, ours, strict=True):
+        types = [[event["type"] for event in told] for told in (one, other)]
+        for a, b, size in SequenceMatcher(None, *types, autojunk=False).get_matching_blocks():
+            for event, made in zip(one[a : a + size], other[b : b + size], strict=True):
+                found |= {(event["type"], where) for where in unlike(player.mine(event["data"]), made["data"])}
+    return found
+
+
+def by_session(events: Iterable[Wire]) -> list[list[Wire]]:
+    """The events of each session, but pieces of texts, which may come in other pieces, and what is beside."""
+    found: dict[str, list[Wire]] = {}
+    for event in events:
+        session = whose(event)
+        if session is not None:
+            left_out = event["type"] in BESIDE or event["type"].endswith(".delta")
+            found.setdefault(session, []).extend([] if left_out else [event])
+    return list(found.values())
+
+
+def unlike(native: Any, ours: Any, at: str = "") -> Iterator[str]:
+    """Where two values have the same key, and something else there."""
+    if isinstance(native, dict) and isinstance(ours, dict):
+        for key in (native.keys() & ours.keys()) - MOMENTS - OWN:
+            yield from unlike(native[key], ours[key], f"{at}/{key}")
+    elif isinstance(native, list) and isinstance(ours, list) and len(native) == len(ours):
+        for one, other in zip(native, ours, strict=True):
+            yield from unlike(one, other, f"{at}/*")
+    elif native != ours:
+        yield at
+
+
 def is_aside(kind: str) -> bool:
     """Whether the order says nothing of it, and it is not something that only one of the two has to say."""
     return not kind.startswith(("session.", "permission.", "form.", "question."))
@@ -196,16 +236,21 @@ async def test_a_scene_is_told_as_native_told_it(scene: str, tmp_path: Path, mon
         assert order(player) == said("order", scene)
         assert logs(player) <= said("order", scene)
         assert statuses(player) == said("answer", scene)
-        found, dialect = shapes(player), scene.partition("/")[0]
-        known = {(of, one) for row in table("shape") if dialect in row["dialects"] for of in row["of"] for one in row["says"]}
-        assert found - known == set()
-        needed = {(of, one) for row in table("shape") if scene in row["seen"] for of in row["of"] for one in row["says"]}
-        assert needed - found == set(), "rows that are not needed"
+        for name, key, found in (("shape", "says", shapes(player)), ("value", "at", values(player))):
+            known = [row for row in table(name) if scene.partition("/")[0] in row["dialects"]]
+            assert found - pairs(known, key) == set(), name
+            assert pairs([row for row in known if scene in row["seen"]], key) - found == set(), "rows that are not needed"
+
+
+def pairs(rows_: Iterable[Wire], key: str) -> Found:
+    """What rows speak of."""
+    return {(of, one) for row in rows_ for of in row["of"] for one in row[key]}
 
 
 def test_each_row_says_why_and_where() -> None:
-    for name in ("order", "answer", "shape"):
+    for name in ("order", "answer", "shape", "value"):
         for row in table(name):
             assert row["why"].endswith(".")
             assert set(row.get("seen", row.get("scenes"))) <= set(SCENES)
-    assert all({one.partition("/")[0] for one in row["seen"]} == set(row["dialects"]) for row in table("shape"))
+    located = (*table("shape"), *table("value"))
+    assert all({one.partition("/")[0] for one in row["seen"]} == set(row["dialects"]) for row in located)

@@ -12,7 +12,7 @@ LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "500"))
 """Examples for the laws of turns, which are cheap; CI sets 20000."""
 
 FUZZ_EXAMPLES = int(os.environ.get("SHIM_FUZZ_EXAMPLES", "0"))
-"""Examples for all that says no number of its own, as what is fuzzed; 0: some for each run of the tests. `make fuzz` sets many."""
+"""Examples for all that says no number of its own, as what is fuzzed; 0: some for each run of tests. `make fuzz` sets many."""
 
 settings.register_profile(
     "shim",

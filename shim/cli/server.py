@@ -29,6 +29,7 @@ from typing import Any
 from aiohttp import web
 
 from shim.cli.transfer import told
+from shim.collector import collector
 from shim.errors import ShimError
 from shim.runtime import family
 from shim.runtime.environment import blank_passwords
@@ -235,7 +236,7 @@ async def _serve(
             # Whatever is here now stays until the end: from now on only what comes later is looked through.
             gc.freeze()
             gc.enable()
-            with told(settings, url):
+            with told(settings, url), collector.watched():
                 return await during(Running(url, app, settings))
         except asyncio.CancelledError:
             if not stopping:

@@ -27,7 +27,7 @@ from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import SERVER_STOPPED, ended_by_us
 from shim.sessions.generate import Generators
 from shim.sessions.known import Known, from_row
-from shim.sessions.reading import LONG, read
+from shim.sessions.reading import read
 from shim.sessions.requests import of_directory
 from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
@@ -389,8 +389,7 @@ class SessionManager:
         if known.branch is not None:
             known.branch.record(EventType.SESSION_ENDED, ended_by_us("The session was deleted."))
             known.branch.deleted = True
-        if self.deps.store.last_sequence(session_id) >= LONG:
-            collector.let_go()
+        collector.give_up(self.deps.store.last_sequence(session_id))
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
         self.deps.hub.publish(_event("session.deleted", {"sessionID": session_id, "info": info}, info))

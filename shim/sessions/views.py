@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from shim.clock import Clock, from_rfc3339
+from shim.collector import collector
 from shim.errors import NotFound
 from shim.ids import Ids
 from shim.opencode2.events import Event2, Wire
@@ -222,7 +223,7 @@ class Views:
             self.tell(type_, data, None if event.directory == "global" else event.directory)
 
     def _deleted(self, session_id: str) -> None:
-        view = self._views.pop(session_id, None)
+        view = self._drop(session_id)
         now = self._clock.now_ms()
         if view is not None and view.projector is not None:
             self._tell(view.projector.deleted(now))
@@ -237,7 +238,7 @@ class Views:
         if len(self._views) >= MAX_VIEWS:
             spare = (one for one in self._views.values() if one.reading is None and not one.conversation.running)
             if (oldest := min(spare, key=lambda one: one.used_at, default=None)) is not None:
-                del self._views[oldest.session_id]
+                self._drop(oldest.session_id)
         view = self._views[session_id] = View(session_id)
         view.used_at = asyncio.get_running_loop().time()
         return view
@@ -253,7 +254,7 @@ class Views:
             return
         log.error("view.failed", session_id=view.session_id, error=str(task.exception()))
         if self._views.get(view.session_id) is view:
-            del self._views[view.session_id]
+            self._drop(view.session_id)
 
     async def _read(self, view: View) -> None:
         """Until nothing is between the journal and the live events. Raises StoreError."""
@@ -275,13 +276,19 @@ class Views:
 
     # --- what is not needed ----------------------------------------------------------------------------------
 
+    def _drop(self, session_id: str) -> View | None:
+        view = self._views.pop(session_id, None)
+        if view is not None:
+            collector.give_up(view.position)
+        return view
+
     def _sweep(self) -> None:
         """Nobody reads the stream: drop what was not asked for either, and stop observing when that is all."""
         self._sweeper = None
         if not self.hub.wanted:
             old = asyncio.get_running_loop().time() - IDLE_S
             for view in [one for one in self._views.values() if one.reading is None and one.used_at < old]:
-                del self._views[view.session_id]
+                self._drop(view.session_id)
         if self._views or self.hub.wanted:
             self._observe_on()
         else:

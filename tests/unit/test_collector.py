@@ -1,4 +1,4 @@
-"""The collector of cycles rests while much is read, and finds what was set aside when it is let go."""
+"""The collector of cycles rests while much is read, stays short, and finds what was set aside once it is given up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from shim.collector import Collector
+from shim import collector as module
+from shim.collector import GIVEN_UP, Collector
 
 
 class Node:
@@ -20,11 +21,15 @@ class Node:
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    before = list(gc.callbacks)
+    callbacks = list(gc.callbacks)
     yield
-    gc.callbacks[:] = before
+    assert gc.callbacks == callbacks
     gc.enable()
     gc.unfreeze()
+
+
+def lost(made: Node) -> weakref.ref[Node]:
+    return weakref.ref(made)
 
 
 def test_it_rests_until_the_last_is_done_however_that_ends() -> None:
@@ -46,24 +51,42 @@ def test_one_that_is_off_stays_off() -> None:
     assert not gc.isenabled() and gc.get_freeze_count() == before
 
 
-def test_what_was_read_is_set_aside_and_found_when_it_is_let_go() -> None:
+def test_what_was_read_is_set_aside_and_found_when_enough_is_given_up() -> None:
     collector = Collector()
     with collector.rests():
-        made = Node()
-    gone = weakref.ref(made)
-    del made
+        gone = lost(Node())
     gc.collect()
     assert gone() is not None
-    collector.let_go()
+    collector.give_up(GIVEN_UP - 1)
+    gc.collect()
+    assert gone() is not None
+    collector.give_up(1)
     gc.collect()
     assert gone() is None
-    assert gc.get_freeze_count() > 0  # the rest is set aside again
-    callbacks = list(gc.callbacks)
-    gc.collect()
-    assert gc.callbacks == callbacks
+    assert gc.get_freeze_count() == 0
 
 
-def test_nothing_is_to_be_let_go_if_nothing_was_set_aside() -> None:
-    collector, before = Collector(), list(gc.callbacks)
-    collector.let_go()
-    assert gc.callbacks == before
+@pytest.mark.parametrize(("long_s", "aside"), [(0.0, True), (60.0, False)])
+def test_what_survives_a_long_collection_is_set_aside(monkeypatch: pytest.MonkeyPatch, long_s: float, *, aside: bool) -> None:
+    monkeypatch.setattr(module, "LONG_S", long_s)
+    collector = Collector()
+    kept = Node()
+    with collector.watched():
+        gc.collect(1)
+        assert gc.get_freeze_count() == 0
+        gc.collect()
+        assert (gc.get_freeze_count() > 0) is aside
+        gone = lost(kept)
+        del kept
+        gc.collect()
+        assert (gone() is not None) is aside
+        collector.give_up(GIVEN_UP)
+        gc.collect()
+        assert gone() is None
+
+
+def test_nothing_is_looked_through_if_nothing_was_set_aside() -> None:
+    gc.freeze()  # as the server does when it starts
+    before = gc.get_freeze_count()
+    Collector().give_up(GIVEN_UP)
+    assert gc.get_freeze_count() >= before

@@ -247,6 +247,8 @@ class LaunchOptions:
     variant: str | None = None
     mode: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of its environment, those that are the session's own."""
     is_root: bool = False
 
 

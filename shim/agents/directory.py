@@ -37,6 +37,7 @@ from shim.clock import Clock
 from shim.errors import AgentError, AgentNotFound, StoreError
 from shim.ids import Ids
 from shim.runtime import family
+from shim.runtime.environment import child_environment
 from shim.runtime.http_agent import HttpAgent
 from shim.runtime.inprocess import InProcessAgent, Program
 from shim.runtime.locate import Located, find, locate
@@ -228,7 +229,9 @@ class AgentDirectory:
         """
         refuse_options(options)
         located = await self._still_there(agent.spec)
-        filled = replace(options, binary=located.path or "", environment=self.environment(), is_root=self._is_root)
+        filled = replace(
+            options, binary=located.path or "", environment=self.environment() | dict(options.variables), is_root=self._is_root
+        )
         launch = codec.launch(filled)
         if (parent := self._traceparent()) is not None:
             launch = replace(launch, env={**launch.env, "TRACEPARENT": parent})
@@ -236,17 +239,21 @@ class AgentDirectory:
         handle: AgentHandle
         if self._record_dir is not None:
             recorder = Recorder(self._record_dir, name, located.version, launch)
-            inner = await self._spawn(agent, located, launch, recorder.lines(on_lines), recorder.exits(on_exit))
+            own = options.variables
+            inner = await self._spawn(agent, located, launch, own, recorder.lines(on_lines), recorder.exits(on_exit))
             handle = RecordedHandle(inner, recorder)
         else:
-            handle = await self._spawn(agent, located, launch, on_lines, on_exit)
+            handle = await self._spawn(agent, located, launch, options.variables, on_lines, on_exit)
         if self.on_spawned is not None:
             self.on_spawned(name)
         return handle
 
-    async def _spawn(self, agent: Agent, located: Located, launch: LaunchSpec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
+    async def _spawn(
+        self, agent: Agent, located: Located, launch: LaunchSpec, own: Mapping[str, str], on_lines: OnLines, on_exit: OnExit
+    ) -> AgentHandle:
         name = agent.spec.name
-        launch = replace(launch, env={**self.keys.environment(name), **launch.env})  # after the recorder has seen it
+        env = {**self.keys.environment(name), **child_environment(own, {}), **launch.env}
+        launch = replace(launch, env=env)  # after the recorder has seen it
         if located.path is None:
             program = self._programs.get(name)
             if program is None:

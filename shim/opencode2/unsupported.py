@@ -24,10 +24,8 @@ WEBSEARCH = "agents search the web by themselves; this server has no search of i
 WELLKNOWN = "it would load an organisation's settings for OpenCode's own models, which are not used here; agents have their own"
 MIGRATION = "sessions are kept in one journal that both wires read, so nothing has to be migrated"
 
-ENVIRONMENT = "an agent runs its commands in the environment that it was started with, which cannot be changed from outside"
 
 _OWN: dict[str, str] = {
-    "session.environment": ENVIRONMENT,
     "plugin.check": PLUGINS,
     "plugin.update": PLUGINS,
     "rpc.call": RPC,

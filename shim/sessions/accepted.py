@@ -83,7 +83,9 @@ class Accepted:
         metadata = {**metadata, "opencode": {**obj(metadata.get("opencode")), **more}}
         return replace(self, item=self.item.model_copy(update={"metadata": metadata}))
 
-    def launch_options(self, binary: str, directory: str, native: NativeSession | None) -> LaunchOptions:
+    def launch_options(
+        self, binary: str, directory: str, native: NativeSession | None, variables: Mapping[str, str]
+    ) -> LaunchOptions:
         """How its agent is started for it, in the conversation that it has answered in before if there is one."""
         resume = native is not None and native.started
         return LaunchOptions(
@@ -95,4 +97,5 @@ class Accepted:
             model=self.prompt.model,
             variant=self.prompt.variant,
             mode=self.prompt.mode,
+            variables=variables,
         )

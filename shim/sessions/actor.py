@@ -288,7 +288,7 @@ class SessionActor:
         if agent is None:
             raise AgentNotFound(f'There is no agent named "{accepted.agent}". Choose another model.')
         name = agent.spec.name
-        options = accepted.launch_options(agent.located.path or "", self.directory, self.native.get(name))
+        options = accepted.launch_options(agent.located.path or "", self.directory, self.native.get(name), self.main.variables)
         codec = agent.spec.make(self.deps.ids.factory())
         self._generation += 1
         generation = self._generation

@@ -71,6 +71,7 @@ class Branch:
     facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
     last turn unless one runs, `viewed`, `fork`; kept in its row.
     instructions: what clients have set for its agents, to go along with each prompt.
+    variables: of the environment of its commands and agents, as a client has set them; in memory, since they may be secret.
     waiting: prompts of what was loaded or copied that no agent has been given; live ones are the inbox's.
     ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
     """
@@ -95,6 +96,7 @@ class Branch:
         self.native_session_id: str | None = None
         self.facts: Wire = {}
         self.instructions = Instructions()
+        self.variables: dict[str, str] = {}
         self.waiting = Waiting(self.projector.transcript.message_of_item)
         self._store = store
         self._hub = hub
@@ -348,6 +350,15 @@ class Branch:
         for id_ in list(self.conversation.questions):
             question = QuestionData(question_id=id_, prompt="", options=(), status="rejected", metadata={"withdrawn": True})
             self.record(EventType.QUESTION_RESOLVED, question)
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Call it when no turn runs: at once, or soon after the running one's end."""
+        if not self.machine.busy:
+            then()
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter.add_done_callback(lambda _: self.when_idle(then))
+        self._waiters.append(waiter)
 
     async def idle(self) -> None:
         """Wait for the end of the running turn; at once when there is none."""

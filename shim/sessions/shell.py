@@ -46,9 +46,8 @@ class _Run:
         ids = manager.deps.ids
         self._message, self._call, self._result, self._call_id = (ids.new("item") for _ in range(4))
         self._output: list[str] = []
-        self._process = ShellCommand(
-            command, actor.directory, child_environment(manager.deps.agents.environment(), {}), self._on_output
-        )
+        environment = child_environment(manager.deps.agents.environment() | actor.main.variables, {})
+        self._process = ShellCommand(command, actor.directory, environment, self._on_output)
 
     def _item(self, item_id: str, kind: ItemKind, role: ItemRole, *content: ContentPart, done: bool, **metadata: Any) -> ItemData:
         status = ItemStatus.COMPLETED if done else ItemStatus.IN_PROGRESS

@@ -129,3 +129,55 @@ def test_what_waits_outlives_the_server_and_its_agent_goes_on(client: Client, se
         "You said: steered",
         "You said: queued",
     ]
+
+
+def test_its_commands_have_the_sessions_variables(client: Client) -> None:
+    session = client.session()
+    client.prompt(session, "[scene:text] hello")
+    client.wait(session)
+    client.call("PUT", f"/api/session/{session}/environment", {"variables": {"GREETING": "good day"}}, status=204)
+    client.prompt(session, "[scene:bash:echo $GREETING] say it")
+    wait_for(lambda: client.call("GET", f"/api/session/{session}/permission")["data"] or client.tools(session), TURN_S, "nothing")
+    answer(client, session, "once")
+    assert client.wait(session) == "succeeded"
+    [tool] = client.tools(session)
+    assert tool["state"]["content"][0]["text"].strip() == "good day"
+    assert "You said: hello" in client.said(session), "its conversation goes on"
+
+
+def test_it_moves_to_another_directory(client: Client, served: Bench) -> None:
+    session = client.session()
+    client.prompt(session, "[scene:text] remember me")
+    client.wait(session)
+    other = served.place.project / "other"
+    other.mkdir()
+    client.call("POST", f"/api/session/{session}/move", {"directory": str(other)}, status=204)
+    client.prompt(session, "[scene:bash:pwd] where")
+    wait_for(lambda: client.call("GET", f"/api/session/{session}/permission")["data"] or client.tools(session), TURN_S, "nothing")
+    answer(client, session, "once")
+    assert client.wait(session) == "succeeded"
+    [tool] = client.tools(session)
+    assert tool["state"]["content"][0]["text"].strip() == str(other)
+    assert [one["type"] for one in client.messages(session)].count("location-switched") == 1
+
+
+@pytest.mark.parametrize(("decision", "status"), [("once", "completed"), ("reject", "error")])
+def test_a_refusal_is_told_and_the_turn_goes_on(client: Client, decision: str, status: str) -> None:
+    """Claude says something to a refusal: the execution succeeds, as docs/wire2.md says."""
+    session = client.session()
+    client.prompt(session, "[scene:bash:touch made.txt] make it")
+    wait_for(lambda: client.call("GET", f"/api/session/{session}/permission")["data"], TURN_S, "nothing is asked")
+    assert session in client.call("GET", "/api/session/active")["data"]
+    answer(client, session, decision)
+    assert client.wait(session) == "succeeded"
+    [tool] = client.tools(session)
+    assert tool["state"]["status"] == status
+    if decision == "reject":
+        assert tool["state"]["error"]["type"] == "aborted"
+    assert client.messages(session)[-1]["type"] == "idle"
+
+
+def answer(client: Client, session: str, decision: str) -> None:
+    """Each open request of the session."""
+    for asked in client.call("GET", f"/api/session/{session}/permission")["data"]:
+        client.call("POST", f"/api/session/{session}/permission/{asked['id']}/reply", {"decision": decision}, status=204)

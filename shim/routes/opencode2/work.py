@@ -5,9 +5,9 @@ Source: compat_fixtures/opencode2/operations.json, recordings `wait`, `hang_inte
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from shim.errors import BadRequest, Conflict
 from shim.http.operation import NO_CONTENT, Ctx, operation2
@@ -17,6 +17,9 @@ from shim.sessions.compact import begin
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import resume as resume_session
 from universal.jsonvalue import text
+
+Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
+"""The name of one."""
 
 
 @operation2("experimental.session.wait")
@@ -66,6 +69,24 @@ async def background(ctx: Ctx, path: SessionPath) -> object:
     return NO_CONTENT
 
 
+class EnvironmentBody(BaseModel):
+    """All of them: those of before are gone."""
+
+    variables: dict[Variable, str]
+
+
+@operation2("session.environment")
+async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> object:
+    """For commands of the session, and for its agent, which is started anew with the next prompt; beside the server's own."""
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    if any("\0" in value for value in body.variables.values()):
+        raise BadRequest('Expected strings without NUL\n  at ["variables"]')
+    if actor.main.variables != body.variables:
+        actor.main.variables = dict(body.variables)
+        actor.main.when_idle(actor.reap)
+    return NO_CONTENT
+
+
 class CompactBody(BaseModel):
     """`POST .../compact`."""
 
@@ -99,4 +120,5 @@ async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
     """Runs a command of the person's in the session's directory; answers when it has ended. The agent hears of it later."""
     mode = text(need(ctx, path.sessionID).get("agent"), "build")
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
+    await (await ctx.services.sessions.branch(path.sessionID)).idle()
     return NO_CONTENT

@@ -41,7 +41,7 @@ SCENES: dict[tuple[str, int], tuple[str, ...]] = {
     ("fail_tool", 0): ("mock/failtool", "claude/2.1.329/fail_tool"),
     ("error", 0): ("mock/error", "claude/2.1.329/error"),
     ("hang_interrupt", 0): ("mock/hang", "claude/2.1.329/abort_text"),
-    ("interrupt_tool", 0): ("claude/2.1.329/abort_tool", "claude/2.1.330/interrupt_tool"),
+    ("interrupt_tool", 0): ("mock/tool_interrupted", "claude/2.1.329/abort_tool", "claude/2.1.330/interrupt_tool"),
     ("three_turns", 2): ("mock/remember", "claude/2.1.329/three_turns"),
     ("bash", 0): ("mock/tool", "claude/2.1.330/bash"),
     ("wait", 0): ("mock/tool", "claude/2.1.330/bash"),

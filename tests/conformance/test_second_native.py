@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,7 +20,9 @@ import pytest
 from shim.opencode2.dialects import J
 from shim.opencode2.events import Event2
 from shim.projection.opencode2.state import Conversation2
+from tests.http.opencode2.client import tui
 from tests.support.both import second_of
+from tests.support.live import live
 from tests.support.oracle2 import check_event
 from tests.support.own_replay import recordings
 from tests.support.second_play import OURS, SECOND, journals, kinds, mock_scenes, native, native_scenes, told
@@ -43,15 +47,15 @@ SCENES: dict[tuple[str, int], tuple[str, ...]] = {
     ("error", 0): ("mock/error", "claude/2.1.329/error"),
     ("hang_interrupt", 0): ("mock/hang", "claude/2.1.329/abort_text"),
     ("hang_interrupt", 1): ("claude/2.1.330/hang_interrupt",),
-    ("interrupt_tool", 0): ("claude/2.1.329/abort_tool", "claude/2.1.330/interrupt_tool"),
+    ("interrupt_tool", 0): ("mock/tool_interrupted", "claude/2.1.329/abort_tool", "claude/2.1.330/interrupt_tool"),
     ("three_turns", 2): ("mock/remember", "claude/2.1.329/three_turns"),
     ("bash", 0): ("mock/tool", "claude/2.1.330/bash"),
     ("wait", 0): ("mock/tool", "claude/2.1.330/bash"),
     ("bad_tool", 0): ("mock/failtool",),
     ("error_401", 0): ("mock/error", "claude/2.1.330/error_401"),
     ("task_permission", 0): ("mock/subagent", "claude/2.1.330/task_edit"),
-    ("busy_default", 0): ("claude/2.1.330/queue_tool",),
-    ("busy_queue", 0): ("claude/2.1.329/queue",),
+    ("busy_default", 0): ("live/steer", "claude/2.1.330/queue_tool"),
+    ("busy_queue", 0): ("live/queue", "claude/2.1.329/queue"),
     ("compact", 2): ("mock/compact",),
 }
 """(scene of OpenCode 2, which of its executions) -> recordings of agents in which the same happens, in their execution of that
@@ -61,6 +65,25 @@ BESIDE = frozenset({"session.usage.updated", "session.instructions.updated", "se
 """Told when a model has counted or thought of a title: their place says nothing."""
 OPEN = frozenset({"input", "structured", "metadata", "answer", "delta", "providerState", "state.input"})
 """Fields whose own fields are the tool's, or names."""
+
+
+LIVE = "live"
+"""The mock behind the whole server, for what no recording of it has: `live/steer`, a prompt while it works."""
+
+
+async def busy(delivery: str) -> list[Wire]:
+    """A turn of the mock that waits for a permission until a second prompt is there."""
+    with TemporaryDirectory() as folder:
+        async with live(Path(folder)) as server, tui(server, "J") as client:
+            await client.new()
+            await client.prompt("permission")
+            told: list[Wire] = []
+            while not client.ends:
+                told.append(await client.one())
+                if told[-1]["type"] == "permission.v2.asked":
+                    await client.prompt("echo second", delivery=delivery)
+                    await client.reply(told[-1]["data"], "once")
+            return told
 
 
 @cache
@@ -80,7 +103,9 @@ def differences(theirs: list[str], ours: list[str]) -> Iterator[tuple[str, str]]
 async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
     """How an agent's recording differs from a scene."""
     theirs = kinds(native(scene).events(), BESIDE)[number]
-    executions = kinds(told((await journals(name))[0], name.split("/")[0]), BESIDE)
+    agent, _, rest = name.partition("/")
+    events = await busy(rest) if agent == LIVE else told((await journals(name))[0], agent)
+    executions = kinds(events, BESIDE)
     return list(differences(theirs, executions[min(number, len(executions) - 1)]))
 
 

@@ -17,18 +17,20 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from difflib import SequenceMatcher
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from shim.sse.response import SECOND_HEARTBEAT_S
 from tests.http.conftest import repository
 from tests.support.live import live
 from tests.support.puppet import Puppet
 from tests.support.second_play import SECOND
 from tests.support.second_played import Asked, Player
-from tests.support.second_script import whose
+from tests.support.second_script import STREAM, whose
 from tests.support.shapes import differences, merge, shape
 
 Wire = dict[str, Any]
@@ -42,6 +44,7 @@ MORE_FILES = {"extras": {".opencode/skill/demo/SKILL.md": "---\nname: demo\ndesc
 PASSWORD = "secret"
 """Of the recorded servers; ours has it in the scenes that try others."""
 LOCKED = frozenset({"errors"})
+COMMENT = ": heartbeat"
 PLAY_S = 50.0
 """The longest that a scene may take, with all that never comes."""
 BESIDE = (
@@ -245,6 +248,27 @@ async def test_a_scene_is_told_as_native_told_it(scene: str, tmp_path: Path, mon
 def pairs(rows_: Iterable[Wire], key: str) -> Found:
     """What rows speak of."""
     return {(of, one) for row in rows_ for of in row["of"] for one in row[key]}
+
+
+STREAM_HEADERS = ("content-type", "cache-control", "x-accel-buffering", "x-content-type-options")
+
+
+@pytest.mark.parametrize("scene", ["J/heartbeat", "P/fork"])
+async def test_a_stream_begins_and_is_kept_alive_as_natives(scene: str, tmp_path: Path) -> None:
+    """Its headers, its first frame and comment; and how long it is silent after that."""
+    stream = [row for row in rows(scene) if row["dir"] == "sse" and row.get("stream") == STREAM]
+    opened, first = stream[0], next(row["data"] for row in stream if "data" in row)
+    beats = [row["t"] for row in stream if "comment" in row]
+    assert {row["comment"] for row in stream if "comment" in row} == {COMMENT}
+    assert all(round(later - earlier) == SECOND_HEARTBEAT_S for earlier, later in pairwise(beats))
+    async with live(tmp_path) as server, server.api.raw.get("/api/event", params={"dialect": scene[0]}) as response:
+        ours = {name: response.headers[name].lower() for name in STREAM_HEADERS if name in opened["headers"]}
+        assert ours == {name: opened["headers"][name].lower() for name in ours}
+        async with asyncio.timeout(PLAY_S):
+            lines = [(await response.content.readline()).decode().rstrip("\n") for _ in range(4)]
+    told = json.loads(next(line for line in lines if line.startswith("data: ")).removeprefix("data: "))
+    assert (told["type"], told.keys()) == (first["type"], first.keys())
+    assert lines[-1] == COMMENT
 
 
 def test_each_row_says_why_and_where() -> None:

@@ -38,7 +38,7 @@ _SPECIAL: dict[str, Scenario] = {
     "question_reject": Scenario(("question",), reply=reject()),
     "plan_reject": Scenario(("plan",), reply=reject()),
     "remember": Scenario(("echo one", "remember"), ends=("completed", "completed")),
-    "tool_interrupted": Scenario(("tool",), interrupt_at=10, ends=("aborted",)),
+    "tool_interrupted": Scenario(("tool",), interrupt_at=6, ends=("aborted",)),
     "subagent_interrupted": Scenario(("subagent",), interrupt_at=14, ends=("aborted",)),
     "background_interrupted": Scenario(("background",), interrupt_at=28, ends=("aborted",)),
 }

@@ -8,12 +8,12 @@ A codec calls these in the order in which its agent speaks and passes on the fac
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
 from universal.growing import Growing
 from universal.items import (
@@ -40,7 +40,7 @@ class Context:
 
     agent: str
     ids: IdFactory
-    counters: Counter[str] = field(default_factory=Counter[str])
+    counters: Kinds = field(default_factory=Kinds)
 
     def ignore(self, what: str) -> None:
         """Count something that is known and not used."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
 from universal.events import EventType, ItemData, UnparsedData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart
 
@@ -21,7 +21,7 @@ class Context:
     name: str
     ids: IdFactory
     model: Callable[[], Msg | None]
-    counters: Counter[str] = field(default_factory=Counter[str])
+    counters: Kinds = field(default_factory=Kinds)
 
     def ignore(self, what: str) -> None:
         """Count something that is known and not used."""

@@ -8,7 +8,6 @@ Source: recordings; the order of lines within a message is in the wire notes ("T
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -16,6 +15,7 @@ from typing import Literal
 from universal.agents.claude_tools import Result, dumps, title_of
 from universal.agents.claude_wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
 from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
 from universal.growing import Growing
 from universal.items import (
@@ -47,7 +47,7 @@ class Context:
     ids: IdFactory
     model_of: Callable[[str], dict[str, Json]]
     """`metadata.model` for a model that a message names."""
-    counters: Counter[str] = field(default_factory=Counter[str])
+    counters: Kinds = field(default_factory=Kinds)
 
     def ignore(self, what: str) -> None:
         """Count something that is known and not used."""

@@ -9,7 +9,6 @@ Owns: the life of items. Each is started before it is completed, completed once;
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -26,6 +25,7 @@ from universal.agents.codex_tools import (
 )
 from universal.agents.codex_wire import IGNORED_ITEMS, NAME, Msg, usage_of
 from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
 from universal.growing import Growing
 from universal.items import (
@@ -59,7 +59,7 @@ class Context:
     """`metadata.model` of a message."""
     directory: Callable[[], str]
     """Where the agent works; a command that runs there does not say so."""
-    counters: Counter[str] = field(default_factory=Counter[str])
+    counters: Kinds = field(default_factory=Kinds)
 
     def ignore(self, what: str) -> None:
         """Count something that is known and not used."""

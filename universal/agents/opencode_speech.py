@@ -8,7 +8,6 @@ Source: recordings of 1.18.33; docs/wire.md 2, 4.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -16,6 +15,7 @@ from typing import Literal
 from universal.agents.opencode_results import read_result
 from universal.agents.opencode_wire import IGNORED_PARTS, Msg, usage_of
 from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
 from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
 from universal.growing import Growing
 from universal.items import (
@@ -42,7 +42,7 @@ class Context:
     """What the threads of one codec share."""
 
     ids: IdFactory
-    counters: Counter[str] = field(default_factory=Counter[str])
+    counters: Kinds = field(default_factory=Kinds)
 
     def ignore(self, what: str) -> None:
         """Count something that is known and not used."""

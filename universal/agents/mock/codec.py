@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, assert_never
@@ -12,6 +12,7 @@ from universal import codec as c
 from universal.agents.mock import wire
 from universal.agents.mock.wire import PROTOCOL, Bad, Frame, Late, need
 from universal.codec import Fact, Output, Signal
+from universal.counting import Kinds
 from universal.events import (
     ErrorData,
     EventData,
@@ -99,7 +100,7 @@ class MockCodec:
         self._error: dict[str, Json] | None = None
         self._variant: str | None = None
         self._closed: deque[str] = deque(maxlen=CLOSED_KEPT)
-        self._counts: Counter[str] = Counter()
+        self._counts = Kinds()
 
     # --- to the agent --------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
-from time import perf_counter
+from time import thread_time
 
 FULL = 2
 """The oldest generation."""
 LONG_S = 0.010
-"""Of a full collection: some 100,000 objects. What is set aside with them by mistake, of requests that are being answered, is
-little beside that."""
+"""Processor time of a full collection: some 100,000 objects. What is set aside with them by mistake, of requests that are being
+answered, is little beside that."""
 GIVEN_UP = 20_000
 """Events of conversations that were given up, until which their memory may wait: some 20 MiB."""
 
@@ -75,8 +75,8 @@ class Collector:
         if info["generation"] != FULL:
             return
         if phase == "start":
-            self._began = perf_counter()
-        elif perf_counter() - self._began > LONG_S:
+            self._began = thread_time()
+        elif thread_time() - self._began > LONG_S:
             self._set_aside()
 
 

@@ -37,8 +37,8 @@ class Unparsed:
         if self._more == 0:
             log.warning("agent.unparsed_too_much", session_id=self._session_id, kept=self._kept)
         self._more += 1
-        assert isinstance(fact.data, UnparsedData)
-        self._last = fact.data.location
+        if isinstance(fact.data, UnparsedData):
+            self._last = fact.data.location
         return False
 
     def end(self) -> UnparsedData | None:

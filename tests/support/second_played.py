@@ -21,26 +21,25 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from shim.projection.opencode2.names import ARGUMENTS, TOOLS
+from tests.support import second_script as script
 from tests.support.api import Answer, EventStream
 from tests.support.live import Live
 from tests.support.puppet import Heard, Puppet
-from tests.support.second_script import AGENTS, STREAM, bodies, ends, spent, strings, whose
 
 Wire = dict[str, Any]
 
 HOME = "/home/user/project"
-EVENT_S = 0.5
+EVENT_S = 5.0
 """For one of native's events to come from us. What takes longer is told as a difference."""
-MARK = "tui.prompt.append"
-GENERATE = "/api/generate"
+ANSWERED_S = 0.3
+"""For an answer that native has given. What takes longer is waited for later (`Player._response`)."""
 ANSWER_S = 10.0
+"""The longest that one answer may take."""
+MARK = "tui.prompt.append"
+"""An event that we cause when all is over; it comes after all others."""
+GENERATE = "/api/generate"
+"""The one request that asks the model beside all sessions."""
 ID = re.compile(r"(ses|msg|per|frm|que|psv|sh|evt)_[0-9A-Za-z]+")
-FIRST_NAMES = {second: first for first, second in TOOLS.items()}
-"""Tool of 2.x -> of 1.x, which the mock's protocol speaks."""
-FIRST_ARGUMENTS = {tool: {second: first for first, second in names.items()} for tool, names in ARGUMENTS.items()}
-STATUS = {"provider.invalid-request": 400, "provider.auth": 401, "provider.internal": 503}
-"""Type of an error -> the answer of the model's API that it was."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,8 @@ class Player:
 
     async def play(self) -> Player:
         """From the first row to the last."""
-        self._bodies = bodies(self.rows)
-        self._ends = ends(self.rows)
+        self._bodies = script.bodies(self.rows)
+        self._ends = script.ends(self.rows)
         reading = asyncio.create_task(self._read())
         try:
             async with asyncio.timeout(EVENT_S), self._came:
@@ -103,7 +102,7 @@ class Player:
             for place, row in enumerate(self.rows):
                 if row["dir"] == "http":
                     await (self._request(row) if row["phase"] == "request" else self._response(row))
-                elif row["dir"] == "sse" and row.get("stream") == STREAM and isinstance(row.get("data"), dict):
+                elif row["dir"] == "sse" and row.get("stream") == script.STREAM and isinstance(row.get("data"), dict):
                     await self._event(row["data"], place)
             await self._settle()
             await self._answered()
@@ -131,7 +130,7 @@ class Player:
         Prompts that native's agent was never given are answered without a word.
         """
         answering = asyncio.create_task(self.puppet.answer())
-        for session in {whose(event) for event in self.ours} - {None}:
+        for session in {script.whose(event) for event in self.ours} - {None}:
             await self._idle(session)
         answering.cancel()
         await self.ask("POST", "/tui/append-prompt", {"json": {"text": "the end"}})
@@ -148,7 +147,7 @@ class Player:
         gone = {event["data"]["sessionID"] for event in self.native if event["type"] == "session.deleted"}
         told: dict[str, list[Wire]] = {}
         for row in self.rows:
-            if row["dir"] == "sse" and row["stream"] != STREAM and isinstance(row.get("data"), dict):
+            if row["dir"] == "sse" and row["stream"] != script.STREAM and isinstance(row.get("data"), dict):
                 told.setdefault(row["stream"].partition("?")[0], []).append(row["data"])
         for path, native in told.items():
             if path.split("/")[4] not in gone:
@@ -160,12 +159,12 @@ class Player:
 
     def mine(self, value: Any) -> Any:
         """The same in our ids and our directory."""
-        return strings(self.placed(value), lambda said: ID.sub(lambda found: self.ids.get(found[0], found[0]), said))
+        return script.strings(self.placed(value), lambda said: ID.sub(lambda found: self.ids.get(found[0], found[0]), said))
 
     def placed(self, value: Any) -> Any:
         """The same in our directory."""
         place = str(self.live.directory)
-        return strings(value, lambda said: said.replace(quote(HOME, safe=""), quote(place, safe="")).replace(HOME, place))
+        return script.strings(value, lambda said: said.replace(quote(HOME, safe=""), quote(place, safe="")).replace(HOME, place))
 
     def learn(self, native: Any, ours: Any) -> None:
         """Ids at the same places are the same."""
@@ -212,7 +211,7 @@ class Player:
         asked, task = self._open[row["n"]]
         if asked["path"] == GENERATE and row["status"] == 200:
             await self._generate(row["body"]["data"]["text"])
-        await asyncio.wait({task}, timeout=EVENT_S)
+        await asyncio.wait({task}, timeout=ANSWERED_S)
         if not task.done():
             self._later.append(row)
             return
@@ -253,9 +252,10 @@ class Player:
             await self._done(session, "aborted" if self._stopped() else status)
             if idle:
                 await self._idle(self.ids[session])
-        if not kind.endswith((".delta", ".updated")):
-            self._due.append((session, event))
-        if not kind.startswith(AGENTS):
+        if kind.endswith(script.BY_THE_WAY):
+            return
+        self._due.append((session, event))
+        if not kind.startswith(script.AGENTS):
             await self._settle()
 
     async def _settle(self) -> None:
@@ -265,7 +265,7 @@ class Player:
             await self._wait(session, event)
 
     def _count(self, session: str | None, kind: str) -> list[Wire]:
-        return [e for e in self.ours if e["type"] == kind and session in (None, whose(e))]
+        return [e for e in self.ours if e["type"] == kind and session in (None, script.whose(e))]
 
     async def _wait(self, session: str, event: Wire) -> None:
         kind = event["type"]
@@ -277,7 +277,7 @@ class Player:
             number = 1
 
             def found() -> list[Wire]:
-                return [e for e in self._count(None, kind) if whose(e) not in known]
+                return [e for e in self._count(None, kind) if script.whose(e) not in known]
         else:
 
             def found() -> list[Wire]:
@@ -316,7 +316,7 @@ class Player:
         """A prompt is the agent's: if it is at another one, that is answered now."""
         kind = "session.input.promoted" if self.dialect == "J" else "session.next.prompted"
         mine = self.ids.get(session)
-        if session in self._children or len(self._count(mine, kind)) > self._seen[(session, kind)]:
+        if session in self._children or kind in self.lacks or len(self._count(mine, kind)) > self._seen[(session, kind)]:
             return
         if session in self._runs:
             self._waiting[session] = True
@@ -378,8 +378,8 @@ class Player:
 
     async def _tool_started(self, session: str, data: Wire) -> None:
         self._calls[data["callID"]] = {"session": session, "name": data["name"], "input": {}}
-        name = FIRST_NAMES.get(data["name"], data["name"])
-        await self._say(session, type="tool_start", tool=data["callID"], step=data["assistantMessageID"], name=name)
+        step, name = data["assistantMessageID"], script.first_name(data["name"])
+        await self._say(session, type="tool_start", tool=data["callID"], step=step, name=name)
 
     async def _tool_delta(self, session: str, data: Wire) -> None:
         await self._say(session, type="tool_input", tool=data["callID"], delta=data["delta"])
@@ -387,9 +387,7 @@ class Player:
     async def _tool_called(self, session: str, data: Wire) -> None:
         call = self._calls[data["callID"]]
         call["input"] = data["input"]
-        names = FIRST_ARGUMENTS.get(call["name"], {})
-        given = {names.get(key, key): value for key, value in data["input"].items()}
-        await self._say(session, type="tool_run", tool=data["callID"], input=given)
+        await self._say(session, type="tool_run", tool=data["callID"], input=script.first_arguments(call["name"], data["input"]))
 
     async def _tool_progress(self, session: str, data: Wire) -> None:
         said = "".join(one.get("text", "") for one in data["content"])
@@ -421,26 +419,28 @@ class Player:
         await self._say(session, type="tool_result", tool=data["callID"], ok=False, output=error["message"], meta=meta)
 
     async def _over(self, place: int) -> None:
-        """The model has said all of a step, which goes on with its tools: agents tell it here."""
+        """The model has said all of a step, which may go on with its tools: agents tell it here."""
         ended = self._bodies.get(place)
         if ended is not None:
             self._finished.add(ended["assistantMessageID"])
             session, step = ended["sessionID"], ended["assistantMessageID"]
-            await self._say(session, type="step_finish", step=step, finish="tool-calls", **spent(ended))
+            await self._say(
+                session, type="step_finish", step=step, finish=ended.get("finish", "tool-calls"), **script.spent(ended)
+            )
 
     async def _step_ended(self, session: str, data: Wire) -> None:
         step = data["assistantMessageID"]
         if step not in self._finished:
-            await self._say(session, type="step_finish", step=step, finish=data["finish"], **spent(data))
+            await self._say(session, type="step_finish", step=step, finish=data["finish"], **script.spent(data))
 
     async def _step_failed(self, session: str, data: Wire) -> None:
         error = data["error"]
         aborted = "interrupted" in error["message"]
         if not aborted:
-            await self._say(session, type="error", message=error["message"], status=STATUS.get(error["type"]))
+            await self._say(session, type="error", message=error["message"], status=script.STATUS.get(error["type"]))
         finish = "aborted" if aborted else "error"
         if data["assistantMessageID"] not in self._finished:
-            await self._say(session, type="step_finish", step=data["assistantMessageID"], finish=finish, **spent(data))
+            await self._say(session, type="step_finish", step=data["assistantMessageID"], finish=finish, **script.spent(data))
 
     async def _permission(self, session: str, data: Wire) -> None:
         call = data["source"]["callID"]

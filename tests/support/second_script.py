@@ -9,18 +9,25 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shim.projection.opencode2.names import ARGUMENTS, TOOLS
+
 Wire = dict[str, Any]
 STREAM = "/api/event"
 AGENTS = ("session.step.", "session.text.", "session.reasoning.", "session.tool.")
 """How events begin that follow from what the agent says: they are waited for when something else happens."""
+STATUS = {"provider.invalid-request": 400, "provider.auth": 401, "provider.internal": 503}
+"""Type of an error -> the answer of the model's API that it was."""
+BY_THE_WAY = (".delta", ".updated", ".renamed")
+"""Events that nothing waits for: pieces of texts, and what native's model does beside the turn."""
 
 
 def bodies(rows: Sequence[Wire]) -> dict[int, Wire]:
-    """Where the model has said all of a step that has calls: row -> data of the step's end.
+    """Where the model has said all of a step: row -> data of the step's end.
 
-    That is the end of its text, where that comes after its last call; else that call.
+    That is the end of its last text, or its last call. A step that failed without a call was cut off.
     """
     over: dict[str, int] = {}
+    calling: set[str] = set()
     found: dict[int, Wire] = {}
     for place, row in enumerate(rows):
         data = row.get("data") if row["dir"] == "sse" and row.get("stream") == STREAM else None
@@ -28,9 +35,10 @@ def bodies(rows: Sequence[Wire]) -> dict[int, Wire]:
             continue
         kind, told = data["type"].replace("session.next.", "session."), data["data"]
         step = told.get("assistantMessageID")
-        if kind == "session.tool.called" or (kind in ("session.text.ended", "session.reasoning.ended") and step in over):
+        if kind in ("session.tool.called", "session.text.ended", "session.reasoning.ended"):
             over[step] = place
-        elif kind in ("session.step.ended", "session.step.failed") and step in over:
+            calling |= {step} if kind == "session.tool.called" else set()
+        elif step in over and (kind == "session.step.ended" or (kind == "session.step.failed" and step in calling)):
             found[over[step]] = told
     return found
 
@@ -56,6 +64,17 @@ def ends(rows: Sequence[Wire]) -> dict[int, tuple[str, bool]]:
         elif kind.startswith(AGENTS):
             last[session] = (place, ("failed" if kind == "session.step.failed" else "completed", not waiting[session]))
     return {**found, **dict(last.values())}
+
+
+def first_name(tool: str) -> str:
+    """A tool of 2.x as 1.x calls it, whose names the mock's protocol has."""
+    return next((first for first, second in TOOLS.items() if second == tool), tool)
+
+
+def first_arguments(tool: str, given: Wire) -> Wire:
+    """The same of its arguments."""
+    names = {second: first for first, second in ARGUMENTS.get(tool, {}).items()}
+    return {names.get(key, key): value for key, value in given.items()}
 
 
 def strings(value: Any, change: Callable[[str], str]) -> Any:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from time import perf_counter
+from typing import Any
 
 from shim.collector import collector
 from shim.sessions.branch import Branch
@@ -52,22 +53,27 @@ def joined(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
     more: dict[Key, tuple[EventRow, list[str]]] = {}
     begun: set[Key] = set()
     for row in rows:
-        key, piece = _piece(row) if row.type == EventType.ITEM_DELTA else (None, "")
+        body = body_of(row)
+        key, piece = _piece(body) if row.type == EventType.ITEM_DELTA else (None, "")
         if key in begun:
             pieces = more.pop(key)[1] if key in more else []  # and to the end: in the order of last pieces
             pieces.append(piece)
             more[key] = (row, pieces)
             continue
-        yield from (_one(*rest) for rest in more.values())
-        more = {}
-        begun = set() if key is None else begun | {key}
-        yield event_of(row, with_raw=False)
+        if more:
+            yield from (_one(*rest) for rest in more.values())
+            more = {}
+        if key is None:
+            begun.clear()
+        else:
+            begun.add(key)
+        yield event_of(row, with_raw=False, body=body)
     yield from (_one(*rest) for rest in more.values())
 
 
-def _piece(row: EventRow) -> tuple[Key | None, str]:
+def _piece(body: Any) -> tuple[Key | None, str]:
     """Which part it is for, and its text; no part if it is none that can be joined."""
-    data = obj(obj(body_of(row)).get("data"))
+    data = obj(obj(body).get("data"))
     piece = data.get("delta")
     if data.get("part_type") not in JOINED or not isinstance(piece, str):
         return None, ""

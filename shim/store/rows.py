@@ -123,13 +123,13 @@ def _name(event: UniversalEvent) -> str:
     return f"event {event.sequence} of session {event.session_id}"
 
 
-def event_of(row: EventRow, *, with_raw: bool = True) -> UniversalEvent:
-    """The inverse of `row_of`; without its raw payload, for who needs none, `raw` is None.
+def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> UniversalEvent:
+    """The inverse of `row_of`; without its raw payload, for who needs none, `raw` is None. `body` is its body, if that was read.
 
     Only the payload is held against its model: the envelope is what `row_of` wrote. Raises StoreError if the row is damaged, or
     from another version's schema.
     """
-    body = _loaded(row.body, row)
+    body = _loaded(row.body, row) if body is None else body
     raw = _loaded(row.raw, row) if with_raw and row.raw is not None else None
     try:
         kind, model = _TYPES[row.type]

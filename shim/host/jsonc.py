@@ -100,7 +100,10 @@ def _value(text: str, at: int, depth: int) -> Node:
             found = SCALAR.match(text, at)
             if found is None:
                 raise JsoncError("a value", text, at)
-            return Node(at, found.end(), json.loads(found[0]))
+            try:
+                return Node(at, found.end(), json.loads(found[0]))
+            except ValueError:  # Python reads no integer of more than 4300 digits
+                raise JsoncError("a shorter number", text, at) from None
 
 
 def _string_end(text: str, at: int) -> int:

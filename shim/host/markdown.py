@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-LINE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*?)[ \t]*$")
+LINE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*)$")
 BLOCK = re.compile(r"[|>][+-]?")
 
 
@@ -29,7 +29,7 @@ def parse(text: str) -> Document:
         pair = LINE.match(line)
         if pair is None:
             continue
-        value = pair[2]
+        value = pair[2].rstrip(" \t")
         if BLOCK.fullmatch(value):
             value = _block(lines[index + 1 :], folded=value.startswith(">"))
         elif not value:

@@ -40,7 +40,7 @@ COMMAND_FOLDERS = ("command", "commands")
 ADDED_UP = frozenset({"plugin", "instructions"})
 FILE_LIMIT_BYTES = 2**20
 """Of one configuration or command file. Larger ones are mistakes and are reported."""
-PLACEHOLDER = re.compile(r"\{(env|file):([^}]+)\}")
+PLACEHOLDER = re.compile(r"\{(env|file):([^{}]+)\}")
 
 
 class Problem(NamedTuple):

@@ -20,16 +20,30 @@ Rule: TypeAlias = dict[str, str]
 
 
 @lru_cache(maxsize=2048)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    body = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
-    if body.endswith("\\ .*"):  # "git *" also means a bare "git"
-        body = body[: -len("\\ .*")] + "(\\ .*)?"
-    return re.compile(body, re.DOTALL)
+def _pieces(pattern: str) -> tuple[tuple[re.Pattern[str], int], ...]:
+    """What stands between the `*`s, each with its length. One regular expression of all would try every way to place them: a
+    repository writes the pattern, an agent the text, and the server would stand still."""
+    pieces = pattern.split("*")
+    return tuple((re.compile("".join("." if c == "?" else re.escape(c) for c in one), re.DOTALL), len(one)) for one in pieces)
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Wildcard match of the whole text: `*` any characters, `?` one."""
-    return _compiled(pattern).fullmatch(text) is not None
+    """Wildcard match of the whole text: `*` any characters, `?` one; `git *` also means a bare `git`."""
+    return _fits(pattern, text) or (pattern.endswith(" *") and _fits(pattern[:-2], text))
+
+
+def _fits(pattern: str, text: str) -> bool:
+    (first, _), *rest = _pieces(pattern)
+    found = first.match(text)
+    if found is None or not rest:
+        return found is not None and found.end() == len(text)
+    *middle, (last, length) = rest
+    for piece, _ in middle:  # the first place of each leaves most room for the next
+        found = piece.search(text, found.end())
+        if found is None:
+            return False
+    start = len(text) - length
+    return start >= found.end() and last.fullmatch(text, start) is not None
 
 
 def from_config(permission: Any) -> list[Rule]:

@@ -152,7 +152,7 @@ class Setup:
             found = _BRACKETS.fullmatch(get_text(row, "modelId"))
             if found is None:
                 return {}
-            name = re.sub(r"\s*\([^()]*\)$", "", get_text(row, "name"))
+            name = re.sub(r"\([^()]*+\)\Z", "", get_text(row, "name")).rstrip()
             base = bases.setdefault(found[1], {"value": found[1], "name": name, "description": "", "efforts": []})
             base["efforts"].append(found[2])
         return bases

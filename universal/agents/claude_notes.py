@@ -146,7 +146,7 @@ class Notes:
 _BEFORE_SUMMARY = re.compile(
     r"\AThis session is being continued from a previous conversation[^\n]*\n+(?:<system-reminder>.*?</system-reminder>\n*)?", re.S
 )
-_AFTER_SUMMARY = re.compile(r"\n*If you need specific details from before compaction .*\Z", re.S)
+_AFTER_SUMMARY = re.compile(r"If you need specific details from before compaction .*\Z", re.S)
 
 
 def _summary(text: str) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from typing import Any, Literal, TypeAlias
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import indexed, relative
+from shim.projection.opencode1.shell_line import commands_of
 from shim.projection.opencode1.tools import view_call
 from universal.events import PermissionData, QuestionData
 from universal.frozen import frozen
@@ -39,7 +39,6 @@ _WORDS_OF = {
     "make": 1,
 }
 """How many leading words of a command `always` covers, where it is not one."""
-_SEPARATORS = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
 
 
 @frozen
@@ -50,33 +49,6 @@ class Ask:
     patterns: tuple[str, ...]
     always: tuple[str, ...]
     metadata: Wire
-
-
-def commands_of(line: str) -> list[str]:
-    """The simple commands of a shell line: `echo hi && ls` -> [`echo hi`, `ls`]. Quotes are respected."""
-    try:
-        shlex.split(line)
-    except ValueError:
-        return [line.strip()]
-    parts: list[str] = []
-    quote = ""
-    current = ""
-    index = 0
-    while index < len(line):
-        char = line[index]
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif (match := _SEPARATORS.match(line, index)) and (match.group().strip() or "\n" in match.group()):
-            parts.append(current.strip())
-            current = ""
-            index = match.end()
-            continue
-        current += char
-        index += 1
-    parts.append(current.strip())
-    return [p for p in parts if p] or [line.strip()]
 
 
 def always_of(command: str) -> str:

@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 from shim.opencode2.events import Wire
 from universal.jsonvalue import arr, obj, text
 
-_DATA_URL = re.compile(r"^data:([^,;]*)[^,]*?(;base64)?,(.*)$", re.DOTALL)
+_DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
 
 
 def item(parts: list[Wire], given: Wire) -> Wire:
@@ -63,7 +63,7 @@ def _file(part: Wire) -> Wire:
     found = _DATA_URL.match(url)
     if found is None:
         return {"data": "", "mime": mime, "source": {"type": "uri", "uri": url}, **name}
-    return {"data": _base64(found[3], is_base64=bool(found[2])), "mime": mime, "source": {"type": "inline"}, **name}
+    return {"data": _base64(found[2], is_base64=found[1].endswith(";base64")), "mime": mime, "source": {"type": "inline"}, **name}
 
 
 def _base64(body: str, *, is_base64: bool) -> str:

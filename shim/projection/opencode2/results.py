@@ -6,7 +6,6 @@ Source: recordings `read_edit`, `bash`, `task`, `question` of `v2-20260717`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -17,8 +16,8 @@ from universal.jsonvalue import arr, obj, text
 Maker: TypeAlias = Callable[[Wire, Wire, str], Wire]
 """(arguments by 2.x's names, metadata of 1.x, directory) -> metadata."""
 
-_TASK = re.compile(r"<task_result>\n(.*)\n</task_result>", re.DOTALL)
-"""What a subagent said, inside of what 1.x tells of it."""
+_TASK, _TASK_END = "<task_result>\n", "\n</task_result>"
+"""Around what a subagent said, inside of what 1.x tells of it."""
 _STATUSES = {"add": "added", "delete": "deleted"}
 """Kinds of `apply_patch`; the others modify."""
 
@@ -103,11 +102,18 @@ def progress(tool: str, meta: Wire) -> Wire:
     return dict(meta)
 
 
+def _said(output: str) -> str:
+    """From the first beginning to the last end; all of it if it has none."""
+    _, begun, rest = output.partition(_TASK)
+    said, ended, _ = rest.rpartition(_TASK_END)
+    return said if begun and ended else output
+
+
 def content(tool: str, state: Wire) -> list[Wire]:
     """What a completed call gave, never empty; `state` is 1.x's."""
     output = text(state.get("output"))
-    if tool == "subagent" and (said := _TASK.search(output)):
-        output = said[1]
+    if tool == "subagent":
+        output = _said(output)
     told: list[Wire] = [{"type": "text", "text": output}]
     exit_ = obj(state.get("metadata")).get("exit")
     if tool == "shell" and isinstance(exit_, int):

@@ -28,6 +28,7 @@ import structlog
 
 from shim.errors import StoreError
 from shim.store.base import SessionRow
+from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
 from shim.store.stretches import Stretch, Stretches, rows_of
@@ -282,14 +283,14 @@ class SqliteStore:
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
         rows = await self._read(VALUES, (namespace,))
-        return {_text(key): load(_text(text), f"value {namespace}/{_text(key)}") for key, text in rows}
+        return {text_of(key): load(text_of(text), f"value {namespace}/{text_of(key)}") for key, text in rows}
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
         """The same without raw payloads, with stretches as what they add up to."""
         return await self._reading(lambda connection: _brief(connection, session_id, max(after, 0), limit))
 
     async def _read(self, sql: str, cells: tuple[str | int, ...] = (), make: Callable[[Any], T] = lambda row: row) -> list[T]:
-        bound = _bind(cells)
+        bound = bind(cells)
         return await self._reading(lambda connection: [make(row) for row in connection.execute(sql, bound)])
 
     async def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -333,7 +334,7 @@ class SqliteStore:
             _migrate(write, self.path, self._steps)
             read = self._connect(connections)
             read.execute("PRAGMA query_only = ON")
-            last = {_text(id_): sequence for id_, sequence in read.execute(LAST_SEQUENCES)}
+            last = {text_of(id_): sequence for id_, sequence in read.execute(LAST_SEQUENCES)}
         except BaseException as error:
             for connection in connections:
                 connection.close()
@@ -444,49 +445,29 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
 def _added(row: EventRow) -> Statement:
     """One event; its size is that of its two texts, the other columns are small. `row_of` has seen to it that they are UTF-8."""
     session_id, _, _, _, _, _, body, raw = row
-    cells = row if session_id.isascii() else _bind(row)
+    cells = row if session_id.isascii() else bind(row)
     return Statement(ADD_EVENT, cells, 256 + len(body) + (0 if raw is None else len(raw)))
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
-    return Statement(sql, _bind(cells), 64 + sum(len(cell) for cell in cells if isinstance(cell, str)))
-
-
-def _bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
-    """Cells as SQLite takes them. Text without UTF-8 (a directory whose name is no UTF-8) becomes bytes."""
-    return [_encodable(cell) if isinstance(cell, str) else cell for cell in cells]
-
-
-def _encodable(text: str) -> str | bytes:
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def _text(cell: str | bytes) -> str:
-    """The inverse of `_encodable`."""
-    return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
+    return Statement(sql, bind(cells), 64 + sum(len(cell) for cell in cells if isinstance(cell, str)))
 
 
 def _session(cells: tuple[Any, ...]) -> SessionRow:
     id_, directory, project_id, created_ms, updated_ms = cells[0], cells[1], cells[2], cells[4], cells[5]
-    data = load(_text(cells[6]), f"session {_text(id_)}")
-    parent_id = None if cells[3] is None else _text(cells[3])
-    return SessionRow(_text(id_), _text(directory), _text(project_id), parent_id, created_ms, updated_ms, data)
+    data = load(text_of(cells[6]), f"session {text_of(id_)}")
+    parent_id = None if cells[3] is None else text_of(cells[3])
+    return SessionRow(text_of(id_), text_of(directory), text_of(project_id), parent_id, created_ms, updated_ms, data)
 
 
 def _brief(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[EventRow]:
     """Events up to the next stretch, that stretch, and so on, until there are enough; a stretch is taken whole or not at all."""
     found: list[EventRow] = []
     while True:
-        cells = connection.execute(NEXT_STRETCH, _bind((session_id, after))).fetchone()
-        stretch = None if cells is None else Stretch(_text(cells[0]), cells[1], cells[2], _text(cells[3]))
+        cells = connection.execute(NEXT_STRETCH, bind((session_id, after))).fetchone()
+        stretch = None if cells is None else Stretch(text_of(cells[0]), cells[1], cells[2], text_of(cells[3]))
         before = LAST_INTEGER if stretch is None else stretch.first
-        found += map(_event_row, connection.execute(EVENTS_BEFORE, _bind((session_id, after, before, limit - len(found)))))
+        found += map(_event_row, connection.execute(EVENTS_BEFORE, bind((session_id, after, before, limit - len(found)))))
         if stretch is None or len(found) >= limit:
             return found
         found += rows_of(stretch)
@@ -498,4 +479,4 @@ def _page(session_id: str, after: int, limit: int | None) -> tuple[str, int, int
 
 
 def _event_row(cells: tuple[Any, ...]) -> EventRow:
-    return EventRow._make(map(_text, cells) if bytes in map(type, cells) else cells)
+    return EventRow._make(map(text_of, cells) if bytes in map(type, cells) else cells)

@@ -6,7 +6,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar, Literal, TypeAlias, assert_never
 
 from universal import codec as c
 from universal.agents.mock import wire
@@ -44,6 +44,7 @@ from universal.turn import Input
 
 CLOSED_KEPT = 512
 """So many closed steps and tools are remembered, to tell a late line (ignored) from a wrong one (unparsed)."""
+_Said: TypeAlias = tuple[Literal["text", "reasoning"], list[str]]
 
 
 @dataclass(slots=True)
@@ -52,9 +53,7 @@ class _Step:
     native: str
     child: str | None
     model: dict[str, Json]
-    parts: dict[str, tuple[Literal["text", "reasoning"], list[str]]] = field(
-        default_factory=dict[str, "tuple[Literal['text', 'reasoning'], list[str]]"]
-    )
+    parts: dict[str, _Said] = field(default_factory=dict[str, "_Said"])
 
     def content(self) -> tuple[ContentPart, ...]:
         joined = [(kind, "".join(pieces)) for kind, pieces in self.parts.values()]

@@ -215,3 +215,20 @@ def follow(last: Mapping[str, int], events: Iterable[UniversalEvent]) -> dict[st
             )
         new[event.session_id] = expected
     return new
+
+
+def need_whole(found: list[int], session_id: str, after: int, limit: int | None, last: int) -> None:
+    """Raises StoreError for a hole: an index that is damaged gives less than there is, and SQLite does not notice.
+
+    In: `found`, the sequences that were read after `after`, at most `limit`; `last`, the journal's last one, as far as it was
+    there before and after the reading (who was deleted meanwhile has none).
+    """
+    after = max(after, 0)
+    missing = next((wanted for wanted, one in enumerate(found, after + 1) if one != wanted), None)
+    if missing is None and (limit is None or len(found) < limit) and after + len(found) < last:
+        missing = after + len(found) + 1
+    if missing is not None:
+        raise StoreError(
+            f"Event {missing} of session {session_id} is not found. The file of the journal is damaged. Nothing was changed."
+            " Restore it from a backup; `sqlite3 FILE .recover` may save what is left."
+        )

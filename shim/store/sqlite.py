@@ -30,7 +30,7 @@ from shim.errors import StoreError
 from shim.store.base import SessionRow
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
-from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
+from shim.store.rows import EventRow, dump, event_of, follow, load, need_whole, row_of
 from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
@@ -254,31 +254,15 @@ class SqliteStore:
         """The journal from `after` on, at most `limit` events."""
         last = self.last_sequence(session_id)
         found = await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
-        self._need_whole(session_id, after, limit, [event.sequence for event in found], last)
+        need_whole([event.sequence for event in found], session_id, after, limit, min(last, self.last_sequence(session_id)))
         return found
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         """The same as stored texts."""
         last = self.last_sequence(session_id)
         found = await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
-        self._need_whole(session_id, after, limit, [row.sequence for row in found], last)
+        need_whole([row.sequence for row in found], session_id, after, limit, min(last, self.last_sequence(session_id)))
         return found
-
-    def _need_whole(self, session_id: str, after: int, limit: int | None, found: list[int], last: int) -> None:
-        """Raises StoreError for a hole: an index that is damaged gives less than there is, and SQLite does not notice.
-
-        In: `last`, the journal's last sequence before the reading. Who was deleted meanwhile has none.
-        """
-        after = max(after, 0)
-        until = after + len(found)
-        missing = next((wanted for wanted, one in enumerate(found, after + 1) if one != wanted), None)
-        if missing is None and (limit is None or len(found) < limit) and until < min(last, self.last_sequence(session_id)):
-            missing = until + 1
-        if missing is not None:
-            raise StoreError(
-                f"Event {missing} of session {session_id} is not found in {self.path}. The file is damaged. Nothing was changed."
-                " Restore it from a backup; `sqlite3 FILE .recover` may save what is left."
-            )
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""

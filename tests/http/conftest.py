@@ -30,9 +30,10 @@ from shim.settings import Settings
 from shim.sse.hub import Hub
 from shim.store.memory import MemoryStore
 from tests.fakes.agents_directory import FakeAgents, claude
+from tests.http.doors import locked, start
 from tests.support.api import ApiClient, api
 
-__all__ = ["api"]
+__all__ = ["api", "locked", "start"]
 
 GIT_ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "a",

@@ -2,86 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, web
 from multidict import CIMultiDict
 from pydantic import SecretStr
-from yarl import URL
 
 from shim.clock import ManualClock
-from shim.http.access import ACCESS, CHALLENGE, HEALTH, PUBLIC, Access
-from shim.http.application import application
-from shim.http.pairing import CODE_S
-from shim.http.throttle import BURST, Throttle
+from shim.http.access import CHALLENGE, HEALTH, PUBLIC, Access
+from shim.http.throttle import Throttle
 from shim.opencode.operations import OPERATIONS
-from shim.routes import opencode1
-from shim.routes.opencode2 import pairing
 from shim.settings import Settings
-from shim.sse.hub import Hub
-from tests.fakes.agents_directory import FakeAgents, claude
-from tests.http.conftest import services_for
+from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, USER, Start, encoded, status, with_throttle
 from tests.support.api import ApiClient
 
-PASSWORD = "pä:ss wörd"
-USER = "opencode"
-TOKEN = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-GOOD = f"Basic {TOKEN}"
-OWN_PAGE = "http://localhost:5173"
 FOREIGN_PAGE = "https://evil.example"
 PATHS = sorted({re.sub(r"\{(\w+)\}|\*", "x", row.path) for row in OPERATIONS.values()} | {"/doc", "/nosuch", "/"})
-
-Start = Callable[..., Any]
-
-
-@pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts a server with these settings; a client that shows nothing by itself."""
-    opened: list[ApiClient] = []
-    hubs: list[Hub] = []
-
-    async def started(
-        *,
-        extend: Callable[[web.Application], None] | None = None,
-        modules: Sequence[ModuleType] = opencode1.MODULES,
-        **more: Any,
-    ) -> ApiClient:
-        services, _ = services_for(tmp_path, tmp_path, FakeAgents(claude()), tmp_path / "data")
-        services = replace(services, settings=Settings(directory=tmp_path, data_dir=tmp_path / "data", **more))
-        await services.store.open()
-        hubs.append(services.hub)
-        app = application(services, modules)
-        if extend is not None:
-            extend(app)
-        client = await ApiClient(app).__aenter__()
-        opened.append(client)
-        return client
-
-    yield started
-    for hub in hubs:
-        hub.close()
-    for client in opened:
-        await client.__aexit__()
-
-
-@pytest.fixture
-async def locked(start: Start) -> ApiClient:
-    return await start(password=SecretStr(PASSWORD))
-
-
-async def status(client: ApiClient, method: str, path: str, **headers: str) -> int:
-    async with client.raw.request(
-        method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
-    ) as answer:
-        return answer.status
-
 
 # --- the password --------------------------------------------------------------------------------------
 
@@ -110,10 +47,6 @@ async def test_streams_want_it_too(locked: ApiClient, path: str) -> None:
         assert first.get("payload", first)["type"] == "server.connected"
     async with locked.stream(path, headers={"Authorization": GOOD}) as events:
         await events.next()
-
-
-def encoded(text: str, encoding: str = "utf-8") -> str:
-    return base64.b64encode(text.encode(encoding)).decode()
 
 
 @pytest.mark.parametrize(
@@ -198,13 +131,6 @@ async def test_a_wrong_password_is_looked_at_before_the_ticket(locked: ApiClient
 
 
 # --- too many wrong ones ---------------------------------------------------------------------------------
-
-
-def with_throttle(throttle: Throttle) -> Callable[[web.Application], None]:
-    def change(app: web.Application) -> None:
-        app[ACCESS] = replace(app[ACCESS], throttle=throttle)
-
-    return change
 
 
 async def test_guessing_is_stopped_also_for_the_right_one(start: Start) -> None:
@@ -386,65 +312,6 @@ async def test_no_page_may_frame_ours(start: Start) -> None:
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-# --- proxies -------------------------------------------------------------------------------------------------
-
-
-async def test_forwarded_headers_count_only_when_told(start: Start) -> None:
-    forwarded = {"X-Forwarded-Host": "evil.example", "Host": "localhost"}
-    assert await status(await start(), "GET", "/path", **forwarded) == 200
-    trusting = await start(trust_proxy=True, allowed_hosts=("ide.example",))
-    assert await status(trusting, "GET", "/path", **forwarded) == 403
-    assert await status(trusting, "GET", "/path", X_Forwarded_Host="evil.example, ide.example") == 200
-    page = {"Origin": "https://ide.example", "X-Forwarded-Host": "ide.example"}
-    assert await status(trusting, "POST", "/instance/dispose", **page) == 200
-    assert await status(await start(), "POST", "/instance/dispose", **page) == 403
-
-
-async def test_failures_are_counted_by_the_clients_address_behind_a_proxy(start: Start) -> None:
-    limited = with_throttle(Throttle(burst=1, refill_s=600))
-    client = await start(password=SecretStr(PASSWORD), trust_proxy=True, extend=limited)
-    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.9, 10.0.0.1", Authorization="Bearer a") == 401
-    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.8, 10.0.0.1", Authorization="Bearer b") == 429
-    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.2", Authorization=GOOD) == 200
-    client = await start(password=SecretStr(PASSWORD), extend=with_throttle(Throttle(burst=1, refill_s=600)))
-    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.1", Authorization="Bearer a") == 401
-    assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.2", Authorization="Bearer b") == 429
-
-
-async def test_a_proxys_own_line_is_the_last_one(start: Start) -> None:
-    """Some proxies add a line of their own behind the client's, some tell the client's port, which changes each time."""
-    client = await start(password=SecretStr(PASSWORD), trust_proxy=True, extend=with_throttle(Throttle(burst=1, refill_s=600)))
-    told = ("10.0.0.1", "10.0.0.1:4001", "10.0.0.1:4002", "[2001:db8::1]:4001", "[2001:db8::1]:4002", "2001:db8::2")
-    wanted = (401, 429, 429, 401, 429, 429)
-    for guess, (address, status_) in enumerate(zip(told, wanted, strict=True)):
-        lines = [("X-Forwarded-For", f"10.9.9.{guess}"), ("X-Forwarded-For", address), ("Authorization", f"Bearer {guess}")]
-        async with client.raw.get("/path", headers=CIMultiDict(lines)) as answer:
-            assert answer.status == status_, address
-    lines = [("X-Forwarded-Host", "localhost"), ("X-Forwarded-Host", "evil.example"), ("Authorization", GOOD)]
-    async with client.raw.get("/path", headers=CIMultiDict(lines)) as answer:
-        assert answer.status == 403
-
-
-async def test_a_slash_that_is_encoded_makes_no_other_path(locked: ApiClient) -> None:
-    """`/pty/X%2Fconnect` is the terminal `X/connect`, not the WebSocket that a ticket opens."""
-    for path in ("/pty/pty_1%2Fconnect?ticket=x", "/pty%2Fpty_1%2fconnect?ticket=x", "/auth/connect%2Fx", "/global%2Fhealth"):
-        async with locked.raw.get(URL(path, encoded=True)) as answer:
-            assert answer.status == 401, path
-
-
-async def test_below_a_base_path_and_without_it(start: Start) -> None:
-    client = await start(password=SecretStr(PASSWORD), base_path="/tools/opencode")
-    for path in ("/path", "/tools/opencode/path", "/tools/opencode/path/"):
-        assert await status(client, "GET", path) == 401, path
-        assert await status(client, "GET", path, Authorization=GOOD) == 200, path
-    assert await status(client, "GET", "/tools/opencode/global/health") == 200
-    assert await status(client, "GET", "/tools/opencode/nosuch", Authorization=GOOD) == 404
-    assert await status(client, "GET", "/other/path", Authorization=GOOD) == 404
-    async with client.raw.get("/tools/opencode/event", params={"auth_token": TOKEN}, headers={"Origin": OWN_PAGE}) as answer:
-        assert (answer.status, answer.content_type) == (200, "text/event-stream")
-        assert answer.headers["Access-Control-Allow-Origin"] == OWN_PAGE
-
-
 def test_the_password_is_not_kept() -> None:
     access = Access.of(Settings(password=SecretStr("hunter2hunter2")), ManualClock())
     assert "hunter2" not in repr(access)
@@ -459,101 +326,3 @@ async def test_a_ticket_that_nobody_made_opens_no_terminal(locked: ApiClient) ->
             assert answer.status == 403
             assert (await answer.json())["_tag"] == "PtyForbiddenError"
     assert await status(locked, "POST", "/pty/pty_1/connect-token", x_opencode_ticket="1") == 401
-
-
-# --- pairing --------------------------------------------------------------------------------------------
-
-
-def basic(user: str, password: str) -> str:
-    return f"Basic {encoded(f'{user}:{password}')}"
-
-
-@pytest.fixture
-async def paired(start: Start) -> ApiClient:
-    """A server with a password, a user of another name, and the second face."""
-    return await start(password=SecretStr(PASSWORD), username="me", modules=(*opencode1.MODULES, pairing))
-
-
-async def code_of(client: ApiClient) -> str:
-    body = (await client.post("/api/pair", headers={"Authorization": basic("me", PASSWORD)}, status=200)).body
-    assert body["expires_in"] == CODE_S
-    return body["code"]
-
-
-async def test_clients_of_2_come_in_as_opencode_whatever_the_user_is_called(paired: ApiClient) -> None:
-    for user, wanted in (("me", 200), (USER, 200), ("other", 401)):
-        assert await status(paired, "GET", "/path", Authorization=basic(user, PASSWORD)) == wanted, user
-
-
-async def test_a_tui_of_2_is_told_that_there_is_a_password(paired: ApiClient) -> None:
-    async with paired.raw.get("/api/health") as answer:
-        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, CHALLENGE)
-        assert await answer.json() == {"_tag": "UnauthorizedError", "message": "Authentication required"}
-
-
-async def test_a_code_is_only_for_who_is_in(paired: ApiClient) -> None:
-    assert await status(paired, "POST", "/api/pair") == 401
-
-
-async def test_a_program_gets_a_token_that_is_the_password(paired: ApiClient) -> None:
-    link = f"/auth/connect/{await code_of(paired)}"
-    async with paired.raw.get(link, headers={"Accept": "application/json"}) as answer:
-        token = (await answer.json())["token"]
-    for shown in (basic(USER, token), basic("me", token), f"Bearer {token}"):
-        assert await status(paired, "GET", "/path", Authorization=shown) == 200
-    async with paired.raw.get("/path", params={"auth_token": encoded(f"{USER}:{token}")}) as answer:
-        assert answer.status == 200
-    changed = token[:-1] + ("0" if token[-1] != "0" else "1")
-    assert await status(paired, "GET", "/path", Authorization=f"Bearer {changed}") == 401
-
-
-async def test_a_code_is_good_once_and_a_preview_does_not_spend_it(paired: ApiClient) -> None:
-    link = f"/auth/connect/{await code_of(paired)}"
-    assert await status(paired, "HEAD", link) == 200
-    assert await status(paired, "GET", link) == 200
-    async with paired.raw.get(link) as answer:
-        body = await answer.json()
-    assert answer.status == 401
-    assert (body["_tag"], "POST /api/pair" in body["message"]) == ("UnauthorizedError", True)
-
-
-async def test_a_browser_gets_a_cookie_for_its_own_pages(paired: ApiClient) -> None:
-    link = f"/auth/connect/{await code_of(paired)}"
-    async with paired.raw.get(link, headers={"Accept": "text/html,*/*"}, allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Location"]) == (303, "/")
-        set_cookie = answer.headers["Set-Cookie"]
-    assert all(part in set_cookie for part in ("HttpOnly", "SameSite=Lax", "Path=/")), set_cookie
-    cookie = set_cookie.partition(";")[0]
-    paired.raw.session.cookie_jar.clear()
-    own = str(paired.raw.make_url("/")).rstrip("/")
-    for more, wanted in (
-        ({}, 200),
-        ({"Sec-Fetch-Site": "same-origin", "Origin": own}, 200),
-        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
-        ({"Sec-Fetch-Site": "same-site"}, 401),
-        ({"Origin": OWN_PAGE}, 401),
-    ):
-        async with paired.raw.get("/path", headers={"Cookie": cookie, **more}) as answer:
-            assert answer.status == wanted, more
-    assert await status(paired, "GET", "/path", Cookie=cookie[:-1]) == 401
-
-
-async def test_wrong_codes_are_counted_as_wrong_passwords_are(start: Start) -> None:
-    client = await start(password=SecretStr(PASSWORD), modules=(pairing,))
-    for number in range(BURST):
-        assert await status(client, "GET", f"/auth/connect/guess{number}") == 401
-    assert await status(client, "GET", "/auth/connect/another") == 429
-
-
-async def test_pairing_below_a_base_path(start: Start) -> None:
-    client = await start(password=SecretStr(PASSWORD), base_path="/tools", modules=(*opencode1.MODULES, pairing))
-    assert await status(client, "GET", "/tools/auth/connect/wrong") == 401
-    async with client.raw.post("/tools/api/pair", headers={"Authorization": GOOD}) as answer:
-        code = (await answer.json())["code"]
-    async with client.raw.get(f"/tools/auth/connect/{code}", headers={"Accept": "application/json"}) as answer:
-        token = (await answer.json())["token"]
-    assert await status(client, "GET", "/tools/path", Authorization=f"Bearer {token}") == 200
-
-
-async def test_nobody_stops_the_server_from_afar(paired: ApiClient) -> None:
-    assert (await paired.post("/api/service/stop", headers={"Authorization": GOOD}, status=200)).body == {"accepted": False}

@@ -1,0 +1,109 @@
+"""Links that let another device in without the password, over the real application."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from shim.http.access import CHALLENGE
+from shim.http.pairing import CODE_S
+from shim.http.throttle import BURST
+from shim.routes import opencode1
+from shim.routes.opencode2 import pairing
+from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, USER, Start, encoded, status
+from tests.support.api import ApiClient
+
+
+def basic(user: str, password: str) -> str:
+    return f"Basic {encoded(f'{user}:{password}')}"
+
+
+@pytest.fixture
+async def paired(start: Start) -> ApiClient:
+    """A server with a password, a user of another name, and the second face."""
+    return await start(password=SecretStr(PASSWORD), username="me", modules=(*opencode1.MODULES, pairing))
+
+
+async def code_of(client: ApiClient) -> str:
+    body = (await client.post("/api/pair", headers={"Authorization": basic("me", PASSWORD)}, status=200)).body
+    assert body["expires_in"] == CODE_S
+    return body["code"]
+
+
+async def test_clients_of_2_come_in_as_opencode_whatever_the_user_is_called(paired: ApiClient) -> None:
+    for user, wanted in (("me", 200), (USER, 200), ("other", 401)):
+        assert await status(paired, "GET", "/path", Authorization=basic(user, PASSWORD)) == wanted, user
+
+
+async def test_a_tui_of_2_is_told_that_there_is_a_password(paired: ApiClient) -> None:
+    async with paired.raw.get("/api/health") as answer:
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, CHALLENGE)
+        assert await answer.json() == {"_tag": "UnauthorizedError", "message": "Authentication required"}
+
+
+async def test_a_code_is_only_for_who_is_in(paired: ApiClient) -> None:
+    assert await status(paired, "POST", "/api/pair") == 401
+
+
+async def test_a_program_gets_a_token_that_is_the_password(paired: ApiClient) -> None:
+    link = f"/auth/connect/{await code_of(paired)}"
+    async with paired.raw.get(link, headers={"Accept": "application/json"}) as answer:
+        token = (await answer.json())["token"]
+    for shown in (basic(USER, token), basic("me", token), f"Bearer {token}"):
+        assert await status(paired, "GET", "/path", Authorization=shown) == 200
+    async with paired.raw.get("/path", params={"auth_token": encoded(f"{USER}:{token}")}) as answer:
+        assert answer.status == 200
+    changed = token[:-1] + ("0" if token[-1] != "0" else "1")
+    assert await status(paired, "GET", "/path", Authorization=f"Bearer {changed}") == 401
+
+
+async def test_a_code_is_good_once_and_a_preview_does_not_spend_it(paired: ApiClient) -> None:
+    link = f"/auth/connect/{await code_of(paired)}"
+    assert await status(paired, "HEAD", link) == 200
+    assert await status(paired, "GET", link) == 200
+    async with paired.raw.get(link) as answer:
+        body = await answer.json()
+    assert answer.status == 401
+    assert (body["_tag"], "POST /api/pair" in body["message"]) == ("UnauthorizedError", True)
+
+
+async def test_a_browser_gets_a_cookie_for_its_own_pages(paired: ApiClient) -> None:
+    link = f"/auth/connect/{await code_of(paired)}"
+    async with paired.raw.get(link, headers={"Accept": "text/html,*/*"}, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        set_cookie = answer.headers["Set-Cookie"]
+    assert all(part in set_cookie for part in ("HttpOnly", "SameSite=Lax", "Path=/")), set_cookie
+    cookie = set_cookie.partition(";")[0]
+    paired.raw.session.cookie_jar.clear()
+    own = str(paired.raw.make_url("/")).rstrip("/")
+    for more, wanted in (
+        ({}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": own}, 200),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
+        ({"Sec-Fetch-Site": "same-site"}, 401),
+        ({"Origin": OWN_PAGE}, 401),
+    ):
+        async with paired.raw.get("/path", headers={"Cookie": cookie, **more}) as answer:
+            assert answer.status == wanted, more
+    assert await status(paired, "GET", "/path", Cookie=cookie[:-1]) == 401
+
+
+async def test_wrong_codes_are_counted_as_wrong_passwords_are(start: Start) -> None:
+    client = await start(password=SecretStr(PASSWORD), modules=(pairing,))
+    for number in range(BURST):
+        assert await status(client, "GET", f"/auth/connect/guess{number}") == 401
+    assert await status(client, "GET", "/auth/connect/another") == 429
+
+
+async def test_pairing_below_a_base_path(start: Start) -> None:
+    client = await start(password=SecretStr(PASSWORD), base_path="/tools", modules=(*opencode1.MODULES, pairing))
+    assert await status(client, "GET", "/tools/auth/connect/wrong") == 401
+    async with client.raw.post("/tools/api/pair", headers={"Authorization": GOOD}) as answer:
+        code = (await answer.json())["code"]
+    async with client.raw.get(f"/tools/auth/connect/{code}", headers={"Accept": "application/json"}) as answer:
+        token = (await answer.json())["token"]
+    assert await status(client, "GET", "/tools/path", Authorization=f"Bearer {token}") == 200
+
+
+async def test_nobody_stops_the_server_from_afar(paired: ApiClient) -> None:
+    assert (await paired.post("/api/service/stop", headers={"Authorization": GOOD}, status=200)).body == {"accepted": False}

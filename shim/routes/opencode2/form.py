@@ -39,7 +39,8 @@ async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
     asked = ctx.services.sessions.questions(ctx.directory)
     found = [await seen(ctx, id_) for id_ in dict.fromkeys(str(wire["sessionID"]) for wire in asked)]
-    return await located(ctx, [*(form for view in found for form in view.forms.values()), *views(ctx).forms.of(ctx.directory)])
+    made = ctx.services.second.forms.of(ctx.directory) if ctx.services.second is not None else ()
+    return await located(ctx, [*(form for view in found for form in view.forms.values()), *made])
 
 
 class Option(BaseModel):

@@ -1,0 +1,46 @@
+"""What one more message of a turn costs does not depend on how many there are. Counted in calls: a busy machine changes no count."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from tests.support.scripted import ScriptedAgent, World, ask
+
+MESSAGES = 50
+OTHERS = 500
+"""Messages that the turn has besides, the second time."""
+
+
+def calls(work: Callable[[], None]) -> int:
+    """How many functions are called by it, Python's and C's."""
+    count = 0
+
+    def called(_frame: FrameType, what: str, _argument: Any) -> None:
+        nonlocal count
+        count += what in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def say(agent: ScriptedAgent, messages: int) -> None:
+    for number in range(messages):
+        agent.text(f"message {number}", finish="tool-calls")
+
+
+async def test_messages_of_a_long_turn_cost_what_the_first_ones_cost(w: World) -> None:
+    await ask(w, w.session())
+    say(w.agent, 5)
+    few = calls(lambda: say(w.agent, MESSAGES))
+    say(w.agent, OTHERS)
+    many = calls(lambda: say(w.agent, MESSAGES))
+    w.agent.done()
+    assert many < few * 1.1

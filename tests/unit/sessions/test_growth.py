@@ -1,4 +1,4 @@
-"""What one more message of a turn costs does not depend on how many there are. Counted in calls: a busy machine changes no count."""
+"""One more message of a turn costs the same however many there are: counted in calls, of which a busy machine adds none."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ CREDENTIALS = (
 )
 MCP = "MCP servers belong to the agent; configure them there (`claude mcp add`, the agent's own settings)"
 MOVING = (
-    "an agent keeps its conversation under the folder that it was started in, so a session cannot move to another one;"
-    " make a session there"
+    "there are no workspaces to send a session to; POST /experimental/control-plane/move-session moves one to another directory"
 )
 SYNC = "it moves a session into the server's workspace, and sessions do not move here; POST /sync/replay takes one over"
 NO_ACCOUNT = "there is no account at OpenCode's console here"
@@ -57,7 +56,6 @@ _OWN: dict[str, str] = {
     "mcp.auth.authenticate": MCP,
     "mcp.connect": MCP,
     "mcp.disconnect": MCP,
-    "experimental.controlPlane.moveSession": MOVING,
     "experimental.workspace.warp": MOVING,
     "experimental.console.switchOrg": NO_ACCOUNT,
     "sync.steal": SYNC,

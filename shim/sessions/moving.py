@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from shim.errors import BadRequest
 from shim.host.roots import require
+from shim.projection.diffs import relative
 from shim.sessions.deps import ProjectLike
 from shim.sessions.manager import SessionManager
 from shim.sessions.undo import settle
@@ -30,6 +31,12 @@ async def move(manager: SessionManager, session_id: str, directory: str, project
     actor.main.status(LABEL, directory=directory, project_id=project.id, path=path)
     actor.main.changed()
     await manager.replace(session_id).close()
+
+
+def subpath(directory: str, worktree: str) -> str:
+    """The path of a directory in its project; empty for its top, and outside of any."""
+    inside = relative(directory, worktree) if worktree != "/" else ""
+    return "" if inside in (".", directory) else inside
 
 
 def _need_idle(busy: bool) -> None:

@@ -16,12 +16,12 @@ from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
-from shim.projection.diffs import relative
 from shim.projection.opencode2.session import info_of
 from shim.routes.opencode2 import cursors
 from shim.routes.opencode2.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
 from shim.sessions.fork import fork as fork_session
 from shim.sessions.moving import move as move_session
+from shim.sessions.moving import subpath
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -284,9 +284,7 @@ async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
     if not await asyncio.to_thread(os.path.isdir, directory):
         raise BadRequest(f'There is no directory {directory}\n  at ["directory"]')
     project = await ctx.services.projects.identity(directory)
-    inside = relative(directory, project.worktree) if project.worktree != "/" else ""
-    subpath = "" if inside in (".", directory) else inside
-    await move_session(ctx.services.sessions, path.sessionID, directory, project, subpath)
+    await move_session(ctx.services.sessions, path.sessionID, directory, project, subpath(directory, project.worktree))
     await ctx.services.store.flush()
     return NO_CONTENT
 

@@ -105,7 +105,7 @@ OWN = (
     Own("the same, pieces lost", "streams", "lost", lambda value: f"{value:.0f}", 0),
     Own("start on an empty journal", "journal", "empty_s", seconds),
     Own("start on a journal of 100,000 events", "journal", "s", seconds),
-    Own("first `GET message` of its session", "journal", "first_message_s", seconds, 0.2),
+    Own("first `GET message` of its session, whose handlers are loaded", "journal", "first_message_s", seconds, 0.2),
     Own("bytes of the journal for each event", "journal", "bytes_per_event", lambda value: f"{value:.0f}"),
     Own("`GET /session` of 10,000 sessions", "lists", "s", seconds),
     Own("`GET message` of 500 parts", "parts", "s_500", seconds),

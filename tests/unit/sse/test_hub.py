@@ -284,49 +284,6 @@ async def test_greeting_of_1_1() -> None:
 # Slow readers.
 
 
-# Bursts.
-
-
-async def test_what_is_published_together_is_formed_once_and_handed_over_at_the_end() -> None:
-    hub = make_hub()
-    readers = [hub.subscribe(scope="/p", wrapped=False) for _ in range(3)]
-    other = hub.subscribe(scope="/q", wrapped=True)
-    for reader in (*readers, other):
-        await drain(reader)
-    with hub.burst():
-        hub.publish(said(1, "/p"))
-        with hub.burst():
-            hub.publish(said(2, "/q"))
-        hub.publish(said(3, "/p", urgent=True))
-        late = hub.subscribe(scope="/p", wrapped=False)  # it is given what comes after it, and nothing twice
-        hub.publish(said(4, "/p"))
-    taken = [await reader.take(0.0) for reader in readers]
-    assert [numbers(parsed(readers[0], got)) for got in taken] == [[1, 3, 4]] * 3
-    for batches in zip(*taken, strict=True):
-        assert all(batch.data is batches[0].data for batch in batches)
-    assert [[batch.urgent for batch in got] for got in taken] == [[True, False]] * 3
-    assert numbers(await drain(other)) == [2]
-    assert numbers(await drain(late)) == [4]
-    for reader in (*readers, other, late):
-        reader.close()
-
-
-async def test_a_burst_that_fails_has_published_what_it_said() -> None:
-    hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
-
-    def fail() -> None:
-        with hub.burst():
-            hub.publish(said(1))
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        fail()
-    hub.publish(said(2))
-    assert numbers(await drain(reader)) == [1, 2]
-    reader.close()
-
-
 # Being settled.
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shim.clock import ManualClock
-from shim.ids import Ids
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
+from tests.support.branches import bare, begin
 from tests.support.claude_replay import Replay
 from tests.support.recordings import load
 from tests.support.scripted import Recorder
 from universal.codec import Fact, Output
-from universal.events import EventType, ItemData, SessionStartedData
+from universal.events import EventType, ItemData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.turn import Hand, Input
 
@@ -35,22 +35,8 @@ class Seen(Replay):
         return self
 
     def _open(self, key: str | None, meta: dict[str, Any]) -> Branch:
-        ids = Ids(self.clock)
-        session_id = f"ses_{len(self.branches):026d}"
-        branch = Branch(session_id, "claude", store=self.store, hub=self.hub, clock=self.clock, ids=ids, on_change=lambda _: None)
-        zero = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-        info: dict[str, Any] = {
-            "id": session_id,
-            "slug": "quiet-fox",
-            "version": "1.18.33",
-            "projectID": "global",
-            "directory": DIRECTORY,
-            "title": "t",
-            "time": {"created": 1, "updated": 1},
-            "cost": 0,
-            "tokens": zero,
-        }
-        branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**meta, "opencode": info}))
+        branch = bare(f"ses_{len(self.branches):026d}", "claude", self.store, self.hub, self.clock)
+        begin(branch, DIRECTORY, **meta)
         self.branches[key] = branch
         self.machines[key] = branch.machine
         return branch

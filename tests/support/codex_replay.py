@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.ids import Ids
 from shim.sessions.branch import Branch
+from tests.support.branches import bare
 from tests.support.oracle import check_event, check_response
 from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
@@ -147,9 +147,7 @@ class CodexReplay(Played):
 
     def _open(self, fact: Fact, key: str) -> None:
         session_id = f"ses_{len(self.children) + 1:026d}"
-        branch = Branch(
-            session_id, "codex", store=self.store, hub=self.hub, clock=self.clock, ids=Ids(self.clock), on_change=lambda _: None
-        )
+        branch = bare(session_id, "codex", self.store, self.hub, self.clock)
         info = {**self.branch.conversation.info, "id": session_id, "parentID": self.branch.id}
         branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**(fact.data.metadata or {}), "opencode": info}))
         self.children[key] = branch

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from shim.clock import ManualClock
-from shim.ids import Ids
 from shim.record.driver import is_own
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
+from tests.support.branches import bare, begin
 from tests.support.claude_replay import counting
 from tests.support.scripted import Recorder
 from universal.agents.opencode import OpenCodeCodec
 from universal.codec import Exit, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
-from universal.events import EventType, ItemData, PermissionData, QuestionData, SessionStartedData, UnparsedData
+from universal.events import EventType, ItemData, PermissionData, QuestionData, UnparsedData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.turn import Effect, Ended, Hand, Input, Started
 
@@ -202,25 +202,13 @@ class OpenCodeReplay:
     def _open(self, key: str | None) -> Branch:
         session_id = f"ses_{len(self.branches):026d}"
         branch = self.branch(session_id, self.hub)
-        info: Wire = {
-            "id": session_id,
-            "slug": "quiet-fox",
-            "version": "1.18.33",
-            "projectID": "global",
-            "directory": DIRECTORY,
-            "title": "t",
-            "time": {"created": 1, "updated": 1},
-            "cost": 0,
-            "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
-        }
-        branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info}))
+        begin(branch, DIRECTORY)
         self.branches[key] = branch
         return branch
 
     def branch(self, session_id: str, hub: Recorder) -> Branch:
         """A session of ours over this replay's journal."""
-        ids = Ids(self.clock)
-        return Branch(session_id, "opencode", store=self.store, hub=hub, clock=self.clock, ids=ids, on_change=lambda _: None)
+        return bare(session_id, "opencode", self.store, hub, self.clock)
 
 
 async def replay(name: str) -> OpenCodeReplay:

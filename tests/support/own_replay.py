@@ -13,12 +13,12 @@ from functools import cache
 from typing import Any
 
 from shim.clock import ManualClock
-from shim.ids import Ids
 from shim.record.driver import counting, is_own
 from shim.record.report import request_of
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
 from tests.support.both import check_second
+from tests.support.branches import bare, begin
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import ROOT
 from tests.support.scripted import Recorder
@@ -39,7 +39,7 @@ from universal.codec import (
     Signal,
     WriteLine,
 )
-from universal.events import EventType, ItemData, PermissionData, QuestionData, SessionStartedData
+from universal.events import EventType, ItemData, PermissionData, QuestionData
 from universal.host import HostAnswer
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.registry import agents
@@ -209,17 +209,13 @@ class OwnReplay:
     def _open(self, key: str | None) -> Branch:
         session_id = f"ses_{len(self.branches):026d}"
         branch = self.branch(session_id, self.hub)
-        zero = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-        info: Wire = {"id": session_id, "slug": "quiet-fox", "version": "1.18.33", "projectID": "global", "title": "t"}
-        info |= {"directory": DIRECTORY, "time": {"created": 1, "updated": 1}, "cost": 0, "tokens": zero}
-        branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info}))
+        begin(branch, DIRECTORY)
         self.branches[key] = branch
         return branch
 
     def branch(self, session_id: str, hub: Recorder) -> Branch:
         """A session over this replay's journal."""
-        ids = Ids(self.clock)
-        return Branch(session_id, self.agent, store=self.store, hub=hub, clock=self.clock, ids=ids, on_change=lambda _: None)
+        return bare(session_id, self.agent, self.store, hub, self.clock)
 
     # --- what came of it ------------------------------------------------------------------------------
 

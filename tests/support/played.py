@@ -13,15 +13,15 @@ from itertools import count
 from typing import Any, Literal
 
 from shim.clock import ManualClock
-from shim.ids import Ids
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
 from tests.support.both import check_second
+from tests.support.branches import bare, begin
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import Recording, Row
 from tests.support.scripted import Recorder
 from universal.codec import Codec, Exit, Fact, IdFactory, LaunchOptions, Output, Prompt, Signal, WriteLine
-from universal.events import EventType, ItemData, SessionStartedData
+from universal.events import EventType, ItemData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.turn import Effect, Ended, Hand, Input, Started
 
@@ -64,24 +64,11 @@ class Played:
         """Opens the session."""
         await self.store.open()
         self.branch = self._branch(self.hub)
-        zero = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-        info: dict[str, Any] = {
-            "id": self.branch.id,
-            "slug": "quiet-fox",
-            "version": "1.18.33",
-            "projectID": "global",
-            "directory": DIRECTORY,
-            "title": "t",
-            "time": {"created": 1, "updated": 1},
-            "cost": 0,
-            "tokens": zero,
-        }
-        self.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info}))
+        begin(self.branch, DIRECTORY)
         return self
 
     def _branch(self, hub: Recorder) -> Branch:
-        ids = Ids(self.clock)
-        return Branch(f"ses_{0:026d}", self.agent, store=self.store, hub=hub, clock=self.clock, ids=ids, on_change=lambda _: None)
+        return bare(f"ses_{0:026d}", self.agent, self.store, hub, self.clock)
 
     # --- playing --------------------------------------------------------------------------------------
 

@@ -1,0 +1,36 @@
+"""Sessions for replays of recordings: a branch over a journal in memory, and its first event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shim.clock import ManualClock
+from shim.ids import Ids
+from shim.sessions.branch import Branch
+from shim.store.memory import MemoryStore
+from tests.support.scripted import Recorder
+from universal.events import EventType, SessionStartedData
+
+ZERO = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+
+
+def bare(session_id: str, agent: str, store: MemoryStore, hub: Recorder, clock: ManualClock) -> Branch:
+    """A session that has not begun, or is to be read from the journal."""
+    return Branch(session_id, agent, store=store, hub=hub, clock=clock, ids=Ids(clock), on_change=lambda _: None)
+
+
+def begin(branch: Branch, directory: str, **metadata: Any) -> Branch:
+    """Its first event. In: `metadata`, more of that event's."""
+    info: dict[str, Any] = {
+        "id": branch.id,
+        "slug": "quiet-fox",
+        "version": "1.18.33",
+        "projectID": "global",
+        "directory": directory,
+        "title": "t",
+        "time": {"created": 1, "updated": 1},
+        "cost": 0,
+        "tokens": ZERO,
+    }
+    branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**metadata, "opencode": info}))
+    return branch

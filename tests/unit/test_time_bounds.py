@@ -92,6 +92,8 @@ def test_stars_mean_what_they_did_as_one_expression(pattern: str, text: str) -> 
         "git log & rm -rf ~",
         "git log $(rm -rf ~)",
         "git log `rm -rf ~`",
+        "git log \\\n# it's\nrm -rf ~\n# it's",
+        "git log !\\\n#;2>&1|rm -rf ~",
         'git log "$(rm -rf ~)"',
         "git diff <(rm -rf ~)",
         "git log # it's\nrm -rf ~",
@@ -104,4 +106,5 @@ def test_nothing_rides_along_with_a_command_that_is_allowed(line: str) -> None:
     rules = [{"permission": "bash", "pattern": "git *", "action": "allow"}]
     assert decide("bash", commands_of(line), rules) != "allow"
     assert decide("bash", commands_of("git log -1 && git status"), rules) == "allow"
+    assert decide("bash", commands_of("git log &>/dev/null rm -rf ~"), rules) != "allow"  # where `&>` is not what it is for bash
     assert decide("bash", commands_of(line), [*rules, {"permission": "bash", "pattern": "rm *", "action": "deny"}]) == "deny"

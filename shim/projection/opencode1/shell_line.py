@@ -20,6 +20,8 @@ _SPECIAL = re.compile(r"""\\|['"`#()\n;]|\$\(|[<>]\(|<<|&&|\|\||[|&]""")
 _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", "\n"})
 _OPENING = frozenset({"$(", "<(", ">("})
 _ANY = re.compile(r"&&|\|\||[;|\n`()]|(?<![<>&])&(?![>&])|\$\(")
+_BOTH_TO_A_FILE = re.compile(r"&>>?[ \t]*+[\w./~+:@%,=-]++[ \t]*+(?=[;|&\n)]|\Z)")
+"""`&>file` of bash. For other shells it is `&` and `>file`, and what comes behind it is a command."""
 _ARITHMETIC = re.compile(r"\(\s*[\w$]+(?:\s*[-+*/%]\s*[\w$]+)*\s*\)")
 
 
@@ -47,6 +49,7 @@ class _Scan:
         self._line = line
         self._levels = [_Level(0, "")]
         self._last_char = len(line.rstrip()) - 1
+        self._escaped, self._before = -1, ""  # the place behind the last backslash, and what stands before that
         self._found: list[tuple[int, str]] = []
 
     def commands(self) -> list[str] | None:
@@ -72,7 +75,9 @@ class _Scan:
                 level.quote = ""
             return start + 1
         if sign == "\\":
-            return end + 1
+            self._before = self._previous(start) if self._line[end : end + 1] == "\n" else "x"
+            self._escaped = end + 1
+            return self._escaped
         if sign == "$(" or (sign in _OPENING and not level.quote):
             self._levels.append(_Level(end, ")"))
             return end
@@ -93,7 +98,7 @@ class _Scan:
             level.quote = "$'" if self._line[start - 1 : start] == "$" else "'"
         elif sign == "<<":
             return end + 1 if self._line[end : end + 1] == "<" else None  # a here-document; `<<<` has none
-        elif sign == "#" and (start == 0 or self._line[start - 1] in " \t\n;|&("):
+        elif sign == "#" and self._previous(start) in ("", *" \t\n;|&("):
             self._end(start)
             line_end = self._line.find("\n", end)
             level.start = len(self._line) if line_end < 0 else line_end
@@ -110,10 +115,16 @@ class _Scan:
             level.start = end
         return end
 
+    def _previous(self, at: int) -> str:
+        """What stands before a place, as the shell sees it: a line that goes on by a backslash is one line."""
+        return self._before if at == self._escaped else self._line[max(at - 1, 0) : at]
+
     def _is_redirection(self, sign: str, start: int, end: int) -> bool:
-        """`2>&1`, `&>file`; and a `&` at the end separates from nothing."""
-        before, after = self._line[max(start - 1, 0) : start], self._line[end : end + 1]
-        return sign == "&" and (before in ("<", ">") or after == ">" or (start >= self._last_char))
+        """`2>&1`, and `&>file` at a command's end; a `&` at the end of the line separates from nothing."""
+        before = self._line[max(start - 1, 0) : start]
+        return sign == "&" and (
+            before in ("<", ">") or start >= self._last_char or _BOTH_TO_A_FILE.match(self._line, start) is not None
+        )
 
     def _end(self, end: int) -> None:
         """A command ends here."""

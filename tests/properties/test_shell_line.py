@@ -1,4 +1,4 @@
-"""Whatever rules allow of a line, a real shell runs nothing else: lines put together at random, run with `git` and `rm` that only tell."""
+"""Whatever rules allow of a line, a shell runs nothing else: lines at random, run with a `git` and an `rm` that only tell."""
 
 from __future__ import annotations
 

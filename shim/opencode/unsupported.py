@@ -24,10 +24,7 @@ CREDENTIALS = (
     "agents log in by their own programs, on the machine of this server (`claude auth login`, `codex login`); or give an API key"
 )
 MCP = "MCP servers belong to the agent; configure them there (`claude mcp add`, the agent's own settings)"
-MOVING = (
-    "there are no workspaces to send a session to; POST /experimental/control-plane/move-session moves one to another directory"
-)
-SYNC = "it moves a session into the server's workspace, and sessions do not move here; POST /sync/replay takes one over"
+SYNC = "it takes a session over that another server writes, and no server follows another here; POST /sync/replay takes in a copy"
 NO_ACCOUNT = "there is no account at OpenCode's console here"
 NO_LSP = "this server runs no language servers (native without one says the same); agents have their own"
 
@@ -56,7 +53,6 @@ _OWN: dict[str, str] = {
     "mcp.auth.authenticate": MCP,
     "mcp.connect": MCP,
     "mcp.disconnect": MCP,
-    "experimental.workspace.warp": MOVING,
     "experimental.console.switchOrg": NO_ACCOUNT,
     "sync.steal": SYNC,
 }

@@ -40,11 +40,6 @@ async def test_refused(place: Place) -> None:
     await place.api.post(PATH, {"type": "worktree", "id": "nope"}, status=400)
 
 
-async def test_sessions_do_not_move(place: Place) -> None:
-    answer = await place.api.post(f"{PATH}/warp", {"id": None, "sessionID": "ses_x"}, status=501)
-    assert "folder" in answer.body["data"]["message"]
-
-
 async def test_tools_as_their_calls_are_shown(place: Place) -> None:
     ids = (await place.api.get("/experimental/tool/ids", status=200)).body
     assert {"bash", "read", "edit", "todowrite"} <= set(ids) and len(ids) == len(set(ids))

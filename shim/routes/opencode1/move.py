@@ -1,11 +1,11 @@
-"""A session to another directory, as the TUI's "Move session" asks. Source: the document and the TUI of 1.18.33."""
+"""A session to another directory, as the TUI's "Move session" asks, or to a workspace. Source: document and TUI of 1.18.33."""
 
 from __future__ import annotations
 
 import asyncio
 import os.path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from shim.errors import ApiError, BadRequest, NotFound
 from shim.http.directory import resolve
@@ -37,18 +37,42 @@ class Move(BaseModel):
 async def move(ctx: Ctx, body: Move) -> object:
     """Its agent is started there with the next prompt, and told what was said. Raises 400 MoveSessionError."""
     directory = resolve({"directory": body.destination.directory}, {}, ctx.directory)
-    if body.moveChanges:
-        raise _failed(CHANGES)
+    return await _moved(ctx, "MoveSessionError", body.sessionID, directory, along=body.moveChanges)
+
+
+class Warp(BaseModel):
+    """`id`: the workspace, None for the project's own folder; `copyChanges`: what is not committed is to go along."""
+
+    id: str | None = Field(pattern="^wrk")
+    sessionID: str = Field(pattern="^ses")
+    copyChanges: bool = False
+
+
+@operation("experimental.workspace.warp")
+async def warp(ctx: Ctx, body: Warp) -> object:
+    """The same to the folder of a workspace, or out of it. Raises 404 for an unknown one, 400 WorkspaceWarpError."""
+    here = ctx.services.sessions.info(body.sessionID)["directory"]
+    if body.id is not None:
+        directory = (await ctx.services.workspaces.get(body.id))["directory"]
+    else:
+        worktree = (await ctx.services.projects.current(here))["worktree"]
+        directory = here if worktree == "/" else worktree
+    return await _moved(ctx, "WorkspaceWarpError", body.sessionID, directory, along=body.copyChanges)
+
+
+async def _moved(ctx: Ctx, error_name: str, session_id: str, directory: str, *, along: bool) -> object:
+    if along:
+        raise _failed(error_name, CHANGES)
     if not await asyncio.to_thread(os.path.isdir, directory):
-        raise _failed(f"There is no directory {directory}")
+        raise _failed(error_name, f"There is no directory {directory}")
     project = await ctx.services.projects.identity(directory)
     try:
-        await move_session(ctx.services.sessions, body.sessionID, directory, project, subpath(directory, project.worktree))
+        await move_session(ctx.services.sessions, session_id, directory, project, subpath(directory, project.worktree))
     except (BadRequest, NotFound) as error:
-        raise _failed(str(error)) from error
+        raise _failed(error_name, str(error)) from error
     await ctx.services.store.flush()
     return NO_CONTENT
 
 
-def _failed(message: str) -> ApiError:
-    return ApiError(400, "MoveSessionError", message, body={"name": "MoveSessionError", "data": {"message": message}})
+def _failed(name: str, message: str) -> ApiError:
+    return ApiError(400, name, message, body={"name": name, "data": {"message": message}})

@@ -22,6 +22,7 @@ from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
 from shim.sessions.feed import Feed
+from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, Choice, accept
 from shim.sse.event import OpenCodeEvent
 from shim.store.memory import MemoryStore
@@ -61,42 +62,41 @@ def _no_snapshots(_directory: str) -> None:
     return None
 
 
-class Generators:
-    """Of one server: AT_ONCE of them run, and others are told to come back."""
+async def text(
+    manager: SessionManager, choice: Choice, directory: str, prompt: str, conversation: Conversation | None = None
+) -> str:
+    """The answer's text. AT_ONCE of them are made, and others are told to come back.
 
-    def __init__(self, deps: SessionDeps) -> None:
-        self._deps = deps
-        self._running = 0
+    In: `conversation`, which is told before the prompt. Raises NotGenerated.
+    """
+    if manager.generating >= AT_ONCE:
+        raise NotGenerated(f"{AT_ONCE} texts are being generated, which is the most at the same time: try again later.")
+    manager.generating += 1
+    try:
+        async with asyncio.timeout(GENERATE_S):
+            return await _turn(manager.deps, choice, directory, prompt, conversation)
+    except TimeoutError:
+        raise NotGenerated(f"{choice.agent.spec.title} did not answer within {GENERATE_S:g} s.") from None
+    finally:
+        manager.generating -= 1
 
-    async def text(self, choice: Choice, directory: str, prompt: str, conversation: Conversation | None = None) -> str:
-        """The answer's text. In: `conversation`, which is told before the prompt. Raises NotGenerated."""
-        if self._running >= AT_ONCE:
-            raise NotGenerated(f"{AT_ONCE} texts are being generated, which is the most at the same time: try again later.")
-        self._running += 1
-        try:
-            async with asyncio.timeout(GENERATE_S):
-                return await self._turn(choice, directory, prompt, conversation)
-        except TimeoutError:
-            raise NotGenerated(f"{choice.agent.spec.title} did not answer within {GENERATE_S:g} s.") from None
-        finally:
-            self._running -= 1
 
-    async def _turn(self, choice: Choice, directory: str, prompt: str, conversation: Conversation | None) -> str:
-        store = MemoryStore()
-        await store.open()
-        deps = replace(self._deps, store=store, hub=_Nowhere(), feed=Feed(), snapshots=_no_snapshots)
-        once = _Once(deps, choice, directory)
-        told = context.missed(conversation, "", ()).text if conversation is not None else ""
-        body = Body([{"type": "text", "text": told + prompt}], system=SYSTEM)
-        own = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
-        mode = next((mode for mode in QUIET if mode in own), choice.mode)
-        accepted, _ = await accept(body, replace(choice, mode=mode), deps.ids)
-        try:
-            once.actor.prompt(accepted)
-            await once.branch.idle()
-        finally:
-            await once.actor.close(delete=True)
-        return once.answer()
+async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, conversation: Conversation | None) -> str:
+    store = MemoryStore()
+    await store.open()
+    deps = replace(deps, store=store, hub=_Nowhere(), feed=Feed(), snapshots=_no_snapshots)
+    once = _Once(deps, choice, directory)
+    told = context.missed(conversation, "", ()).text if conversation is not None else ""
+    body = Body([{"type": "text", "text": told + prompt}], system=SYSTEM)
+    own = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
+    mode = next((mode for mode in QUIET if mode in own), choice.mode)
+    accepted, _ = await accept(body, replace(choice, mode=mode), deps.ids)
+    try:
+        once.actor.prompt(accepted)
+        await once.branch.idle()
+    finally:
+        await once.actor.close(delete=True)
+    return once.answer()
 
 
 class _Once:

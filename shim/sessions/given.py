@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shim.host.prompt_files import base64_of
 from shim.opencode.build import Wire
 from shim.sessions.accepted import Accepted
 from universal.codec import COMPACT, Attachment, Prompt
@@ -63,6 +62,8 @@ def _text(piece: Any, parts: Sequence[Wire]) -> str | None:
 
 
 def _attachment(told: Wire, parts: Sequence[Wire]) -> Attachment:
+    from shim.host.prompt_files import base64_of  # late: a start reads no attachments
+
     kept = told.get("base64")
     content = base64_of(text(parts[kept].get("url"))) if isinstance(kept, int) and kept < len(parts) else kept
     return Attachment(

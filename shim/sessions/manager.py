@@ -25,7 +25,6 @@ from shim.sessions.always import Always
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import SERVER_STOPPED, ended_by_us
-from shim.sessions.generate import Generators
 from shim.sessions.known import Known, from_row
 from shim.sessions.reading import read
 from shim.sessions.requests import of_directory
@@ -54,7 +53,8 @@ class SessionManager:
         self.deps = deps
         self._known: dict[str, Known] = {}
         self.always = Always(deps.clock, deps.ids)
-        self.generator = Generators(deps)
+        self.generating = 0
+        """Answers of `shim.sessions.generate` that are being made."""
         self._loading: dict[str, asyncio.Task[Known]] = {}
         self._reaper: asyncio.Task[None] | None = None
         self._unsaved: set[str] = set()

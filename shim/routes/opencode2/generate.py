@@ -9,7 +9,7 @@ from shim.http.operation import Ctx, operation2
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
 from shim.routes.opencode2.sessions import ModelRef, SessionPath
-from shim.sessions.generate import NotGenerated
+from shim.sessions.generate import NotGenerated, text
 from shim.sessions.prompting import Body, choose
 
 
@@ -53,6 +53,6 @@ async def _generated(
 ) -> object:
     choice = await choose(ctx.services.agents, conversation, Body((), model=model, variant=variant))
     try:
-        return {"data": {"text": await ctx.services.sessions.generator.text(choice, directory, prompt, told)}}
+        return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, told)}}
     except NotGenerated as error:
         raise Tagged(503, "ServiceUnavailableError", str(error), service=choice.agent.spec.name) from error

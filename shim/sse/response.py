@@ -1,6 +1,6 @@
 """One event stream as an HTTP response. The only importer of aiohttp_sse.
 
-    take -> gather <= 4 ms since the last (none when urgent, little when few read) -> join -> one write, with a time limit
+    take -> gather <= 4 ms since the last (none when urgent, little when not much comes) -> join -> one write, with a time limit
 
 What aiohttp_sse gives: the response class, TCP_USER_TIMEOUT on the socket. Its ping comment is not needed, since
 OpenCode's heartbeat is a data event, and is put off for a day. How a stream ends tells the client what to do: OpenCode's
@@ -28,6 +28,8 @@ LEGACY_HEARTBEAT_S = 30.0
 """As OpenCode 1.1.53."""
 SECOND_HEARTBEAT_S = 15.0
 """As OpenCode 2, which sends a comment."""
+GATHER_S = 0.004
+"""Writes of a stream are so far apart while much comes, but for what is urgent: one write for many frames costs a tenth."""
 SEND_TIMEOUT_S = 30.0
 """A client that takes nothing for so long is gone."""
 END_GRACE_S = 0.2
@@ -51,7 +53,7 @@ async def stream(
     subscription: Subscription[FormT],
     *,
     heartbeat_s: float = HEARTBEAT_S,
-    gather_s: float | None = None,
+    gather_s: float = GATHER_S,
     send_timeout_s: float = SEND_TIMEOUT_S,
     gzip: bool = False,
     turnstile: Turnstile | None = None,
@@ -59,7 +61,7 @@ async def stream(
     """Send a subscription to a client until one of them ends, then close it.
 
     In: `heartbeat_s`, the native interval of the subscription's wire; `gzip`, whether its body is compressed;
-    `turnstile`, the one of all streams; `gather_s`, how far apart its writes are, if not as the turnstile says.
+    `turnstile`, the one of all streams.
     Raises: HTTPMethodNotAllowed if it is not a GET; nothing for a client that went away.
     """
     response = EventSourceResponse(sep="\n", send_timeout=send_timeout_s, ping_interval=PING_INTERVAL_S)
@@ -94,7 +96,7 @@ async def _pump(
     subscription: Subscription[FormT],
     sender: _Sender,
     heartbeat_s: float,
-    gather_s: float | None,
+    gather_s: float,
     gzip: Gzip | None,
     turnstile: Turnstile,
 ) -> None:
@@ -105,7 +107,7 @@ async def _pump(
     loop = asyncio.get_running_loop()
     beat_at = loop.time() + heartbeat_s
     while not subscription.over:
-        batches = await subscription.take(turnstile.gather_s if gather_s is None else gather_s, beat_at)
+        batches = await subscription.take(gather_s, beat_at)
         if batches:
             await turnstile.enter()
             data = b"".join([batch.data for batch in batches])

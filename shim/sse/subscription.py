@@ -18,6 +18,8 @@ from shim.sse.batch import CHUNK_BYTES, Batch, batches
 from shim.sse.frame import Frame, compact
 from universal.frozen import frozen
 
+FIRST_SHARE = 1 / 8
+"""Of the time that takes are to be apart: two pieces that happen to come together are no burst."""
 HARD_FACTOR = 8
 """So many times the bounds, and a reader is dropped without being judged."""
 
@@ -110,6 +112,7 @@ class Subscription(Generic[FormT]):
         self._now = asyncio.Event()
         self._quiet = asyncio.Event()
         self._taken_at = -math.inf
+        self._share = FIRST_SHARE
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -124,15 +127,19 @@ class Subscription(Generic[FormT]):
     async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Batch]:
         """The next frames, oldest first: waits for one, and for more until `gather_s` after the last take, unless one is urgent.
 
-        So the first piece of a burst goes out at once, and of a quiet stream each.
+        So the first piece of a burst goes out at once, and of a quiet stream each. What comes soon after a take waits for
+        FIRST_SHARE of `gather_s`, and for twice as long each time that it happens again.
         Out: about CHUNK_BYTES at most; [] at `until` (loop time), and when it is `over`.
         """
         loop = asyncio.get_running_loop()
         while not self._waiting() and self.state is State.OPEN and (until is None or loop.time() < until):
             self._quiet.set()  # whoever takes again has sent what it took before
             await _set(self._more, until)
-        gather_until = self._taken_at + gather_s
-        if not self._hurry and self.state is State.OPEN and self._waiting() and gather_until > loop.time():
+        gather_until = self._taken_at + gather_s * self._share
+        if gather_until <= loop.time():
+            self._share = FIRST_SHARE
+        elif not self._hurry and self.state is State.OPEN and self._waiting():
+            self._share = min(1.0, self._share * 2)
             await _set(self._now, gather_until if until is None else min(until, gather_until))
         self._taken_at = loop.time()
         return self._pop()

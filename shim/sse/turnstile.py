@@ -1,9 +1,7 @@
 """Who writes next, when many want to at once: so many in each turn of the loop, in the order in which they came.
 
 A piece of text wakes all readers in the same turn. With 1,000 of them the writes take 30 ms and more, and a request that
-comes meanwhile would wait for all of them, several times; so it waits for AT_ONCE of them. For the same reason the writes of a
-stream are the further apart, the more streams there are.
-
+comes meanwhile would wait for all of them, several times; so it waits for AT_ONCE of them.
 And who has gone: a connection that is closed is found out by the next write, which on a quiet stream is a heartbeat; until then
 it would keep its place and what is watched for it. So it is looked for every LOOK_S.
 """
@@ -17,10 +15,6 @@ from contextlib import contextmanager
 
 AT_ONCE = 64
 """2 ms of writes."""
-GATHER_S = 0.004
-"""Writes of a stream are so far apart when there are many, but for what is urgent: one write for many frames costs a tenth."""
-GATHER_EACH_S = 0.0005
-"""So far for each stream, when there are few."""
 LOOK_S = 1.0
 """How long a stream may be open whose client has gone."""
 
@@ -40,11 +34,6 @@ class Turnstile:
     def streams(self) -> int:
         """How many are open now."""
         return len(self._open)
-
-    @property
-    def gather_s(self) -> float:
-        """How far apart the writes of a stream are to be."""
-        return min(GATHER_S, GATHER_EACH_S * self.streams)
 
     @contextmanager
     def stream(self, gone: Callable[[], bool], close: Callable[[], None]) -> Generator[None, None, None]:

@@ -26,6 +26,8 @@ VERSION = "2.1.330 (Claude Code)"
 SESSION = "a553eb86-3b83-454d-bebe-455731282906"
 USAGE = {"input_tokens": 120, "output_tokens": 20, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 WORD = "word{:05} "
+HERE = "<here>"
+"""Where a piece's text stands in its line, while that is made."""
 MODEL = {"value": "default", "displayName": "Default", "description": "None"}
 
 
@@ -34,8 +36,17 @@ def say(value):
 
 
 def event(inner, message):
-    say({"type": "stream_event", "event": inner, "session_id": SESSION, "parent_tool_use_id": None,
-         "uuid": "8f35c96c-ee96-4880-a5aa-f424dfe77a23", "api_message_id": message})  # fmt: skip
+    say(stream_event(inner, message))
+
+
+def stream_event(inner, message):
+    return {"type": "stream_event", "event": inner, "session_id": SESSION, "parent_tool_use_id": None,
+            "uuid": "8f35c96c-ee96-4880-a5aa-f424dfe77a23", "api_message_id": message}  # fmt: skip
+
+
+def line_of(inner, message):
+    """What stands before and behind HERE in the line."""
+    return (json.dumps(stream_event(inner, message)) + "\n").split(HERE)
 
 
 def number(name, prompt):
@@ -47,16 +58,18 @@ def number(name, prompt):
 def stream_block(index, message, words, rate):
     event({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}, message)
     said, began = [], time.monotonic()
+    # Made once: a hundred of these programs, each of which made every line anew, took a processor of their own.
+    head, tail = line_of({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": HERE}}, message)
+    sys.stdout.flush()
     for at in range(words):
         word = WORD.format(at)
         if rate:
-            sys.stdout.flush()
             time.sleep(max(0.0, began + at / rate - time.monotonic()))
             word = f"t={time.monotonic_ns()};"
+            os.write(1, (head + word + tail).encode())
+        else:
+            sys.stdout.write(head + word + tail)
         said.append(word)
-        event({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": word}}, message)
-        if rate:
-            sys.stdout.flush()
     event({"type": "content_block_stop", "index": index}, message)
     return {"type": "text", "text": "".join(said)}
 

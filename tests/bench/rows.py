@@ -165,6 +165,8 @@ def latencies(note: Note) -> Found:
 
     def ours(at: Contender) -> work.Figures:
         session = work.begun(at)
+        with work.readers(at, 1):  # for whom the server loads what it needs
+            time.sleep(work.SETTLE_S)
         return work.latency(at, lambda: at.prompt(session, deltas=pieces, rate=RATE), pieces=pieces)
 
     def pipe(at: Contender) -> work.Figures:

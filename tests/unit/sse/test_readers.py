@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 from structlog.testing import capture_logs
@@ -124,6 +125,28 @@ async def test_take_gathers_until_something_is_urgent() -> None:
         assert numbers(parsed(reader, await taking)) == [0, 1, 2, 3]
         hub.publish(said(4))
         assert numbers(parsed(reader, await reader.take(0.001))) == [4]
+    reader.close()
+
+
+async def test_what_comes_soon_after_a_take_waits_the_longer_the_more_often_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = make_hub()
+    reader = hub.subscribe(scope=None, wrapped=False)
+    now, waits = [asyncio.get_running_loop().time()], list[float]()
+    await reader.take()
+    now[0] = math.ceil(now[0]) + 10.0
+
+    async def waited(_event: asyncio.Event, until: float | None) -> None:
+        assert until is not None
+        waits.append(round(until - now[0], 9))
+        now[0] = until
+
+    monkeypatch.setattr("shim.sse.subscription._set", waited)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+    for pause in (8.0, *[0.0] * 5, 8.0, 0.0, 0.5):
+        now[0] += pause
+        hub.publish(said(1))
+        await reader.take(8.0)
+    assert waits == [1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.5]
     reader.close()
 
 

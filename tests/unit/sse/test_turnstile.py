@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from shim.sse.turnstile import GATHER_S, Turnstile
+from shim.sse.turnstile import Turnstile
 
 WAIT_S = 10.0
 
@@ -57,14 +57,12 @@ async def test_who_goes_away_holds_nobody_up() -> None:
         await tasks[4]
 
 
-@pytest.mark.parametrize(("streams", "share"), [(0, 0.0), (1, 1 / 8), (4, 1 / 2), (8, 1.0), (1_000, 1.0)])
-async def test_writes_are_the_further_apart_the_more_streams_there_are(streams: int, share: float) -> None:
+async def test_streams_are_counted() -> None:
     turnstile = Turnstile()
     with ExitStack() as stack:
-        for _ in range(streams):
+        for number in range(3):
+            assert turnstile.streams == number
             stack.enter_context(turnstile.stream(lambda: False, lambda: None))
-        assert turnstile.streams == streams
-        assert turnstile.gather_s == pytest.approx(GATHER_S * share)
     assert turnstile.streams == 0
 
 

@@ -89,6 +89,9 @@ class Reader(asyncio.Protocol):
             self.ended(text.count(self.end) - self.tail.count(self.end), now)
         self.tail = text[-keep:]
 
+    def look(self) -> None:
+        """All has come."""
+
     def ended(self, times: int, now: int) -> None:
         self.turns -= times
         if self.turns <= 0:
@@ -103,18 +106,33 @@ class Reader(asyncio.Protocol):
 
 
 class StampReader(Reader):
-    """Line by line: when each piece was written, and how long it took. Only for streams that carry that."""
+    """When each piece was written, and how long it took. Only for streams that carry that.
+
+    Looked at when all has come: meanwhile it would take a third of a processor from what is measured.
+    """
+
+    def __init__(self, *more) -> None:
+        super().__init__(*more)
+        self.chunks: list[tuple[int, bytes]] = []
 
     def read(self, data: bytes, now: int) -> None:
-        *lines, self.tail = (self.tail + data).split(b"\n")
-        for line in lines:
-            if self.mark in line:
-                self.first = self.first or now
-                stamps = STAMP.findall(line)
-                self.count += len(stamps)
-                self.latencies += [now - int(stamp) for stamp in stamps]
-            if self.end in line:
-                self.ended(1, now)
+        self.chunks.append((now, data))
+        text = self.tail + data
+        if self.end in text:
+            self.ended(text.count(self.end) - self.tail.count(self.end), now)
+        self.tail = text[1 - len(self.end) :]
+
+    def look(self) -> None:
+        """Line by line; a piece has come with the end of its line."""
+        rest = b""
+        for now, data in self.chunks:
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                if self.mark in line:
+                    self.first = self.first or now
+                    stamps = STAMP.findall(line)
+                    self.count += len(stamps)
+                    self.latencies += [now - int(stamp) for stamp in stamps]
 
 
 class Missing(Exception):
@@ -155,6 +173,8 @@ async def main() -> None:
     await wait(readers, "ready", CONNECT_S, "the beginning of the stream")
     print("ready", flush=True)
     await wait(readers, "done", float(answer_s), f"{end} for the {turns}. time")
+    for reader in readers:
+        reader.look()
     print(json.dumps({
         "counts": [reader.count for reader in readers],
         "bytes": [reader.size for reader in readers],

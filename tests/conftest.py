@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("shim")
+
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    # Who starts tests in the background or under nohup has them ignore these, and all that they start: Ctrl-C would do nothing.
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 HERE = Path(__file__).parent
 SLOW = ("faults", "fuzz", "properties/test_mutants.py", "http/test_v1_reconnect.py", "conformance/test_native_requests.py")

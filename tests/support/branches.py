@@ -9,7 +9,8 @@ from shim.ids import Ids
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
 from tests.support.scripted import Recorder
-from universal.events import EventType, SessionStartedData
+from universal.events import EventType, ItemData, SessionStartedData
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
 
 ZERO = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
@@ -34,3 +35,9 @@ def begin(branch: Branch, directory: str, **metadata: Any) -> Branch:
     }
     branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**metadata, "opencode": info}))
     return branch
+
+
+def show(branch: Branch, item_id: str, text: str) -> None:
+    """A person's prompt, as it stands in the journal."""
+    made = {"item_id": item_id, "kind": ItemKind.MESSAGE, "role": ItemRole.USER, "status": ItemStatus.COMPLETED}
+    branch.record(EventType.ITEM_COMPLETED, ItemData(item=Item(**made, content=(TextPart(text=text),))))

@@ -8,13 +8,12 @@ from typing import Any
 from shim.clock import ManualClock
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
-from tests.support.branches import bare, begin
+from tests.support.branches import bare, begin, show
 from tests.support.claude_replay import Replay
 from tests.support.recordings import load
 from tests.support.scripted import Recorder
 from universal.codec import Fact, Output
-from universal.events import EventType, ItemData
-from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
+from universal.events import EventType
 from universal.turn import Hand, Input
 
 DIRECTORY = "/home/user/project"
@@ -56,14 +55,7 @@ class Seen(Replay):
     def apply(self, child: str | None, input_: Input, key: str = "") -> None:
         branch = self.branches[child]
         if input_ is Input.PROMPT:
-            item = Item(
-                item_id=key,
-                kind=ItemKind.MESSAGE,
-                role=ItemRole.USER,
-                status=ItemStatus.COMPLETED,
-                content=(TextPart(text="prompt"),),
-            )
-            branch.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+            show(branch, key, "prompt")
         for effect in branch.apply(input_, key):
             self.effects.append((child, effect))
             if isinstance(effect, Hand):

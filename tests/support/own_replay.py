@@ -18,7 +18,7 @@ from shim.record.report import request_of
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
 from tests.support.both import check_second
-from tests.support.branches import bare, begin
+from tests.support.branches import bare, begin, show
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import ROOT
 from tests.support.scripted import Recorder
@@ -39,9 +39,9 @@ from universal.codec import (
     Signal,
     WriteLine,
 )
-from universal.events import EventType, ItemData, PermissionData, QuestionData
+from universal.events import EventType, PermissionData, QuestionData
 from universal.host import HostAnswer
-from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
+from universal.items import Item, ItemKind, ItemRole, ItemStatus
 from universal.registry import agents
 from universal.turn import Effect, Ended, Hand, Input, InterruptAgent, Started
 
@@ -195,9 +195,7 @@ class OwnReplay:
         """One input of a session's turn machine."""
         branch = self.branches[child]
         if input_ is Input.PROMPT:
-            text = TextPart(text=self.prompts[key].text)
-            made = {"item_id": key, "kind": ItemKind.MESSAGE, "role": ItemRole.USER, "status": ItemStatus.COMPLETED}
-            branch.record(EventType.ITEM_COMPLETED, ItemData(item=Item(**made, content=(text,))))
+            show(branch, key, self.prompts[key].text)
         for effect in branch.apply(input_, key):
             self.effects.append((child, effect))
             if isinstance(effect, Hand):

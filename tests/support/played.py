@@ -16,13 +16,13 @@ from shim.clock import ManualClock
 from shim.sessions.branch import Branch
 from shim.store.memory import MemoryStore
 from tests.support.both import check_second
-from tests.support.branches import bare, begin
+from tests.support.branches import bare, begin, show
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import Recording, Row
 from tests.support.scripted import Recorder
 from universal.codec import Codec, Exit, Fact, IdFactory, LaunchOptions, Output, Prompt, Signal, WriteLine
-from universal.events import EventType, ItemData
-from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
+from universal.events import EventType
+from universal.items import Item, ItemKind, ItemRole, ItemStatus
 from universal.turn import Effect, Ended, Hand, Input, Started
 
 DIRECTORY = "/home/user/project"
@@ -151,14 +151,7 @@ class Played:
     def apply(self, input_: Input, key: str = "") -> None:
         """One input of the turn machine."""
         if input_ is Input.PROMPT:
-            item = Item(
-                item_id=key,
-                kind=ItemKind.MESSAGE,
-                role=ItemRole.USER,
-                status=ItemStatus.COMPLETED,
-                content=(TextPart(text="prompt"),),
-            )
-            self.branch.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+            show(self.branch, key, "prompt")
         for effect in self.branch.apply(input_, key):
             self.effects.append(effect)
             if isinstance(effect, Hand):

@@ -49,7 +49,7 @@ HEADER_LIMIT = 128
 KILL_S = 1.0
 """For children to be gone after SIGKILL, when we end at once."""
 OPEN_FILES = 65_536
-"""So many we want to be allowed: a subscriber is one, an agent four. The usual limit is 1,024."""
+"""So many we want to be allowed: a subscriber is one, an agent five. The usual limit is 1,024."""
 GONE_S = 60
 """A connection whose other end acknowledges nothing for so long is closed: a machine that lost its network never says goodbye."""
 LARGE_BYTES = 2**20
@@ -285,9 +285,19 @@ def _application(settings: Settings) -> web.Application:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's if it is installed (the extra `speed`), else asyncio's own."""
     if importlib.util.find_spec("uvloop") is None:
+        _watch_children_without_threads()
         return None
     uvloop: Any = importlib.import_module("uvloop")
     return uvloop.new_event_loop
+
+
+def _watch_children_without_threads() -> None:
+    """As asyncio does by itself since 3.12, where the kernel can tell of a child's end (Linux 5.3): else each has a thread."""
+    if sys.version_info >= (3, 12) or not hasattr(os, "pidfd_open"):
+        return
+    with suppress(OSError):
+        os.close(os.pidfd_open(os.getpid()))
+        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # pyright: ignore[reportDeprecated] - in what we do not run it with
 
 
 def _end_at_once(code: int, why: str) -> None:

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -66,11 +67,18 @@ class NoSnapshots(SnapshotError):
 
 @dataclass(slots=True)
 class _Project:
-    """What is known of one directory. `off`: why it gets no snapshots, until the server is started again."""
+    """What is known of one directory.
+
+    off     why it gets no snapshots, until the server is started again
+    tree    the last snapshot, as long as the index is what it was made of
+    coming  a snapshot that was asked for and has not begun: whoever asks meanwhile gets the same
+    """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     top: str | None = None
     off: str | None = None
+    tree: str | None = None
+    coming: asyncio.Task[str] | None = None
 
 
 class Snapshots:
@@ -82,16 +90,19 @@ class Snapshots:
         self._clock = clock
         self._projects: dict[str, _Project] = {}
         self._tidying: asyncio.Task[None] | None = None
+        self._taking: set[asyncio.Task[str]] = set()
 
     def start(self) -> None:
         """Tidy up, in the background."""
         self._tidying = asyncio.get_running_loop().create_task(self._tidy_logged(), name="tidy snapshots")
 
     async def close(self) -> None:
-        """What is being tidied is left as it is."""
-        if self._tidying is not None:
-            self._tidying.cancel()
-            await asyncio.wait({self._tidying})
+        """What is being tidied is left as it is, and snapshots that nobody has any more are not finished."""
+        left: set[asyncio.Task[Any]] = {*self._taking, *(() if self._tidying is None else (self._tidying,))}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
 
     async def _tidy_logged(self) -> None:
         try:
@@ -102,14 +113,31 @@ class Snapshots:
     # --- what sessions use -----------------------------------------------------------------------------------
 
     async def track(self, directory: str) -> str:
-        """The files as they are now: the name of a tree. Raises NoSnapshots, SnapshotError."""
-        async with self._opened(directory) as project:
-            try:
+        """The files as they are now: the name of a tree. Raises NoSnapshots, SnapshotError.
+
+        Those who ask while another snapshot is being made get one for all of them: a hundred prompts at once need not wait for a
+        hundred of them. It goes on if one of those who have asked gives up.
+        """
+        project = self._project(directory)
+        if project.coming is None:
+            project.coming = asyncio.create_task(self._take(directory, project), name=f"snapshot of {directory}")
+            self._taking.add(project.coming)
+            project.coming.add_done_callback(self._taken)
+        return await asyncio.shield(project.coming)
+
+    def _taken(self, task: asyncio.Task[str]) -> None:
+        self._taking.discard(task)
+        if not task.cancelled():
+            task.exception()  # those who have asked have it; if all have given up, nobody
+
+    async def _take(self, directory: str, project: _Project) -> str:
+        try:
+            async with self._opened(directory):
+                project.coming = None  # who asks from now on may have changed something since
                 return await self._track(directory, project)
-            except NoSnapshots as error:
-                project.off = str(error)
-                log.warning("snapshot.off", directory=directory, why=project.off)
-                raise
+        finally:
+            if project.coming is asyncio.current_task():
+                project.coming = None
 
     async def changed(self, directory: str, before: str, after: str) -> list[str]:
         """Names of the files that differ, a renamed one by both of its names; sorted."""
@@ -176,6 +204,8 @@ class Snapshots:
 
     async def tidy(self) -> None:
         """Remove what is older than KEEP_DAYS, and what belongs to directories that are gone. At most once a day each."""
+        for project in self._projects.values():
+            project.tree = None  # it may be among them
         for git_dir in await asyncio.to_thread(self._all):
             try:
                 directory = await asyncio.to_thread(Path(git_dir, "shim-directory").read_text)
@@ -196,12 +226,15 @@ class Snapshots:
     def _all(self) -> list[Path]:
         return [p.parent for p in self._folder.glob("*/shim-directory")]
 
+    def _project(self, directory: str) -> _Project:
+        return self._projects.setdefault(directory, _Project())
+
     def _git_dir(self, directory: str) -> Path:
         return self._folder / hashlib.sha256(os.fsencode(directory)).hexdigest()[:32]
 
     @contextlib.asynccontextmanager
     async def _opened(self, directory: str) -> AsyncGenerator[_Project]:
-        project = self._projects.setdefault(directory, _Project())
+        project = self._project(directory)
         async with project.lock:
             if project.off is not None:
                 raise NoSnapshots(project.off)
@@ -275,7 +308,9 @@ class Snapshots:
         for again in (True, False):
             try:
                 return await self._track_once(directory, project)
-            except NoSnapshots:
+            except NoSnapshots as error:
+                project.off = str(error)
+                log.warning("snapshot.off", directory=directory, why=project.off)
                 raise
             except SnapshotError as error:
                 if not again:
@@ -293,12 +328,16 @@ class Snapshots:
         gone, taken, left_out = await asyncio.to_thread(files.choose, directory, listed.stdout, FILE_LIMIT_BYTES)
         if left_out:
             log.info("snapshot.left_out", directory=directory, files=len(left_out), first=left_out[:5])
+        if project.tree is not None and not gone and not taken:
+            return project.tree
+        project.tree = None
         # What is gone goes first: a file that is a folder now is in the way of what is in it.
         for names, how in ((gone, ("--force-remove",)), (taken, ("--add", "--remove", "--replace"))):
             if names:
                 command = ("update-index", "-z", *how, "--stdin")
                 await self._git(directory, project, *command, stdin=b"".join(name + b"\0" for name in names))
-        return (await self._git(directory, project, "write-tree")).text.strip()
+        project.tree = (await self._git(directory, project, "write-tree")).text.strip()
+        return project.tree
 
 
 def _configure(git_dir: Path, directory: str, exclude: str, lines: list[str], excludes_file: str) -> None:

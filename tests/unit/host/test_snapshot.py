@@ -8,12 +8,15 @@ import os
 import stat
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shim.clock import ManualClock
 from shim.host import snapshot
 from shim.host.snapshot import NoSnapshots, SnapshotError, Snapshots
+
+WAIT_S = 10.0
 
 
 @pytest.fixture
@@ -215,6 +218,73 @@ async def test_a_lock_that_a_killed_server_left_is_removed(trees: Snapshots, pro
     (project / "a").touch()
     assert await trees.track(str(project))
     assert not lock.exists()
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The git commands of ours that were begun."""
+    begun: list[str] = []
+    plain = snapshot.run
+
+    async def noted(argv: list[str], *more: Any, **options: Any) -> Any:
+        begun.extend(word for word in argv if word in ("ls-files", "update-index", "write-tree"))
+        return await plain(argv, *more, **options)
+
+    monkeypatch.setattr(snapshot, "run", noted)
+    return begun
+
+
+async def test_who_asks_meanwhile_shares_the_next_one(trees: Snapshots, project: Path, commands: list[str]) -> None:
+    (project / "a").write_text("1")
+    first = asyncio.create_task(trees.track(str(project)))
+    async with asyncio.timeout(WAIT_S):
+        while "ls-files" not in commands:
+            await asyncio.sleep(0)
+    (project / "a").write_text("two")  # of this the first one may know or not; those who ask now must know
+    given_up, *others = [asyncio.create_task(trees.track(str(project))) for _ in range(5)]
+    await asyncio.sleep(0)
+    given_up.cancel()
+    names = await asyncio.gather(*others)
+    assert commands.count("ls-files") == 2
+    assert len(set(names)) == 1
+    (project / "a").unlink()
+    gone = await trees.track(str(project))
+    await trees.restore(str(project), {"a": names[0]})
+    assert (project / "a").read_text() == "two"
+    assert len({await first, names[0], gone}) >= 2
+    await trees.close()
+
+
+async def test_what_nobody_has_changed_is_not_written_again(trees: Snapshots, project: Path, commands: list[str]) -> None:
+    (project / "a").write_text("1")
+    before = await trees.track(str(project))
+    commands.clear()
+    assert await trees.track(str(project)) == before
+    assert commands == ["ls-files"]
+    (project / "a").write_text("22")
+    after = await trees.track(str(project))
+    (project / "a").unlink()
+    (project / "b").touch()
+    assert len({before, after, await trees.track(str(project))}) == 3
+    (project / "b").unlink()
+    (project / "a").write_text("1")
+    assert await trees.track(str(project)) == before
+
+
+async def test_one_that_fails_fails_for_all_who_asked_and_the_next_is_made(trees: Snapshots, project: Path) -> None:
+    moved = project.rename(project.with_name("moved"))
+    asked = await asyncio.gather(*(trees.track(str(project)) for _ in range(3)), return_exceptions=True)
+    assert [type(one) for one in asked] == [SnapshotError] * 3
+    moved.rename(project)
+    assert await trees.track(str(project))
+
+
+async def test_closing_ends_what_is_being_made(trees: Snapshots, project: Path) -> None:
+    asked = asyncio.create_task(trees.track(str(project)))
+    await asyncio.sleep(0)
+    await trees.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
 
 
 async def test_two_at_once_wait_for_each_other(trees: Snapshots, project: Path) -> None:

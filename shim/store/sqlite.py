@@ -202,7 +202,7 @@ class SqliteStore:
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
         opened.writer.put([_added(row_of(event)) for event in events])
-        opened.last.update(new)
+        opened.last |= new
         if over := opened.stretches.add(events):
             with suppress(StoreError):  # the queue is full: it is read without
                 opened.writer.put([_statement(ADD_STRETCH, stretch) for stretch in over])

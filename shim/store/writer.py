@@ -1,6 +1,6 @@
 """One thread that writes in groups: rows are queued by the event loop, committed together, and waited for by `flush`.
 
-    put -> queue -> [64 rows | 20 ms | a flush] -> commit(rows) -> out of the queue -> flush returns
+    put -> queue -> [256 rows | 20 ms | a flush] -> commit(rows) -> out of the queue -> flush returns
 
 A row leaves the queue only when its commit has succeeded. When a commit fails, its rows stay first in the queue, every
 `flush` says so, and it is tried again by the next flush and once a second: a disk that has room again loses nothing.
@@ -21,7 +21,7 @@ import structlog
 
 from shim.errors import StoreError
 
-GROUP_ROWS = 64
+GROUP_ROWS = 256
 """So many queued rows are committed at once, without waiting for more."""
 GROUP_S = 0.02
 """The longest that a queued row waits for company."""
@@ -69,7 +69,7 @@ class GroupWriter:
         self._commit = commit
         self._limits = limits
         self._changed = threading.Condition()
-        # All below is read and written under `_changed`.
+        # All below is written under `_changed`, and read under it where a number that is just changing would do harm.
         self._queue: deque[Statement] = deque()
         self._bytes = 0
         self._accepted = 0
@@ -103,21 +103,21 @@ class GroupWriter:
     @property
     def crowded(self) -> bool:
         """The queue is half full though all goes well: who can wait, should. A queue behind a failure only fails when asked."""
-        with self._changed:
-            half = len(self._queue) * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
-            return half and self._failure is None and not self._closing
+        half = len(self._queue) * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
+        return half and self._failure is None and not self._closing
 
     def need_room(self, rows: int) -> None:
         """Raises StoreError if it is sure that `put` would refuse so many rows, however small they are."""
-        with self._changed:
-            self._check(rows, 0)
+        if len(self._queue) + rows > self._limits.queue_rows or self._closing:
+            with self._changed:
+                self._check(rows, 0)
 
     def put(self, statements: Sequence[Statement]) -> None:
         """Queue them all, in order, or none. Never waits for the disk.
 
         Raises: StoreError when the queue is full or closed; the same call may be made again later.
         """
-        size = sum(statement.size for statement in statements)
+        size = sum([statement.size for statement in statements])
         with self._changed:
             self._check(len(statements), size)
             was = len(self._queue)

@@ -95,6 +95,25 @@ class ItemDeltaData(Frozen):
     part_type: Literal["text", "reasoning", "tool_input", "tool_output"] = "text"
 
 
+def delta_data(
+    item_id: str,
+    native_item_id: str | None,
+    delta: str,
+    part_index: int = 0,
+    part_type: Literal["text", "reasoning", "tool_input", "tool_output"] = "text",
+) -> ItemDeltaData:
+    """The same as the class, for codecs, whose types are checked where they are written: there are thousands of them."""
+    return ItemDeltaData.made(
+        {
+            "item_id": item_id,
+            "native_item_id": native_item_id,
+            "delta": delta,
+            "part_index": part_index,
+            "part_type": part_type,
+        }
+    )
+
+
 class ErrorData(Frozen):
     """A runtime error. `details` may hold status_code, is_retryable, hint (what the person can do)."""
 
@@ -205,6 +224,15 @@ class UniversalEvent(Frozen):
         | UnparsedData
     )
     raw: Json = None
+
+    @classmethod
+    def stamped(cls, fields: dict[str, Json]) -> Self:
+        """One that we make ourselves, of all its fields. Raises TypeError if its payload is not that of its type: what else could
+        be wrong with them was looked at when they were made."""
+        model = EVENT_DATA[fields["type"]]
+        if not isinstance(fields["data"], model):
+            raise TypeError(f"{fields['type']} carries {model.__name__}, not {type(fields['data']).__name__}")
+        return cls.made(fields)
 
     @model_validator(mode="before")
     @classmethod

@@ -65,8 +65,12 @@ class LineFramer:
     def push(self, data: bytes) -> list[Framed]:
         """The lines that these bytes complete."""
         *ended, rest = data.split(b"\n")
-        lines = [self._end(piece) for piece in ended]
-        self._keep(rest)
+        if self._partial or self._over or len(data) > self._limit_bytes:
+            lines = [self._end(piece) for piece in ended]
+        else:  # nothing waits for its end: as nearly always
+            lines: list[Framed] = [piece.removesuffix(b"\r") for piece in ended]
+        if rest:
+            self._keep(rest)
         return lines
 
     def close(self) -> list[Framed]:

@@ -8,7 +8,8 @@ translate what they know and report the rest as `agent.unparsed`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,6 +21,25 @@ class Frozen(BaseModel):
     """Base of all universal values: immutable, exact."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
+
+    @classmethod
+    def made(cls, fields: dict[str, Any]) -> Self:
+        """A value of all its fields, in their order, each known to be right: none is looked at. For what there are thousands of.
+
+        As `model_construct`, in a fifth of the time: that looks for aliases and defaults one by one.
+        """
+        value = cls.__new__(cls)
+        object.__setattr__(value, "__dict__", fields)
+        object.__setattr__(value, "__pydantic_fields_set__", _all_of(cls))
+        object.__setattr__(value, "__pydantic_extra__", None)
+        object.__setattr__(value, "__pydantic_private__", None)
+        return value
+
+
+@lru_cache(maxsize=64)
+def _all_of(cls: type[BaseModel]) -> set[str]:
+    """The names of its fields; shared by its values, since pydantic copies it before it adds any."""
+    return set(cls.model_fields)
 
 
 class ItemKind(StrEnum):

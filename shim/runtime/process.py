@@ -2,7 +2,8 @@
 
     AgentProcess.spawn     fork and exec in a session of its own; errors say what is wrong with which path
     _Pipes                 what asyncio tells us about the three pipes and the process
-    _pump                  stdout -> LineFramer -> on_lines; the next chunk is read when the last one was taken
+    _at_once               stdout -> LineFramer -> on_lines, for what comes a little at a time
+    _pump                  the same for a flood, and after something had to be waited for
     _run                   pump until the process is gone, sweep its family, read what is left, report the exit
 
 The ladder of `stop`, each step only if the one before did not end it:
@@ -24,8 +25,10 @@ import secrets
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import structlog
 
@@ -53,6 +56,8 @@ DRAIN_S = 10.0
 """The same, if something comes all the time."""
 LINES_AT_ONCE = 32
 """Lines of one agent that are taken before the server looks at its other work: 2 to 5 ms."""
+READ_BYTES = 64 * 1024
+"""What is read at once: as much as a pipe has. asyncio's own 256 KiB are taken from the system and given back for each line."""
 HELD_BYTES = 16 * 1024
 """Of stdout, read and not taken yet; then reading stops."""
 OUTGOING_BYTES = 64 * 1024 * 1024
@@ -75,12 +80,27 @@ class Waits:
     drain_s: float = DRAIN_S
 
 
+class _Stdout(asyncio.Protocol):
+    """Between stdout and what asyncio made of it: bytes come at once, where asyncio would put them off to its next turn."""
+
+    def __init__(self, receive: Callable[[bytes], None], plain: asyncio.Protocol) -> None:
+        self._receive = receive
+        self._plain = plain
+
+    def data_received(self, data: bytes) -> None:
+        self._receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._plain.connection_lost(exc)
+
+
 class _Pipes(asyncio.SubprocessProtocol):
     """The state of the three pipes.
 
-    Reading stops while HELD_BYTES of stdout have not been taken, and what is read at once fits into a pipe: 64 KiB, unless the
-    agent enlarged it (asyncio takes 256 KiB at most). So a flood costs no memory, and others run between two chunks; and for a
-    line now and then reading is not stopped and taken up again, which costs as much as to read it.
+    What comes while the pump waits is offered to `at_once`, which gives back what the pump is to take: None if nothing is left.
+    Reading stops while HELD_BYTES of stdout have not been taken, and READ_BYTES are read at most. So a flood costs no memory, and
+    others run between two chunks; and for a line now and then reading is not stopped and taken up again: that costs as much as
+    to read it.
     """
 
     def __init__(self) -> None:
@@ -89,6 +109,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.stderr = Tail()
         self.waiting = False
         """Whether the pump has delivered all and waits for more."""
+        self.at_once: Callable[[bytes], bytes | None] = lambda data: data
         self.chunks_seen = 0
         self._chunks: list[bytes] = []
         self._held = 0
@@ -98,16 +119,25 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._stdout: asyncio.ReadTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        pipe = cast(asyncio.SubprocessTransport, transport).get_pipe_transport(1)
+        pipe: Any = cast(asyncio.SubprocessTransport, transport).get_pipe_transport(1)
+        if hasattr(pipe, "max_size"):  # uvloop reads in its own way
+            pipe.max_size = READ_BYTES
+        pipe.set_protocol(_Stdout(self._received, pipe.get_protocol()))
         self._stdout = cast(asyncio.ReadTransport, pipe)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.stderr.add(data)
-            return
-        self._chunks.append(data)
-        self._held += len(data)
+        else:  # read before `connection_made`
+            self._received(data)
+
+    def _received(self, data: bytes) -> None:
         self.chunks_seen += 1
+        rest = self.at_once(data) if self.waiting and not self._chunks else data
+        if rest is None:
+            return
+        self._chunks.append(rest)
+        self._held += len(rest)
         self._arrived.set()
         if self._held >= HELD_BYTES and not self._paused and self._stdout is not None:
             self._paused = True
@@ -133,8 +163,10 @@ class _Pipes(asyncio.SubprocessProtocol):
                 self._paused = False
                 self._stdout.resume_reading()
             self.waiting = True
-            await self._arrived.wait()
-            self.waiting = False
+            try:
+                await self._arrived.wait()
+            finally:
+                self.waiting = False
         taken = b"".join(self._chunks)
         self._chunks.clear()
         self._held = 0
@@ -166,6 +198,8 @@ class AgentProcess:
         self._on_exit = on_exit
         self._waits = waits
         self._framer = LineFramer()
+        self._context = copy_context()
+        self._due: Awaitable[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._ladder: asyncio.Task[None] | None = None
         self._stdin_closed = False
@@ -267,7 +301,8 @@ class AgentProcess:
     # --- its life ----------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pump = asyncio.create_task(self._pump(), name=f"stdout {self.pid}")
+        pump = asyncio.create_task(self._pump(), name=f"stdout {self.pid}", context=self._context)
+        self._pipes.at_once = partial(self._context.run, self._at_once)
         try:
             await self._until_gone(pump)
             if left := await asyncio.to_thread(self._sweep):
@@ -294,8 +329,24 @@ class AgentProcess:
         finally:
             exited.cancel()
 
+    def _at_once(self, data: bytes) -> bytes | None:
+        """A few lines, in the pump's context but without waking it, which takes a turn of the loop. What is left for the pump."""
+        if data.count(b"\n") > LINES_AT_ONCE:
+            return data
+        lines = [line if type(line) is bytes else self._line(line) for line in self._framer.push(data)]
+        if not lines:
+            return None
+        try:
+            self._due = self._on_lines(lines)
+        except Exception as error:
+            self._due = _raising(error)
+        return None if self._due is None else b""
+
     async def _pump(self) -> None:
         while (chunk := await self._pipes.take()) is not None:
+            due, self._due = self._due, None
+            if due is not None:
+                await due
             await self._deliver(self._framer.push(chunk))
 
     async def _deliver(self, framed: list[Framed]) -> None:
@@ -386,6 +437,11 @@ class AgentProcess:
             )
         except Exception:
             log.exception("agent.exit_failed", pid=self.pid)
+
+
+async def _raising(error: Exception) -> None:
+    """For the pump, whose failure ends the process."""
+    raise error
 
 
 def _start_error(spec: LaunchSpec, error: OSError | ValueError) -> AgentError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -300,7 +301,7 @@ class SessionActor:
                 agent,
                 options,
                 codec,
-                lambda lines: self._on_lines(generation, lines),
+                partial(self._on_lines, generation),
                 lambda exit_: self._on_exit(generation, exit_),
             )
         except BaseException:
@@ -471,11 +472,9 @@ class SessionActor:
         return handle
 
     def _drop_process(self, *, kill: bool) -> None:
-        handle = self._detach()
-        if handle is None:
-            return
-        self._stopping.add(handle, kill=kill)
-        self._on_change(self)
+        if (handle := self._detach()) is not None:
+            self._stopping.add(handle, kill=kill)
+            self._on_change(self)
 
     def reap(self) -> None:
         """The session has been idle for long: its process is not needed; the next prompt resumes."""

@@ -8,8 +8,8 @@ mailbox to wait for (docs/adr/0002).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import structlog
@@ -25,6 +25,7 @@ from shim.sessions.instructions import Instructions
 from shim.sessions.unparsed import Unparsed
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
+from shim.within import Within
 from universal.codec import Fact
 from universal.events import (
     ErrorData,
@@ -110,6 +111,7 @@ class Branch:
         self._waiters: list[asyncio.Future[None]] = []
         self._retelling: asyncio.TimerHandle | None = None
         self._held: list[UniversalEvent] | None = None
+        self._within_burst = Within(self._begin_burst, self._end_burst)
         self._unsaved: list[UniversalEvent] = []
         self._unsaved_why = self._stopped_turn = ""
         self._unparsed = Unparsed(session_id)
@@ -153,17 +155,19 @@ class Branch:
         """Stamp, store, project, publish one event."""
         now = self._clock.now_ms()
         self.sequence += 1
-        event = UniversalEvent(
-            event_id=self._ids.new("event"),
-            sequence=self.sequence,
-            time=rfc3339(now),
-            session_id=self.id,
-            native_session_id=self.native_session_id,
-            source=source,
-            synthetic=source is Source.DAEMON,
-            type=type_,
-            data=data,
-            raw=raw,
+        event = UniversalEvent.stamped(
+            {
+                "event_id": self._ids.new("event"),
+                "sequence": self.sequence,
+                "time": rfc3339(now),
+                "session_id": self.id,
+                "native_session_id": self.native_session_id,
+                "source": source,
+                "synthetic": source is Source.DAEMON,
+                "type": type_,
+                "data": data,
+                "raw": raw,
+            }
         )
         self._keep(event)
         self._note_end(event)
@@ -195,15 +199,16 @@ class Branch:
         self._unsaved += [event.model_copy(update={"raw": None}) for event in events]
         self.save_rest()
 
-    @contextmanager
-    def burst(self) -> Generator[None, None, None]:
+    def burst(self) -> Within:
         """What is recorded within is queued for the journal in one go, at its end. For work that does not wait in between."""
+        return self._within_burst
+
+    def _begin_burst(self) -> None:
         self._held = []
-        try:
-            yield
-        finally:
-            self.release()
-            self._held = None
+
+    def _end_burst(self) -> None:
+        self.release()
+        self._held = None
 
     def release(self) -> None:
         """Queue what a burst has held back so far: what the session's row says has happened stands in the journal before it."""

@@ -24,19 +24,16 @@ def batches(frames: Iterable[Frame], form: Callable[[Frame], bytes]) -> list[Bat
     found: list[Batch] = []
     some: list[Frame] = []
     texts: list[bytes] = []
-    size = 0
+    size, urgent = 0, False
     for frame in frames:
         text = form(frame)
         some.append(frame)
         texts.append(text)
         size += len(text)
+        urgent = urgent or frame.urgent
         if size >= CHUNK_BYTES:
-            found.append(_batch(some, texts))
-            some, texts, size = [], [], 0
+            found.append(Batch(some, b"".join(texts), urgent))
+            some, texts, size, urgent = [], [], 0, False
     if some:
-        found.append(_batch(some, texts))
+        found.append(Batch(some, b"".join(texts), urgent))
     return found
-
-
-def _batch(frames: list[Frame], texts: list[bytes]) -> Batch:
-    return Batch(frames, b"".join(texts), any(frame.urgent for frame in frames))

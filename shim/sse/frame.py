@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import json
 import math
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
 from shim.sse.event import OpenCodeEvent
-from universal.frozen import frozen
 
 ID_LENGTH, PLACE_LENGTH = 16, 8
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Piece(Protocol):
@@ -45,8 +46,7 @@ class Piece(Protocol):
         ...
 
 
-@frozen
-class Delta:
+class Delta(NamedTuple):
     """A piece of a part of the 1.x wire.
 
     Not the event itself: its `legacy` would keep the conversation alive, which may be deleted, for as long as the ring has this.
@@ -78,8 +78,7 @@ class Delta:
         return encode(event, position, legacy=self.legacy)
 
 
-@frozen
-class Frame:
+class Frame(NamedTuple):
     """One event, encoded.
 
     id       the event whose place its `id:` line tells
@@ -121,18 +120,18 @@ def encode(
     `oldest`, the event for clients of 1.0, if it is another one.
     Raises: nothing; text without UTF-8 has U+FFFD for it, what is not JSON is its `str`.
     """
-    payload: dict[str, Any] = {"type": event.type, "properties": event.properties}
-    body = to_json(payload if legacy else {"id": id_, **payload})
+    kind, properties = event.type, event.properties
+    body = to_json({"type": kind, "properties": properties} if legacy else {"id": id_, "type": kind, "properties": properties})
     position = position or id_
-    head = b"id:" + place(position).encode() + b"\ndata: "
+    head = b"id:%b\ndata: " % _place(position)
     return Frame(
-        id=position,
-        plain=head + body + b"\n\n",
-        wrapped=head + b"{" + _envelope(event.directory, None if legacy else event.project) + b'"payload":' + body + b"}\n\n",
-        urgent=event.urgent,
-        delta=_delta(event, legacy=legacy),
-        twin=_twin(event, id_) if twin else b"",
-        oldest=b"" if oldest is None else head + to_json({"type": oldest.type, "properties": oldest.properties}) + b"\n\n",
+        position,
+        b"%b%b\n\n" % (head, body),
+        b'%b{%b"payload":%b}\n\n' % (head, _envelope(event.directory, None if legacy else event.project), body),
+        event.urgent,
+        _delta(event, legacy=legacy),
+        _twin(event, id_) if twin else b"",
+        b"" if oldest is None else head + to_json({"type": oldest.type, "properties": oldest.properties}) + b"\n\n",
     )
 
 
@@ -147,10 +146,16 @@ def _twin(event: OpenCodeEvent, id_: str) -> bytes:
 
 def place(id_: str) -> str:
     """What an `id:` line says for an event: the six bytes of its id in URL-safe base 64; an id of another form as it is."""
+    return _place(id_).decode()
+
+
+def _place(id_: str) -> bytes:
     try:
-        return urlsafe_b64encode(bytes.fromhex(id_[4:])).decode() if len(id_) == ID_LENGTH else id_
+        if len(id_) == ID_LENGTH:
+            return b2a_base64(bytes.fromhex(id_[4:]), newline=False).translate(_URL_SAFE)
     except ValueError:
-        return id_
+        pass
+    return id_.encode()
 
 
 def event_at(said: str) -> str:
@@ -197,9 +202,7 @@ def _join(pieces: Sequence[Frame]) -> Frame:
 
 def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:
     """What a frame adds to which part: `message.part.delta`, and in 1.1 `message.part.updated` with `delta`."""
-    if event.type not in ("message.part.delta", "message.part.updated"):
-        return None
-    if not isinstance(event.properties.get("delta"), str):
+    if event.type not in ("message.part.delta", "message.part.updated") or not isinstance(event.properties.get("delta"), str):
         return None
     return Delta(event.type, event.properties, event.directory, event.project, event.urgent, legacy)
 

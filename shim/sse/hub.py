@@ -12,9 +12,10 @@ when such a client is connected, and for as long after it left as it could come 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import NamedTuple
 
 import structlog
@@ -28,12 +29,15 @@ from shim.sse.oldest import oldest as oldest_form
 from shim.sse.ring import Entry, Ring
 from shim.sse.subscription import Bounds, Kind, State, Subscription
 from shim.sse.turnstile import Turnstile
+from shim.within import Within
 
 RING_FRAMES = 4096
 """How many events can be replayed."""
 RING_BYTES = 32 * 1024 * 1024
 """The same in bytes, all forms counted: a few large tool outputs shorten the ring instead of filling the memory."""
 
+APART_S = 0.0005
+"""Bursts that are closer together are handed over together. Longer, and a turn of a busy loop passes before readers are woken."""
 SETTLE_S = 0.25
 """The longest that `settled` waits for readers that do not read."""
 
@@ -65,9 +69,20 @@ class HubStats(NamedTuple):
 
 
 class Hub:
-    """All event streams of the server. Used from one event loop."""
+    """All event streams of the server. Used from one event loop. `soon` calls a function in the loop's next turn; `now` in s."""
 
-    def __init__(self, clock: Clock, ids: Ids, *, bounds: HubBounds = DEFAULT_BOUNDS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        *,
+        bounds: HubBounds = DEFAULT_BOUNDS,
+        soon: Callable[[Callable[[], None]], object] | None = None,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self._soon = soon or _soon
+        self._now = now
+        self._delivered_at = -math.inf
         self._clock = clock
         self._ids = ids
         self._bounds = bounds
@@ -80,6 +95,8 @@ class Hub:
         self._taps: list[Callable[[OpenCodeEvent], None]] = []
         self._burst: list[Entry] = []
         self._bursts = 0
+        self._hurry = self._due = False
+        self._within_burst = Within(self._begin_burst, self._end_burst)
         self._is_closed = False
 
     def stats(self) -> HubStats:
@@ -100,38 +117,49 @@ class Hub:
         id_ = self._ids.moment()
         directory = None if event.directory is None else normal(event.directory)
         modern = encode(event, id_, twin=event.sync is not None and any(reader.kind.sync for reader in self._readers))
-        made = self._legacy_wanted(directory)
+        made = bool(self._legacy_readers or self._legacy_until) and self._legacy_wanted(directory)
         legacy = self._legacy_frame(event, id_) if made else None
-        entry = Entry(id_, directory, modern, legacy, made, _subject(event))
+        size = modern.size if legacy is None else modern.size + legacy.size
+        entry = Entry(id_, directory, modern, legacy, made, _subject(event), size)
         self._ring.add(entry)
         if self._readers:
             self._burst.append(entry)
+            self._hurry = self._hurry or event.urgent
             if not self._bursts:
                 self._deliver()
 
-    @contextmanager
-    def burst(self) -> Generator[None, None, None]:
-        """What is published within goes to the readers in one go, at its end. For work that does not wait in between."""
+    def burst(self) -> Within:
+        """What is published within goes to the readers in one go, at its end; after another one within APART_S together with that
+        of the bursts after it, when the loop has turned, unless something is urgent. For work that does not wait in between."""
+        return self._within_burst
+
+    def _begin_burst(self) -> None:
         self._bursts += 1
-        try:
-            yield
-        finally:
-            self._bursts -= 1
-            if not self._bursts:
-                self._deliver()
+
+    def _end_burst(self) -> None:
+        self._bursts -= 1
+        if self._bursts or not self._burst:
+            return
+        now = self._now()
+        if self._hurry or now - self._delivered_at >= APART_S:
+            self._delivered_at = now
+            self._deliver()
+        elif not self._due:
+            self._due = True
+            self._soon(self._deliver)
 
     def _deliver(self) -> None:
         """To each reader what it wants of the burst; formed once for all who want the same."""
         burst, self._burst = self._burst, []
+        self._hurry = self._due = False
         if not burst:
             return
         formed: dict[Kind, list[Batch]] = {}
         for reader in tuple(self._readers):
-            kind = reader.kind
-            if kind not in formed:
-                frames = [entry.legacy if kind.legacy else entry.modern for entry in burst if kind.wants(entry.directory)]
-                formed[kind] = batches([frame for frame in frames if frame is not None], kind.form)
-            for batch in formed[kind]:
+            made = formed.get(reader.kind)
+            if made is None:
+                made = formed[reader.kind] = _formed(burst, reader.kind)
+            for batch in made:
                 reader.put(batch)
 
     def subscribe(
@@ -183,6 +211,7 @@ class Hub:
         For answers that say that a turn is over: `opencode run --attach` exits at that answer and prints only what it has
         read by then (seen with 1.1.53 and 1.18.33).
         """
+        self._deliver()
         wanted = None if directory is None else normal(directory)
         waits = [
             asyncio.ensure_future(reader.settled()) for reader in self._readers if wanted is None or reader.kind.wants(wanted)
@@ -194,12 +223,14 @@ class Hub:
 
     def end(self, directory: str) -> None:
         """End the streams of one directory after what waits, as OpenCode does when it disposes of an instance."""
+        self._deliver()
         for reader in tuple(self._readers):
             if reader.kind.scope == normal(directory):
                 reader.end()
 
     def close(self) -> None:
         """End all streams after what waits. For the server's shutdown; again is fine."""
+        self._deliver()
         self._is_closed = True
         for reader in tuple(self._readers):
             reader.end()
@@ -253,6 +284,16 @@ class Hub:
         now = self._ring.published
         self._legacy_until = {scope: until for scope, until in self._legacy_until.items() if until > now}
         return any(directory is None or scope is None or scope == directory for scope in self._legacy_until)
+
+
+def _soon(call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(call)
+
+
+def _formed(burst: Sequence[Entry], kind: Kind) -> list[Batch]:
+    """What readers of this kind get of a burst."""
+    frames = [entry.legacy if kind.legacy else entry.modern for entry in burst if kind.wants(entry.directory)]
+    return batches([frame for frame in frames if frame is not None], kind.form)
 
 
 def _subject(event: OpenCodeEvent) -> tuple[str, str] | None:

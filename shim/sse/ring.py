@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from shim.sse.frame import Frame
-from universal.frozen import frozen
 
 
 class Placed(Protocol):
@@ -27,8 +26,7 @@ class Placed(Protocol):
 EntryT = TypeVar("EntryT", bound=Placed)
 
 
-@frozen
-class Entry:
+class Entry(NamedTuple):
     """One published event.
 
     id           its id
@@ -37,6 +35,7 @@ class Entry:
     legacy       its frame for clients of 1.1 and 1.0, None if they get nothing
     legacy_made  False if nobody of 1.1 was there and `legacy` was never asked for
     subject      (type, properties.id): by it an open request is known to be among replayed events
+    size         bytes, in all forms
     """
 
     id: str
@@ -45,11 +44,7 @@ class Entry:
     legacy: Frame | None
     legacy_made: bool
     subject: tuple[str, str] | None
-
-    @property
-    def size(self) -> int:
-        """Bytes, in all forms."""
-        return self.modern.size if self.legacy is None else self.modern.size + self.legacy.size
+    size: int
 
 
 class Ring(Generic[EntryT]):

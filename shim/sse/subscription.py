@@ -16,7 +16,6 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from shim.sse.batch import CHUNK_BYTES, Batch, batches
 from shim.sse.frame import Frame, compact
-from universal.frozen import frozen
 
 FIRST_SHARE = 1 / 8
 """Of the time that takes are to be apart: two pieces that happen to come together are no burst."""
@@ -56,8 +55,7 @@ class Form(Protocol):
 FormT = TypeVar("FormT", bound=Form)
 
 
-@frozen
-class Kind:
+class Kind(NamedTuple):
     """What a reader asked for: `scope` is a normalised directory or None for all; `wrapped` as on `/global/event`;
     `legacy` for clients of 1.1."""
 
@@ -113,6 +111,8 @@ class Subscription(Generic[FormT]):
         self._quiet = asyncio.Event()
         self._taken_at = -math.inf
         self._share = FIRST_SHARE
+        self._due_at = math.inf
+        """Until when (loop time) a take gathers. Looked at by whoever brings more: a busy loop is late with its timers."""
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -140,7 +140,9 @@ class Subscription(Generic[FormT]):
             self._share = FIRST_SHARE
         elif not self._hurry and self.state is State.OPEN and self._waiting():
             self._share = min(1.0, self._share * 2)
-            await _set(self._now, gather_until if until is None else min(until, gather_until))
+            self._due_at = gather_until if until is None else min(until, gather_until)
+            await _set(self._now, self._due_at)
+            self._due_at = math.inf
         self._taken_at = loop.time()
         return self._pop()
 
@@ -169,6 +171,8 @@ class Subscription(Generic[FormT]):
             asyncio.get_running_loop().call_soon(self._judge)
         if batch.urgent or over or self._bytes > CHUNK_BYTES:
             self._hurry = True
+            self._now.set()
+        elif self._due_at < math.inf and asyncio.get_running_loop().time() >= self._due_at:
             self._now.set()
         self._more.set()
 

@@ -48,6 +48,7 @@ class Meters:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seconds: deque[list[int]] = deque(maxlen=WINDOW_S)
+        self._second = ""
         self._begun: dict[str, int] = {}
         self.started_ms = clock.now_ms()
         self.events: Counter[str] = Counter()
@@ -60,12 +61,15 @@ class Meters:
 
     def observe(self, event: UniversalEvent) -> None:
         """An event that was just stamped."""
-        now = self._clock.now_ms() // 1000
-        if self._seconds and self._seconds[-1][0] == now:
+        second = event.time[:19]
+        if second == self._second:
             self._seconds[-1][1] += 1
         else:
-            self._seconds.append([now, 1])
+            self._second = second
+            self._seconds.append([from_rfc3339(event.time) // 1000, 1])
         self.events[event.type] += 1
+        if event.type is EventType.ITEM_DELTA:
+            return
         data = event.data
         if isinstance(data, TurnData):
             self._turn(event, data)

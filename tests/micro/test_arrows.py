@@ -43,12 +43,12 @@ SESSION = "ses_0123456789abcdefghijkl"
 
 BUDGETS = {
     "framer": 0.25,
-    "codec": 4.0,
-    "stamp": 5.0,
+    "codec": 3.5,
+    "stamp": 2.2,
     "turn": 2.1,
-    "projection": 1.8,
-    "encode": 2.8,
-    "hub": 4.2,
+    "projection": 1.6,
+    "encode": 2.0,
+    "hub": 3.8,
     "store": 4.6,
 }
 """Of one piece, in units of one turn of `calibration`."""
@@ -138,17 +138,19 @@ def stamped(facts: list[Fact]) -> list[UniversalEvent]:
     clock = ManualClock()
     ids = Ids(clock)
     return [
-        UniversalEvent(
-            event_id=ids.new("event"),
-            sequence=sequence,
-            time=rfc3339(clock.now_ms()),
-            session_id=SESSION,
-            native_session_id=None,
-            source=Source.DAEMON if fact.synthetic else Source.AGENT,
-            synthetic=fact.synthetic,
-            type=fact.type,
-            data=fact.data,
-            raw=fact.raw,
+        UniversalEvent.stamped(
+            {
+                "event_id": ids.new("event"),
+                "sequence": sequence,
+                "time": rfc3339(clock.now_ms()),
+                "session_id": SESSION,
+                "native_session_id": None,
+                "source": Source.DAEMON if fact.synthetic else Source.AGENT,
+                "synthetic": fact.synthetic,
+                "type": fact.type,
+                "data": fact.data,
+                "raw": fact.raw,
+            }
         )
         for sequence, fact in enumerate(facts, 1)
     ]

@@ -34,6 +34,7 @@ from universal.agents.claude_wire import (
     get_text,
     kind_of,
     parse,
+    piece_of,
     prompt_content,
     prompt_uuid,
     write,
@@ -163,6 +164,9 @@ class ClaudeCodec:
         if not isinstance(msg, dict):
             return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
         message: Msg = obj(msg)
+        event = piece_of(message)
+        if event is not None:
+            return [*self._main.piece(event, message, self.native_session_id)]
         kind = kind_of(message)
         if kind == "assistant" and not message.get("parent_tool_use_id"):
             self._anchor = get_text(message, "uuid")
@@ -270,11 +274,6 @@ class ClaudeCodec:
             yield from self._notes.no_summary()
             yield from self._begun()
         yield from self._transcript(msg).stream(event, msg)
-
-    def _on_piece(self, msg: Msg) -> Iterable[Output]:
-        if get_text(msg, "parent_tool_use_id"):
-            return self._on_stream(msg)
-        return self._main.piece(obj(msg.get("event")), msg)
 
     def _on_assistant(self, msg: Msg) -> Iterator[Output]:
         native = obj(msg.get("message"))
@@ -408,7 +407,7 @@ class ClaudeCodec:
         "result": _on_result,
         "stream_event/message_start": _on_stream,
         "stream_event/content_block_start": _on_stream,
-        "stream_event/content_block_delta": _on_piece,
+        "stream_event/content_block_delta": _on_stream,
         "stream_event/message_delta": _on_stream,
         "stream_event/message_stop": _on_stream,
         "control_request/can_use_tool": _on_ask,

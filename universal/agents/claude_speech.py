@@ -16,7 +16,7 @@ from universal.agents.claude_tools import Result, dumps, title_of
 from universal.agents.claude_wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
 from universal.codec import Fact, IdFactory
 from universal.counting import Kinds
-from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
+from universal.events import EventData, EventType, ItemData, UnparsedData, delta_data
 from universal.growing import Growing
 from universal.items import (
     ContentPart,
@@ -149,19 +149,22 @@ class Transcript:
             lost = obj(raw.get("abandoned_blocks")).get("from_block_index") == 0
             yield from self._end(raw, interrupted=lost or not message.stop_reason)
 
-    def piece(self, event: Msg, raw: Msg) -> Sequence[Fact]:
-        """A `content_block_delta`. No generator makes it, nor what it calls: nearly all lines are one."""
+    def piece(self, event: Msg, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
+        """A `content_block_delta`. No generator makes it, nor what it calls: nearly all lines are one.
+
+        In: `native_session_id`, for facts that nobody stamps with it.
+        """
         message, delta = self._open, obj(event.get("delta"))
         kind = get_text(delta, "type")
         if message is None:
             self.ctx.ignore("content_block_delta outside of a message")
         elif kind in ("text_delta", "thinking_delta"):
-            return self._say(message, _index(event), as_text(delta.get(kind.removesuffix("_delta"))), raw)
+            return self._say(message, _index(event), as_text(delta.get(kind[:-6])), raw, native_session_id)
         elif kind == "input_json_delta":
             call, text = message.blocks.get(_index(event)), as_text(delta.get("partial_json"))
             if isinstance(call, Call) and text:
                 call.partial.add(text)
-                return (self._delta(call.item_id, call.call_id, text, 0, "tool_input", raw),)
+                return (self._delta(call.item_id, call.call_id, text, 0, "tool_input", raw, native_session_id),)
         elif kind in IGNORED_DELTAS:
             self.ctx.ignore(f"delta/{kind}")
         else:
@@ -200,7 +203,7 @@ class Transcript:
         else:
             yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", raw)
 
-    def _say(self, message: _Message, index: int, text: str, raw: Msg) -> Sequence[Fact]:
+    def _say(self, message: _Message, index: int, text: str, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
         """A piece of text for a block. Its part begins with its first text: empty blocks make no part."""
         if not text:
             return ()
@@ -209,7 +212,7 @@ class Transcript:
             part = self._part(message, "reasoning" if part == "thinking" else "text")
             message.blocks[index] = part
         part.said.add(text)
-        return (self._delta(message.item_id, message.native_id, text, part.index, part.kind, raw),)
+        return (self._delta(message.item_id, message.native_id, text, part.index, part.kind, raw, native_session_id),)
 
     # --- whole lines ----------------------------------------------------------------------------------
 
@@ -404,10 +407,17 @@ class Transcript:
         return self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
 
     def _delta(
-        self, item_id: str, native_id: str, text: str, index: int, kind: Literal["text", "reasoning", "tool_input"], raw: Json
+        self,
+        item_id: str,
+        native_id: str,
+        text: str,
+        index: int,
+        kind: Literal["text", "reasoning", "tool_input"],
+        raw: Json,
+        native_session_id: str | None = None,
     ) -> Fact:
-        data = ItemDeltaData(item_id=item_id, native_item_id=native_id or None, delta=text, part_index=index, part_type=kind)
-        return self._fact(EventType.ITEM_DELTA, data, raw)
+        data = delta_data(item_id, native_id or None, text, index, kind)
+        return Fact(EventType.ITEM_DELTA, data, raw, False, self.child, native_session_id)
 
     def _fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
         return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)

@@ -33,7 +33,10 @@ class History:
 
     def numbered(self, events: list[OpenCodeEvent], at_ms: int) -> list[OpenCodeEvent]:
         """The same events; lasting ones know their place. Growing texts told anew are no part of it."""
-        return [replace(e, sync=self._next(at_ms)) if e.type in LASTING else e for e in events]
+        for e in events:
+            if e.type in LASTING:
+                return [replace(e, sync=self._next(at_ms)) if e.type in LASTING else e for e in events]
+        return events
 
     def skip(self, kind: str) -> None:
         """One of this type has had its number, if it is lasting; the next ones come after it."""

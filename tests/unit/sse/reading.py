@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from aiohttp import ClientResponse
@@ -75,9 +75,14 @@ async def frames_of(response: ClientResponse) -> AsyncIterator[Got]:
     assert buffer == b""
 
 
-def make_hub(bounds: HubBounds = DEFAULT_BOUNDS) -> Hub:
+def make_hub(
+    bounds: HubBounds = DEFAULT_BOUNDS,
+    soon: Callable[[Callable[[], None]], object] | None = None,
+    now: Callable[[], float] = lambda: 0.0,
+) -> Hub:
+    """A hub whose second burst is always too soon after the first."""
     clock = ManualClock()
-    return Hub(clock, Ids(clock), bounds=bounds)
+    return Hub(clock, Ids(clock), bounds=bounds, soon=soon, now=now)
 
 
 def said(number: int, directory: str | None = "/p", **options: Any) -> OpenCodeEvent:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from shim.sse.batch import CHUNK_BYTES, batches
 from shim.sse.frame import encode
+from shim.sse.hub import APART_S
 from tests.unit.sse.reading import drain, make_hub, numbers, parsed, said
 
 
@@ -41,6 +44,33 @@ async def test_what_is_published_together_is_formed_once_and_handed_over_at_the_
     assert numbers(await drain(late)) == [4]
     for reader in (*readers, other, late):
         reader.close()
+
+
+async def test_bursts_close_together_are_handed_over_together() -> None:
+    turns: list[Callable[[], None]] = []
+    at = 0.0
+    hub = make_hub(soon=turns.append, now=lambda: at)
+    reader = hub.subscribe(scope=None, wrapped=False)
+    await drain(reader)
+
+    def say(number: int, *, urgent: bool = False) -> list[list[int]]:
+        """What waits after it, by the batch."""
+        with hub.burst():
+            hub.publish(said(number, urgent=urgent))
+        return [numbers(parsed(reader, [batch])) for batch in reader._live]
+
+    assert say(1) == [[1]]
+    assert [say(2), say(3)] == [[[1]], [[1]]]
+    assert len(turns) == 1
+    assert say(4, urgent=True) == [[1], [2, 3, 4]]
+    turns.pop()()
+    assert say(5) == [[1], [2, 3, 4]]
+    turns.pop()()
+    at = APART_S
+    assert say(6) == [[1], [2, 3, 4], [5], [6]]
+    assert turns == []
+    assert numbers(await drain(reader)) == [1, 2, 3, 4, 5, 6]
+    reader.close()
 
 
 async def test_a_burst_that_fails_has_published_what_it_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 
 from shim.sse.event import OpenCodeEvent
 from shim.sse.frame import normal
-from shim.sse.hub import Hub, HubBounds
+from shim.sse.hub import APART_S, Hub, HubBounds
 from shim.sse.subscription import Bounds, Subscription
 from tests.unit.sse.reading import Got, drain, make_hub, numbers, parsed, said
 
@@ -413,7 +414,9 @@ class Client:
 class Reconnecting(RuleBasedStateMachine):
     @initialize(clients=st.lists(st.tuples(SCOPES, st.booleans()), min_size=1, max_size=4))
     def start(self, clients: list[tuple[str | None, bool]]) -> None:
-        self.hub = make_hub()
+        self.due: list[Callable[[], None]] = []
+        self.at = 0.0
+        self.hub = make_hub(soon=self.due.append, now=lambda: self.at)
         self.count = 0
         self.clients = [Client(scope, legacy) for scope, legacy in clients]
         for client in self.clients:
@@ -429,6 +432,17 @@ class Reconnecting(RuleBasedStateMachine):
         with self.hub.burst():
             for directory in directories:
                 self.publish(directory, own_form)
+
+    @rule()
+    def time_passes(self) -> None:
+        self.at += APART_S
+
+    @rule()
+    def turn(self) -> None:
+        """The loop's next turn."""
+        due, self.due[:] = [*self.due], []
+        for call in due:
+            call()
 
     @rule(directory=st.sampled_from(["/p", "/q", None]), own_form=st.booleans())
     def publish(self, directory: str | None, own_form: bool) -> None:
@@ -466,6 +480,8 @@ class Reconnecting(RuleBasedStateMachine):
             assert client.seen == client.due[: len(client.seen)]
 
     def teardown(self) -> None:
+        if hasattr(self, "due"):
+            self.turn()
         for client in getattr(self, "clients", []):
             if client.subscription is None:
                 self.connect(client)

@@ -11,7 +11,7 @@ from tests.unit.sse.reading import said
 
 def entry(number: int, size: int = 0) -> Entry:
     frame = encode(said(number, project="x" * size), f"evt_{number}")
-    return Entry(f"evt_{number}", "/p", frame, None, False, None)
+    return Entry(f"evt_{number}", "/p", frame, None, False, None, frame.size)
 
 
 def filled(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:

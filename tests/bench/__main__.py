@@ -12,7 +12,6 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from statistics import median
 from typing import TypeAlias
 
 from tests.bench import report, rows
@@ -84,20 +83,11 @@ def write(figures: Rounds, troubles: list[str], wanted: argparse.Namespace, roun
 
 
 def medians(figures: Rounds) -> report.Found:
-    return {name: middle(rounds) for name, rounds in figures.items()}
+    return {name: rows.middle(rounds) for name, rounds in figures.items()}
 
 
 def page(figures: Rounds, troubles: list[str], rounds: int) -> str:
     return report.page(medians(figures), rounds, troubles)
-
-
-def middle(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """The median of each figure of each contender over the rounds."""
-    names = {who: set(figures) for found in rounds for who, figures in found.items()}
-    return {
-        who: {key: median(found[who][key] for found in rounds if key in found.get(who, {})) for key in keys}
-        for who, keys in names.items()
-    }
 
 
 if __name__ == "__main__":

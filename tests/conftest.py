@@ -29,6 +29,8 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
+RERUN_LINES = 60
+"""Of what the first try of a test that is tried again has to say; what failed is at its end."""
 HERE = Path(__file__).parent
 SLOW = ("faults", "fuzz", "properties/test_mutants.py", "http/test_v1_reconnect.py", "conformance/test_native_requests.py")
 """Longer than a person waits between two edits; `make test-slow`."""
@@ -41,3 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(places):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why a test was tried again: its first try is not among the failures."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.write_sep("_", f"first try of {report.nodeid}")
+        terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-RERUN_LINES:]))

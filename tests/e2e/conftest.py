@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from .support.bench import Bench, bench
+from .support.sharing import ByServer
 from .support.tmux import Terminal
 from .support.tui import new_session
 from .support.wire import Stream
 
+FAILED = pytest.StashKey[bool]()
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With pytest-xdist (`--dist loadgroup`), the tests that share a server and a terminal go to one worker."""
-    for item in items:
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if "served" in params:
-            group = f"{item.path.stem} {params['served']} {params.get('version', '')}"
-            item.add_marker(pytest.mark.xdist_group(group))
+
+def pytest_xdist_make_scheduler(config: pytest.Config) -> ByServer | None:
+    return ByServer(config) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """What a failed test leaves (a question nobody has answered, a full input box) would fail the next ones, and itself when it
+    is tried again: they get a new server and a new terminal."""
+    if item.stash.get(FAILED, False):
+        item.stash[FAILED] = False
+        item.session._setupstate.teardown_exact(None)  # pytest has no public way, and the plugin for retries keeps them
+    yield
 
 
 @pytest.fixture(scope="module")

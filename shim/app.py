@@ -149,7 +149,7 @@ def build_app(
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, bool(settings.hooks))):
         if on:
             feed.observe(observer)
-    views = Views(sessions, kept, SecondHub(clock, ids), clock=clock, ids=ids, first=hub)
+    views = Views(sessions, kept, SecondHub(clock, ids, bursts=hub.bursts), clock=clock, ids=ids, first=hub)
     projects = Projects(kept, clock)
     worktrees = Worktrees(settings.data_dir, projects, hub.publish)
     services = Services(

@@ -12,10 +12,8 @@ when such a client is connected, and for as long after it left as it could come 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import NamedTuple
 
 import structlog
@@ -23,6 +21,7 @@ import structlog
 from shim.clock import Clock
 from shim.ids import Ids
 from shim.sse.batch import Batch, batches
+from shim.sse.burst import Bursts
 from shim.sse.event import OpenCodeEvent
 from shim.sse.frame import Frame, encode, event_at, normal
 from shim.sse.oldest import oldest as oldest_form
@@ -36,8 +35,6 @@ RING_FRAMES = 4096
 RING_BYTES = 32 * 1024 * 1024
 """The same in bytes, all forms counted: a few large tool outputs shorten the ring instead of filling the memory."""
 
-APART_S = 0.0005
-"""Bursts that are closer together are handed over together. Longer, and a turn of a busy loop passes before readers are woken."""
 SETTLE_S = 0.25
 """The longest that `settled` waits for readers that do not read."""
 
@@ -69,20 +66,11 @@ class HubStats(NamedTuple):
 
 
 class Hub:
-    """All event streams of the server. Used from one event loop. `soon` calls a function in the loop's next turn; `now` in s."""
+    """All event streams of the server. Used from one event loop. `bursts` is shared with other hubs."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        ids: Ids,
-        *,
-        bounds: HubBounds = DEFAULT_BOUNDS,
-        soon: Callable[[Callable[[], None]], object] | None = None,
-        now: Callable[[], float] = monotonic,
-    ) -> None:
-        self._soon = soon or _soon
-        self._now = now
-        self._delivered_at = -math.inf
+    def __init__(self, clock: Clock, ids: Ids, *, bounds: HubBounds = DEFAULT_BOUNDS, bursts: Bursts | None = None) -> None:
+        self.bursts = bursts or Bursts()
+        self.bursts.to(self._hand_over)
         self._clock = clock
         self._ids = ids
         self._bounds = bounds
@@ -94,9 +82,6 @@ class Hub:
         self.turnstile = Turnstile()
         self._taps: list[Callable[[OpenCodeEvent], None]] = []
         self._burst: list[Entry] = []
-        self._bursts = 0
-        self._hurry = self._due = False
-        self._within_burst = Within(self._begin_burst, self._end_burst)
         self._is_closed = False
 
     def stats(self) -> HubStats:
@@ -124,34 +109,15 @@ class Hub:
         self._ring.add(entry)
         if self._readers:
             self._burst.append(entry)
-            self._hurry = self._hurry or event.urgent
-            if not self._bursts:
-                self._deliver()
+            self.bursts.came(urgent=event.urgent)
 
     def burst(self) -> Within:
-        """What is published within goes to the readers in one go, at its end; after another one within APART_S together with that
-        of the bursts after it, when the loop has turned, unless something is urgent. For work that does not wait in between."""
-        return self._within_burst
+        """As `Bursts.burst`: what is published within goes to the readers in one go."""
+        return self.bursts.burst()
 
-    def _begin_burst(self) -> None:
-        self._bursts += 1
-
-    def _end_burst(self) -> None:
-        self._bursts -= 1
-        if self._bursts or not self._burst:
-            return
-        now = self._now()
-        if self._hurry or now - self._delivered_at >= APART_S:
-            self._delivered_at = now
-            self._deliver()
-        elif not self._due:
-            self._due = True
-            self._soon(self._deliver)
-
-    def _deliver(self) -> None:
+    def _hand_over(self) -> None:
         """To each reader what it wants of the burst; formed once for all who want the same."""
         burst, self._burst = self._burst, []
-        self._hurry = self._due = False
         if not burst:
             return
         formed: dict[Kind, list[Batch]] = {}
@@ -181,7 +147,7 @@ class Hub:
         Out: first `server.connected`; then what followed `last_event_id`, if that is still known (if not, the client
         reads all anew at `server.connected`, or has to); then the greeting, less what the replay has; then live.
         """
-        self._deliver()
+        self.bursts.deliver()
         kind = Kind(None if scope is None else normal(scope), wrapped, legacy, sync, oldest and not wrapped)
         last = event_at(last_event_id) if last_event_id else None
         replay = self._replay(kind, last) if last else None
@@ -211,7 +177,7 @@ class Hub:
         For answers that say that a turn is over: `opencode run --attach` exits at that answer and prints only what it has
         read by then (seen with 1.1.53 and 1.18.33).
         """
-        self._deliver()
+        self.bursts.deliver()
         wanted = None if directory is None else normal(directory)
         waits = [
             asyncio.ensure_future(reader.settled()) for reader in self._readers if wanted is None or reader.kind.wants(wanted)
@@ -223,14 +189,14 @@ class Hub:
 
     def end(self, directory: str) -> None:
         """End the streams of one directory after what waits, as OpenCode does when it disposes of an instance."""
-        self._deliver()
+        self.bursts.deliver()
         for reader in tuple(self._readers):
             if reader.kind.scope == normal(directory):
                 reader.end()
 
     def close(self) -> None:
         """End all streams after what waits. For the server's shutdown; again is fine."""
-        self._deliver()
+        self.bursts.deliver()
         self._is_closed = True
         for reader in tuple(self._readers):
             reader.end()
@@ -284,10 +250,6 @@ class Hub:
         now = self._ring.published
         self._legacy_until = {scope: until for scope, until in self._legacy_until.items() if until > now}
         return any(directory is None or scope is None or scope == directory for scope in self._legacy_until)
-
-
-def _soon(call: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_soon(call)
 
 
 def _formed(burst: Sequence[Entry], kind: Kind) -> list[Batch]:

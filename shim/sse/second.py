@@ -22,7 +22,8 @@ from shim.clock import Clock
 from shim.ids import Ids
 from shim.opencode2.dialects import Dialect
 from shim.opencode2.events import Event2
-from shim.sse.batch import Batch
+from shim.sse.batch import Batch, batches
+from shim.sse.burst import Bursts
 from shim.sse.frame import Frame, event_at, place, to_json
 from shim.sse.hub import DEFAULT_BOUNDS, HubBounds, HubStats
 from shim.sse.ring import Ring
@@ -122,7 +123,10 @@ class SecondHub:
     `begins` is called when somebody reads and nobody did: what is published from then on is all that happens.
     """
 
-    def __init__(self, clock: Clock, ids: Ids, *, bounds: HubBounds = SECOND_BOUNDS) -> None:
+    def __init__(self, clock: Clock, ids: Ids, *, bounds: HubBounds = SECOND_BOUNDS, bursts: Bursts | None = None) -> None:
+        self._bursts = bursts or Bursts()
+        self._bursts.to(self._hand_over)
+        self._burst: list[Entry2] = []
         self._clock = clock
         self._ids = ids
         self.begins: Callable[[], None] = lambda: None
@@ -153,11 +157,25 @@ class SecondHub:
             return
         entry = Entry2(self._ids.moment(), event)
         self._counts["published"] += 1
-        for reader in tuple(self._readers):
-            if (frame := entry.frame(reader.kind.dialect)) is not None:
-                reader.put(Batch((frame,), frame.plain, frame.urgent))
+        frames = [frame for reader in self._readers if (frame := entry.frame(reader.kind.dialect)) is not None]
         entry.size = sum(len(frame.plain) for frame in entry.frames.values() if frame is not None) or _size_of(event)
         self._ring.add(entry)
+        if frames:
+            self._burst.append(entry)
+            self._bursts.came(urgent=any(frame.urgent for frame in frames))
+
+    def _hand_over(self) -> None:
+        """To each reader the burst in its dialect; formed once for each."""
+        burst, self._burst = self._burst, []
+        formed: dict[str, list[Batch]] = {}
+        for reader in tuple(self._readers) if burst else ():
+            dialect = reader.kind.dialect
+            made = formed.get(dialect.name)
+            if made is None:
+                frames = [frame for entry in burst if (frame := entry.frame(dialect)) is not None]
+                made = formed[dialect.name] = batches(frames, reader.kind.form)
+            for batch in made:
+                reader.put(batch)
 
     def subscribe(self, dialect: Dialect, last_event_id: str | None = None) -> Reader:
         """A new reader. Its owner must hand it to `stream`, or `close` it.
@@ -165,6 +183,7 @@ class SecondHub:
         In: `last_event_id`, the last frame or event that it saw. Out: first `server.connected`, whose place is that of the
         event before the ones that follow; then what was missed, if that is still known; then live.
         """
+        self._bursts.deliver()
         if not self.wanted:
             self._ring = self._new_ring()  # what happened meanwhile is not in the old one
             self.begins()
@@ -181,6 +200,7 @@ class SecondHub:
 
     def close(self) -> None:
         """End all streams after what waits. For the server's shutdown; again is fine."""
+        self._bursts.deliver()
         self._is_closed = True
         for reader in tuple(self._readers):
             reader.end()

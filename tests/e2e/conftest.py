@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from .support.wire import Stream
 FAILED = pytest.StashKey[bool]()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config) -> ByServer | None:
-    return ByServer(config) if config.getvalue("dist") == "loadgroup" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer | None:
+    return ByServer(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,6 +12,7 @@ from aiohttp import ClientResponse
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.sse.batch import Batch
+from shim.sse.burst import Bursts
 from shim.sse.event import OpenCodeEvent
 from shim.sse.frame import event_at
 from shim.sse.hub import DEFAULT_BOUNDS, Hub, HubBounds
@@ -82,7 +83,7 @@ def make_hub(
 ) -> Hub:
     """A hub whose second burst is always too soon after the first."""
     clock = ManualClock()
-    return Hub(clock, Ids(clock), bounds=bounds, soon=soon, now=now)
+    return Hub(clock, Ids(clock), bounds=bounds, bursts=Bursts(soon=soon, now=now))
 
 
 def said(number: int, directory: str | None = "/p", **options: Any) -> OpenCodeEvent:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from shim.sse.batch import CHUNK_BYTES, batches
+from shim.sse.burst import APART_S
 from shim.sse.frame import encode
-from shim.sse.hub import APART_S
 from tests.unit.sse.reading import drain, make_hub, numbers, parsed, said
 
 

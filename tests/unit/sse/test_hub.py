@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
+from shim.sse.burst import APART_S
 from shim.sse.event import OpenCodeEvent
 from shim.sse.frame import normal
-from shim.sse.hub import APART_S, Hub, HubBounds
+from shim.sse.hub import Hub, HubBounds
 from shim.sse.subscription import Bounds, Subscription
 from tests.unit.sse.reading import Got, drain, make_hub, numbers, parsed, said
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.opencode2.dialects import DIALECTS, Dialect, R
 from shim.opencode2.events import Event2
+from shim.sse.burst import Bursts
 from shim.sse.frame import place
 from shim.sse.hub import HubBounds
 from shim.sse.second import HEARTBEAT, KEEP_S, SECOND_BOUNDS, Reader, SecondHub
@@ -121,6 +123,48 @@ async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back() -> None:
     found = await taken(again)
     assert found[0]["place"] == last
     assert [one["data"]["title"] for one in found[1:]] == [str(number) for number in range(40)]
+
+
+async def test_a_burst_is_one_batch_for_each_reader_in_its_dialect() -> None:
+    bursts = Bursts(now=lambda: 0.0)
+    mute = Dialect("mute", event=lambda one: None if one.type == "session.text.delta" else one)
+    clock = ManualClock()
+    hub = SecondHub(clock, Ids(clock), bursts=bursts)
+    readers = [hub.subscribe(R), hub.subscribe(R), hub.subscribe(mute)]
+    for reader in readers:
+        await taken(reader)
+    with bursts.burst():
+        hub.publish(said(1))
+        hub.publish(delta("x"))
+        assert not any(reader._live for reader in readers)
+        late = hub.subscribe(R)  # has what was said before at once, and for nobody is it lost
+        assert [len(reader._live) for reader in readers] == [1, 1, 1]
+        hub.publish(said(2))
+        hub.publish(delta("y"))
+    batches = [tuple(reader._live)[-1] for reader in (*readers, late)]
+    assert batches[0] is batches[1] is batches[3]
+    told = ["session.renamed", "session.text.delta"]
+    assert [kinds(await taken(reader)) for reader in readers] == [[*told, *told], [*told, *told], ["session.renamed"] * 2]
+    assert kinds(await taken(late)) == ["server.connected", *told]
+
+
+async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
+    turns: list[Callable[[], None]] = []
+    bursts = Bursts(soon=turns.append, now=lambda: 0.0)
+    clock = ManualClock()
+    hub = SecondHub(clock, Ids(clock), bursts=bursts)
+    reader = hub.subscribe(R)
+    await taken(reader)
+
+    def tell(event: Event2) -> int:
+        with bursts.burst():
+            hub.publish(event)
+        return len(reader._live)
+
+    asked = Event2("evt_a", 1, "permission.asked", {"id": "per_1", "sessionID": "ses_1"}, "ses_1", directory="/p")
+    assert [tell(said(1)), tell(said(2)), tell(asked)] == [1, 1, 2]
+    assert len(turns) == 1
+    assert kinds(await taken(reader)) == ["session.renamed", "session.renamed", "permission.asked"]
 
 
 async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:

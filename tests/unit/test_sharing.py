@@ -1,0 +1,30 @@
+"""Which end-to-end tests share a worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.support.sharing import group
+
+FILE = "tests/e2e/test_x.py"
+
+
+@pytest.mark.parametrize(
+    ("test", "shared"),
+    [
+        ("test_a[mock]", "mock"),
+        ("test_b[once-None-mock]", "mock"),
+        ("test_c[1.14.41-mock]", "1.14.41 mock"),
+        ("test_d[claude-2.1.330-1.18.33]", "1.18.33 claude-2.1.330"),
+        ("test_e[reject-use another name-claude-agent-acp]", "claude-agent-acp"),
+        ("test_f[True-opencode-acp]", "opencode-acp"),
+        ("test_g[opencode]", "opencode"),
+    ],
+)
+def test_tests_of_one_server_are_one_group(test: str, shared: str) -> None:
+    assert group(f"{FILE}::{test}") == f"{FILE} {shared}"
+
+
+@pytest.mark.parametrize("test", ["test_a", "test_b[mocking]", "test_c[once-completed]", "test_d[1.1.530]"])
+def test_others_go_where_there_is_room(test: str) -> None:
+    assert group(f"{FILE}::{test}") == f"{FILE}::{test}"

@@ -22,6 +22,7 @@ from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.given import Waiting
 from shim.sessions.instructions import Instructions
+from shim.sessions.retelling import Changed, Retelling
 from shim.sessions.unparsed import Unparsed
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
@@ -50,8 +51,6 @@ OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 UNSAVED_LIMIT = 10_000
 """Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
-RETELL_S = 0.1
-"""After an answer, until its reader has surely taken it in: the TUI works off what streams bring every 16 ms."""
 
 
 class Publisher(Protocol):
@@ -109,7 +108,7 @@ class Branch:
         self.turn_id = ""
         self._turn_metadata: dict[str, Any] = {}
         self._waiters: list[asyncio.Future[None]] = []
-        self._retelling: asyncio.TimerHandle | None = None
+        self._retelling = Retelling(self._retell)
         self._held: list[UniversalEvent] | None = None
         self._within_burst = Within(self._begin_burst, self._end_burst)
         self._unsaved: list[UniversalEvent] = []
@@ -173,6 +172,8 @@ class Branch:
         self._note_end(event)
         for out in self.projector.feed(event, now):
             self._hub.publish(out)
+            if self._retelling.waits:
+                self._retelling.note(out)
         if self._feed is not None:
             self._feed(event)
         return event
@@ -252,18 +253,16 @@ class Branch:
                 self.instructions.take(event.data.item)
 
     def was_read(self) -> None:
-        """A client has read the running turn. In a moment it is told the growing texts anew.
+        """A client has read the session. While a turn runs it is told again, soon, what it may have missed."""
+        if self.conversation.busy:
+            self._retelling.was_read()
 
-        It adds the deltas that it gets to the text that it has read, and cannot know which of them are in it: some come
-        twice, or not at all (the TUI showed "I hang until until you stop me"). A whole part puts that right.
-        """
-        if self.conversation.busy and self._retelling is None:
-            self._retelling = asyncio.get_running_loop().call_later(RETELL_S, self._retell)
-
-    def _retell(self) -> None:
-        self._retelling = None
-        for out in self.projector.open_texts(self._clock.now_ms()):
-            self._hub.publish(out)
+    def _retell(self, changed: Changed) -> None:
+        if not self.conversation.busy:  # its idle has been told: nothing of the turn comes after that
+            return
+        with self._hub.burst():
+            for out in self.projector.told_anew(changed, self._clock.now_ms()):
+                self._hub.publish(out)
 
     def fact(self, fact: Fact) -> None:
         """Record what a codec said; of a flood that nobody knows only its beginning, and how much it was."""

@@ -10,6 +10,7 @@ import pytest
 
 from .support.bench import MOCK, Bench
 from .support.places import OLDER
+from .support.slow_line import slow_line
 from .support.tmux import Terminal
 from .support.tui import tui
 from .support.wire import tools
@@ -24,6 +25,8 @@ ASKS = {"1.0.98": r"Permission required to run this tool"}
 """How the dialog begins; since 1.1 it is another."""
 BUSY = r"esc interrupt|esc again"
 TURN_S = 40
+SLOW_S = 0.12
+"""Of an answer that is on its way while an agent begins: longer than the mock needs for its words and its call."""
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +88,20 @@ def test_a_question(served: Bench, version: str, terminal: Terminal) -> None:
     idle(terminal)
     status = tools(last(served))[-1]["state"]["status"]
     assert status == ("error" if version == "1.0.98" else "completed")
+
+
+def test_what_is_read_late_does_not_hide_what_is_asked(served: Bench, version: str) -> None:
+    """The first prompt of a session, and the TUI's first read of it is over only when the permission was asked: it lays what it
+    has read over what it was told, and there was no command in the dialog."""
+    with slow_line(served.url, b"/message", SLOW_S) as line:
+        terminal = tui(served.place, line.url, version=version)
+        try:
+            terminal.submit("permission")
+            terminal.wait(ASKS.get(version, r"△ Permission required"), TURN_S)
+            terminal.wait(r"(?s)I want to push\..*git push origin main", 5)
+            assert bool(line.delayed) == (version != "1.0.98"), "1.0 reads nothing of a session that it has made"
+            terminal.key("Enter", pause_s=0.5)
+            terminal.wait(r"Pushed\.", TURN_S)
+            idle(terminal)
+        finally:
+            terminal.close()

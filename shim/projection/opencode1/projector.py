@@ -10,7 +10,7 @@ Source: docs/contract.md, rules of the turn; recordings of OpenCode 1.18.33.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from shim.opencode import build
@@ -87,12 +87,21 @@ class Projector:
             handler(self, event.data, at_ms)
         return self._out
 
-    def open_texts(self, at_ms: int) -> list[OpenCodeEvent]:
-        """Each text that still grows, as it is now. Changes nothing: a part in the middle of its deltas, told anew."""
+    def told_anew(self, changed: Iterable[tuple[str, str]], at_ms: int) -> list[OpenCodeEvent]:
+        """Each text that still grows, and the messages and parts that are named, as they are now. Changes nothing.
+
+        In: `changed`, pairs of a message's id and that of a part, or "" for the message itself.
+        """
         self._out = []
         known = self.conversation.messages
-        for message in (known[id_] for id_ in self.transcript.turn_messages if id_ in known):
-            for part_id in message.streaming:
+        growing = (known[id_] for id_ in self.transcript.turn_messages if id_ in known)
+        wanted = {message.info["id"]: set(message.streaming) for message in growing if message.streaming}
+        for message_id, part_id in changed:
+            wanted.setdefault(message_id, set()).add(part_id)
+        for message, ids in ((known[id_], wanted[id_]) for id_ in sorted(wanted) if id_ in known):
+            if "" in ids:
+                self._emit("message.updated", {"sessionID": self.conversation.id, "info": message.info})
+            for part_id in (id_ for id_ in message.parts if id_ in ids):
                 part = message.part(part_id)
                 self._emit("message.part.updated", {"sessionID": self.conversation.id, "part": part, "time": at_ms})
         return self._out

@@ -1,0 +1,74 @@
+"""What a client that reads a running turn may miss or spoil, told to it once more.
+
+It puts what it has read over what streams have told it meanwhile, or adds what they tell to it, and cannot know which of that is
+in it already: pieces of text came twice, or not at all (the TUI showed "I hang until until you stop me"); a tool call was
+pending again, so that a permission was asked without the command (OpenCode 1.14 and 1.15, whose first read of a new session is
+not over when a quick agent has begun). Whole messages and parts put that right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from shim.sse.event import OpenCodeEvent
+from universal.jsonvalue import obj, text
+
+AFTER_S = (0.1, 1.0)
+"""After an answer, until its reader has surely taken it in: the TUI works off what streams bring every 16 ms; and again, for a
+large answer on a slow line."""
+KEEP_S = 1.1
+"""For so long what has changed is told again: longer than the longest of these."""
+INFO = ""
+"""Stands for the message itself, in the place of a part's id."""
+
+Changed = Iterable[tuple[str, str]]
+"""(message, part or INFO), in the order of their last changes."""
+
+
+class Retelling:
+    """Of one session. `tell` publishes what is named, and texts that still grow, as they are then."""
+
+    def __init__(self, tell: Callable[[Changed], None]) -> None:
+        self._tell = tell
+        self._timers: dict[float, asyncio.TimerHandle] = {}
+        self._changed: dict[tuple[str, str], float] = {}
+        self.waits = False
+        """Whether something is to be told again, so that changes are to be noted."""
+
+    def was_read(self) -> None:
+        """A client has read the running turn."""
+        self.waits = True
+        loop = asyncio.get_running_loop()
+        for after_s in AFTER_S:
+            if after_s not in self._timers:
+                self._timers[after_s] = loop.call_later(after_s, self._due, after_s)
+
+    def note(self, event: OpenCodeEvent) -> None:
+        """This was published; what is told is noted when `waits`."""
+        found = _subject(event)
+        if found is not None:
+            self._changed.pop(found, None)
+            self._changed[found] = asyncio.get_running_loop().time()
+
+    def _due(self, after_s: float) -> None:
+        del self._timers[after_s]
+        since = asyncio.get_running_loop().time() - KEEP_S
+        self._changed = {subject: at for subject, at in self._changed.items() if at > since}
+        self._tell(tuple(self._changed))
+        if not self._timers:
+            self.waits = False
+            self._changed.clear()
+
+
+def _subject(event: OpenCodeEvent) -> tuple[str, str] | None:
+    match event.type:
+        case "message.part.delta":
+            return text(event.properties.get("messageID")), text(event.properties.get("partID"))
+        case "message.part.updated":
+            part = obj(event.properties.get("part"))
+            return text(part.get("messageID")), text(part.get("id"))
+        case "message.updated":
+            return text(obj(event.properties.get("info")).get("id")), INFO
+        case _:
+            return None

@@ -191,19 +191,27 @@ def latencies(note: Note) -> Found:
 
 
 def streams(note: Note) -> Found:
-    """100 sessions at once, each at 100 pieces a second."""
-    with running("shim") as at:
-        sessions = [at.create() for _ in range(STREAMS)]
-        for session in sessions:  # so that all agents run
-            at.prompt(session, deltas=1)
-        for session in sessions:
-            work.wait_idle(at, session)
+    """100 sessions at once, each at 100 pieces a second; medians of STARTS servers, since one alone may meet a busy moment of the
+    machine. What one has lost is lost."""
 
-        def ask() -> None:
+    def once() -> Found:
+        with running("shim") as at:
+            sessions = [at.create() for _ in range(STREAMS)]
+            for session in sessions:  # so that all agents run
+                at.prompt(session, deltas=1)
             for session in sessions:
-                at.prompt(session, deltas=STREAM_PIECES, rate=RATE)
+                work.wait_idle(at, session)
 
-        return {"shim": work.latency(at, ask, pieces=STREAMS * STREAM_PIECES, sessions=STREAMS)}
+            def ask() -> None:
+                for session in sessions:
+                    at.prompt(session, deltas=STREAM_PIECES, rate=RATE)
+
+            return {"shim": work.latency(at, ask, pieces=STREAMS * STREAM_PIECES, sessions=STREAMS)}
+
+    times = [once() for _ in range(STARTS)]
+    found = middle(times)
+    found["shim"]["lost"] = max(one["shim"]["lost"] for one in times)
+    return found
 
 
 def parts(note: Note) -> Found:
@@ -229,15 +237,16 @@ def lists(note: Note) -> Found:
 
 
 def journal(note: Note) -> Found:
-    """Start on a journal of 100,000 events beside an empty one, the first read of its big session, bytes per event.
+    """Start on a journal of 100,000 events beside an empty one (medians of STARTS), the first read of its big session, bytes per
+    event.
 
     A small request comes before it: what the first one of all costs is measured by `cold`.
     """
     place = Place.make()
     data = place.home / "data"
     try:
+        empty, empty_cpu = _starts(place, data)
         at = shim(place, data)
-        empty, empty_cpu = at.cold_s, at.cold_cpu_s
         session = at.create()
         for _ in range(JOURNAL_EVENTS // 10_000):
             at.prompt(session, deltas=10_000)
@@ -245,17 +254,28 @@ def journal(note: Note) -> Found:
             work.wait_idle(at, session)
         at.close()
         events, size = work.journal_size(data)
+        cold, cold_cpu = _starts(place, data)
         at = shim(place, data)
         at.request("GET", "/path")
         began = time.monotonic()
         messages = json.loads(at.request("GET", f"/session/{session}/message"))
         first = time.monotonic() - began
-        figures = {"empty_s": empty, "empty_cpu": empty_cpu, "s": at.cold_s, "cpu": at.cold_cpu_s, "first_message_s": first,
+        figures = {"empty_s": empty, "empty_cpu": empty_cpu, "s": cold, "cpu": cold_cpu, "first_message_s": first,
                    "events": events, "bytes_per_event": size / events, "messages": len(messages)}  # fmt: skip
         at.close()
         return {"shim": figures}
     finally:
         place.remove()
+
+
+def _starts(place: Place, data: Path) -> tuple[float, float]:
+    """Seconds to healthy, and of CPU: medians of STARTS."""
+    taken: list[tuple[float, float]] = []
+    for _ in range(STARTS):
+        at = shim(place, data)
+        taken.append((at.cold_s, at.cold_cpu_s))
+        at.close()
+    return median(cold for cold, _ in taken), median(cpu for _, cpu in taken)
 
 
 def growth(note: Note) -> Found:

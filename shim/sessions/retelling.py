@@ -2,7 +2,7 @@
 
 It puts what it has read over what streams have told it meanwhile, or adds what they tell to it, and cannot know which of that is
 in it already: pieces of text came twice, or not at all (the TUI showed "I hang until until you stop me"); a tool call was
-pending again, so that a permission was asked without the command (OpenCode 1.14 and 1.15, whose first read of a new session is
+pending again, so that a permission was asked without the command (TUIs of 1.1 to 1.15, whose first read of a new session is
 not over when a quick agent has begun). Whole messages and parts put that right.
 """
 

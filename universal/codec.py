@@ -20,6 +20,7 @@ from universal.events import EventData, EventType
 from universal.frozen import frozen
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
+from universal.permissions import Rule
 from universal.turn import Input
 
 IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str]
@@ -70,6 +71,18 @@ class Signal:
 
 
 @frozen
+class ToolCheck:
+    """A tool call that waits for our answer, although its agent would not ask a person about it.
+
+    `request` is a `permission.requested` fact. The session decides by the permission rules. If none concerns the call it calls
+    `CheckingCodec.proceed`, and nothing is recorded. If one denies it, or a person is asked, the session records `request` and
+    sends a `PermissionReply`.
+    """
+
+    request: Fact
+
+
+@frozen
 class WriteLine:
     """Write these bytes and a newline to the agent."""
 
@@ -93,7 +106,7 @@ class InterruptProcess:
 
 
 Action: TypeAlias = WriteLine | Stop | InterruptProcess | HostCall
-Output: TypeAlias = Fact | Signal | Action
+Output: TypeAlias = Fact | ToolCheck | Signal | Action
 
 
 # --- in ----------------------------------------------------------------------------------------------
@@ -126,6 +139,8 @@ class Prompt:
     mode: str | None = None
     system: str | None = None
     compact: bool = False
+    rules: tuple[Rule, ...] = ()
+    """The permission rules in force, for agents that enforce them themselves or must be made to ask. The last match decides."""
 
 
 COMPACT = "/compact"
@@ -139,7 +154,7 @@ class Interrupt:
 
 @frozen
 class PermissionReply:
-    """An answer to `permission.requested`; `message` goes with a rejection."""
+    """An answer to `permission.requested` or `ToolCheck`; `message` goes with a rejection."""
 
     permission_id: str
     decision: Literal["accept", "accept_for_session", "reject"]
@@ -250,6 +265,8 @@ class LaunchOptions:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of its environment, those that are the session's own."""
     is_root: bool = False
+    rules: tuple[Rule, ...] = ()
+    """As of `Prompt`."""
 
 
 @frozen
@@ -323,6 +340,45 @@ class BackgroundingCodec(Protocol):
         ...
 
 
+@runtime_checkable
+class CheckingCodec(Protocol):
+    """A codec that emits `ToolCheck`."""
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on by the agent's own mode: no rule concerns it. Records nothing. Unknown ids give []."""
+        ...
+
+
+@runtime_checkable
+class ModedCodec(Protocol):
+    """A codec that knows the mode in force, which may change within a turn (an approved plan)."""
+
+    @property
+    def mode(self) -> str:
+        """Id of the mode (`Mode.id`): "build", "plan", "accept-edits", "bypass" ..."""
+        ...
+
+
+@frozen
+class Enforcement:
+    """Who enforces the permission rules of a person with an agent.
+
+    by       one phrase for tables: "a hook before every call"
+    missing  permission key -> one sentence why a rule for it cannot be enforced; "*" stands for all keys
+    absent   permission keys for which the agent has no tool
+    """
+
+    by: str
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
+    absent: tuple[str, ...] = ()
+
+
+PERMISSION_KEYS = (
+    "edit", "bash", "read", "external_directory", "webfetch", "websearch", "task", "doom_loop", "skill", "todowrite", "mcp",
+)  # fmt: skip
+"""The keys of `Enforcement` and of docs/permissions.md. "mcp" stands for the tools of MCP servers, named SERVER_TOOL in rules."""
+
+
 @frozen
 class LoginCheck:
     """A run of the agent's program that tells, without a prompt, whether it is logged in.
@@ -363,6 +419,10 @@ class AgentSpec:
     of its own (`models`); None when it tells nothing without a prompt."""
     login_hint: str = ""
     """What to do when it is not logged in: one sentence."""
+    enforcement: Enforcement = Enforcement(
+        "the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."}
+    )
+    """Who enforces permission rules; see docs/permissions.md."""
     rewinds: bool = False
     """It can go on after an earlier answer (`LaunchOptions.resume_at`): its DONE has `anchor`, an id, in its metadata."""
 

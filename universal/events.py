@@ -123,7 +123,13 @@ class ErrorData(Frozen):
 
 
 class PermissionData(Frozen):
-    """`metadata`: tool, call_id, input, title, description, diff?, message? (of a rejection)."""
+    """`metadata`: tool, call_id, input, title, description, diff?, message? (of a rejection); and, for permission rules:
+
+    paths     every file that the call touches, where `input` does not name them by the keys of OpenCode's tools: all files of a
+              patch, targets of moves included; absolute, or relative to the session's directory
+    commands  the shell lines that it runs, where `input.command` is not all of them
+    opaque    true if what it does is known only from a title or not at all: never allowed automatically
+    """
 
     permission_id: str
     action: str

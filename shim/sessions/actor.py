@@ -31,6 +31,7 @@ from shim.sessions.rules import Rule
 from shim.sessions.steps import Steps
 from shim.sessions.stopping import Stopping
 from universal.codec import (
+    CheckingCodec,
     Codec,
     Command,
     Exit,
@@ -42,6 +43,7 @@ from universal.codec import (
     QuestionReply,
     Signal,
     Stop,
+    ToolCheck,
     WriteLine,
 )
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, SessionEndedData, SessionStartedData
@@ -344,6 +346,8 @@ class SessionActor:
             match output:
                 case Fact():
                     self._fact(output)
+                case ToolCheck(request=request):
+                    self._check(request)
                 case Signal():
                     self._signal(output)
                 case WriteLine(data=data):
@@ -400,6 +404,14 @@ class SessionActor:
             branch.fact(fact)
             if branch is self.main:
                 self.steps.recorded()
+
+    def _check(self, request: Fact) -> None:
+        """A call that the agent would make without asking; see `ToolCheck`."""
+        if isinstance(request.data, PermissionData):
+            branch = self._branch_of(request.child)
+            agent = self._agent_name or branch.projector.agent
+            if not self._requests.check(branch, request, request.data, agent) and isinstance(self._codec, CheckingCodec):
+                self._process(self._codec.proceed(request.data.permission_id))
 
     def _signal(self, signal: Signal) -> None:
         branch = self._branch_of(signal.child)

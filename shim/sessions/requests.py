@@ -39,6 +39,14 @@ class Requests:
         self._owners[data.permission_id] = branch
         branch.fact(fact)
 
+    def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> bool:
+        """Apply the rules to a call that the agent would not ask about; False if none concerns it."""
+        ask = ask_of(agent, data, self._directory)
+        if decide(ask.permission, ask.patterns, self._rules(branch)) in ("ask", "deny"):
+            self.permission(branch, fact, data, agent)
+            return True
+        return False
+
     def question(self, branch: Branch, fact: Fact, data: QuestionData) -> None:
         """The agent has a question; a client that answers none (`opencode run`) has a rule that denies them."""
         name = "plan_exit" if text(obj(data.metadata).get("tool")) in PLAN_TOOLS else "question"

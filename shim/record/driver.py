@@ -29,6 +29,7 @@ from shim.runtime.process import AgentProcess
 from universal.codec import (
     AgentSpec,
     Attachment,
+    CheckingCodec,
     Codec,
     Exit,
     Fact,
@@ -45,6 +46,7 @@ from universal.codec import (
     QuestionReply,
     Signal,
     Stop,
+    ToolCheck,
     WriteLine,
 )
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
@@ -308,6 +310,8 @@ class Driver:
             match output:
                 case Fact():
                     self._fact(output)
+                case ToolCheck(request=request):
+                    self._proceed(request)
                 case Signal():
                     if output.child is None:
                         self._apply(output.input, output.key)
@@ -323,6 +327,11 @@ class Driver:
         if self._codec is not None and self._codec.native_session_id is not None:
             self.native_session_id = self._codec.native_session_id
         self._news.set()
+
+    def _proceed(self, request: Fact) -> None:
+        """A recorded agent has no permission rules: every call goes on."""
+        if isinstance(self._codec, CheckingCodec) and isinstance(request.data, PermissionData):
+            self._act(self._codec.proceed(request.data.permission_id))
 
     def _hosted(self, answer: HostAnswer) -> None:
         """What came of a file or command that the agent has asked us for."""

@@ -112,6 +112,8 @@ EVENTS: dict[str, Row] = {
     "session.metadata.updated": GONE,
     "session.permissions": GONE,
     "session.viewed": GONE,
+    "session.status": GONE,
+    "session.idle": GONE,
     "session.inbox.enqueued": Row("session.input.admitted", INPUT, then=_enqueued),
     "session.inbox.delivered": Row("session.input.promoted", INPUT),
     "session.inbox.cancelled": GONE,

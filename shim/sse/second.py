@@ -40,7 +40,7 @@ URGENT = frozenset(
     {
         *("session.execution.started", "session.execution.succeeded", "session.execution.failed"),
         *("session.execution.interrupted", "permission.asked", "permission.replied", "form.created"),
-        *("form.replied", "form.cancelled", "session.inbox.enqueued"),
+        *("form.replied", "form.cancelled", "session.inbox.enqueued", "session.status", "session.idle"),
     }
 )
 """Sent at once, without waiting for more."""

@@ -18,6 +18,7 @@ from shim.opencode2.dialects import DIALECTS
 from shim.projection.opencode2.asides import Asides
 from shim.projection.opencode2.statuses import Statuses
 from shim.projection.opencode2.steps import Steps
+from shim.projection.opencode2.teller import Teller
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from tests.support.both import normal1, normal2, second_of
@@ -102,6 +103,24 @@ def test_an_execution_starts_once_and_ends_once(history: bytes) -> None:
     assert not running
 
 
+@settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
+@given(HISTORY)
+def test_idle_fires_once_right_behind_each_end(history: bytes) -> None:
+    """On this wire too: one `session.idle` for each end of an execution, and nothing of the turn after it."""
+    told = [event.type for event in Walk(history).story.told]
+    ends = [place for place, kind in enumerate(told) if kind in ENDS]
+    assert [told[place + 1 : place + 3] for place in ends] == [["session.status", "session.idle"]] * len(ends)
+    assert told.count("session.idle") == len(ends)
+
+
+@settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
+@given(HISTORY)
+def test_older_dialects_are_not_sent_idle_and_status(history: bytes) -> None:
+    for event in Walk(history).story.told:
+        if event.type in ("session.idle", "session.status"):
+            assert [dialect.event(event) for dialect in DIALECTS.values() if dialect.name != "R"] == [None, None, None]
+
+
 # --- tests of the test ----------------------------------------------------------------------------------------
 
 
@@ -122,7 +141,14 @@ def _forgets_the_promise(self: Steps, info: dict[str, Any], snapshot: str | None
     BEGIN(self, info, snapshot)
 
 
+def _idle_twice(self: Teller, kind: str, data: dict[str, Any]) -> None:
+    """Idle is sent once more, as native OpenCode 1 does."""
+    for _ in range(1 + (kind == "session.idle")):
+        ACCOMPANY(self, kind, data)
+
+
 BEGIN = Steps.begin
+ACCOMPANY = Teller.accompany
 MUTANTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "no step fails after its end": (Steps, "_fail_late", _silent),
     "a piece of another text": (Steps, "delta", _no_place),
@@ -130,6 +156,8 @@ MUTANTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "an interrupted retry stays open": (Steps, "give_up", _silent),
     "shell commands do not end": (Asides, "_end", _silent),
     "an undo leaves everything": (Statuses, "_cut", _silent),
+    "no idle at the end": (Teller, "accompany", _silent),
+    "two idles at the end": (Teller, "accompany", _idle_twice),
 }
 
 

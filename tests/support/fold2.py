@@ -37,6 +37,10 @@ class Fold2:
     """Text so far of (message, kind, ordinal) that has not ended."""
     seqs: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    idles: int = 0
+    status: str = "idle"
+    owed: list[str] = field(default_factory=list)
+    """Events that must come next: what accompanies the start and the end of an execution."""
     _event: Event2 | None = None
 
     def feed(self, event: Event2) -> None:
@@ -49,6 +53,8 @@ class Fold2:
             self.seqs.append(event.seq)
         if not self.running and not self.imported and any(event.type.startswith(kind) for kind in TALK):
             self.violations.append(f"{event.type} while nothing runs")
+        if self.owed and self.owed.pop(0) != event.type:
+            self.violations.append(f"{event.type} comes before {self.owed} of an execution")
         handler = getattr(self, "on_" + event.type.replace(".", "_"), None)
         if handler is None:
             self.violations.append(f"no client knows {event.type}")
@@ -145,6 +151,7 @@ class Fold2:
         self.running = True
         self.starts += 1
         self.info.pop("outcome", None)
+        self.owed = ["session.status"]
 
     def _end(self, d: Wire, outcome: str) -> None:
         if not self.running:
@@ -154,6 +161,18 @@ class Fold2:
         self.ends += 1
         self.info["outcome"] = outcome
         self.show(self.made(), "idle", outcome=outcome, **({"error": d["error"]} if "error" in d else {}))
+        self.owed = ["session.status", "session.idle"]
+
+    def on_session_status(self, d: Wire) -> None:
+        status = d["status"]["type"]
+        if (status == "idle") == self.running or (status == self.status == "busy"):
+            self.violations.append(f"status {status} after {self.status}, running: {self.running}")
+        self.status = status
+
+    def on_session_idle(self, d: Wire) -> None:
+        self.idles += 1
+        if self.running or self.status != "idle" or self.idles != self.ends:
+            self.violations.append(f"idle number {self.idles} after {self.ends} ends, status {self.status}")
 
     def on_session_execution_succeeded(self, d: Wire) -> None:
         self._end(d, "succeeded")
@@ -387,6 +406,8 @@ class Fold2:
         """Fails with everything that was wrong, and where it is not what GET says."""
         if self.ends != self.starts - self.running:
             self.violations.append(f"{self.starts} starts, {self.ends} ends")
+        if self.owed or self.idles != self.ends:
+            self.violations.append(f"{self.ends} ends, {self.idles} idles, still to come: {self.owed}")
         if self.seqs != list(range(len(self.seqs))):
             self.violations.append(f"seqs have holes: {self.seqs}")
         if len(set(self.ids)) != len(self.ids):

@@ -3,7 +3,8 @@
 A fold over the universal event and what the first projection made of it: part order, step boundaries, endings and ids of
 messages are that one's (`shim.projection.opencode1`); this one says them in the other grammar.
 
-Owned here: one `execution.started`, then one of `succeeded`, `failed`, `interrupted`, and nothing of the turn after it; a prompt
+Owned here: one `execution.started`, then one of `succeeded`, `failed`, `interrupted`, then `session.status` idle and one
+`session.idle`, and nothing of the turn after that (`divergences.toml`: native lists the two and does not send them); a prompt
 is in the inbox until it is handed to the agent, and a message from then on (one that an abort has cancelled is parked there, and
 delivered with the next one, which tells the agent of it); an `idle` message for each end.
 Source: `OPENCODE_V2_WIRE` sections 4, 5, 7, 11, 12; recordings `v2-20260717`.
@@ -50,6 +51,7 @@ class Projector2:
         self._label = ""
         self._calls: dict[str, str] = {}
         self._error: Wire | None = None
+        self._status_sent: Wire = {"type": "idle"}
 
     def feed(self, event: UniversalEvent, at_ms: int) -> list[Event2]:
         """One universal event, made at `at_ms`; the events to publish, in order."""
@@ -102,16 +104,25 @@ class Projector2:
             self._ended()
         elif status["type"] == "retry":
             self._steps.retry(self._first.transcript.open_id, status, self._answering())
+            self._tell_status(status)
         elif conversation.running:
             self._steps.again()
+            self._tell_status(status)
         else:
             conversation.running = True
             time = {k: v for k, v in conversation.info["time"].items() if k != "idle"}
             conversation.info = {k: v for k, v in conversation.info.items() if k != "outcome"} | {"time": time}
             self._error = None
             self._teller.tell("session.execution.started", {})
+            self._tell_status(status)
             if "parentID" in conversation.info:
                 self._deliver(list(conversation.inbox))
+
+    def _tell_status(self, status: Wire) -> None:
+        """`session.status`, if it is another one than the last that was sent."""
+        if status != self._status_sent:
+            self._status_sent = status
+            self._teller.accompany("session.status", {"status": status})
 
     def _answering(self) -> Wire:
         """`info` of the prompt that is being answered, for its agent and model."""
@@ -142,6 +153,8 @@ class Projector2:
         id_ = message_id(event)
         created = {"created": self._teller.at}
         conversation.messages[id_] = {"id": id_, "time": created, "type": "idle", "outcome": outcome, **told}
+        self._tell_status({"type": "idle"})
+        self._teller.accompany("session.idle", {})
 
     def _failed(self, data: ErrorData) -> None:
         """What the last error was, for the end of the turn."""

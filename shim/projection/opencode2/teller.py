@@ -12,6 +12,9 @@ from collections.abc import Callable
 from shim.ids import COUNTER_SPAN, MASK, hashed_tail
 from shim.opencode2.events import NO_LOCATION, VERSIONS, Event2, Wire
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+"""Ends of the ids of events that accompany another one (`Teller.accompany`)."""
+
 
 class Teller:
     """Collects the events of one feed. `floor`: the last value that an id of a message or part has used."""
@@ -23,6 +26,7 @@ class Teller:
         self._own = hashed_tail(f"{session_id}:2")[:4]
         self._last = 0
         self._count = 0
+        self._companions = 0
         self.next_seq = 0
         self.at = 0
         self.out: list[Event2] = []
@@ -51,8 +55,16 @@ class Teller:
         )
         if version is not None:
             self.next_seq += 1
+        self._companions = 0
         self.out.append(event)
         return event
+
+    def accompany(self, kind: str, data: Wire) -> None:
+        """A live event behind the last one, under its id and a letter: ids of later events and messages stay as they are."""
+        id_ = f"evt_{self._last:012x}zzz{self._count:07x}{self._own}{LETTERS[self._companions]}"
+        self._companions = min(self._companions + 1, len(LETTERS) - 1)
+        data = {"sessionID": self._session, **data}
+        self.out.append(Event2(id_, self.at, kind, data, self._session, directory=self._directory()))
 
 
 def message_id(event: Event2) -> str:

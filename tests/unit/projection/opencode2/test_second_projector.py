@@ -6,20 +6,27 @@ from typing import Any
 
 import pytest
 
+from shim.opencode2.events import Event2
 from tests.support.both import check_second
+from tests.support.fold2 import ENDS
 from tests.support.second_story import START_MS, Story, everything
 from universal.events import Question, QuestionOption
 from universal.items import ReasoningPart, TextPart
 
 
 def types(story: Story, since: int = 0) -> list[str]:
-    """What was told, without the pieces of texts and the totals."""
-    beside = ("session.text.delta", "session.reasoning.delta", "session.usage.updated")
+    """What was told, without the pieces of texts, the totals, and what accompanies executions."""
+    beside = ("session.text.delta", "session.reasoning.delta", "session.usage.updated", "session.status", "session.idle")
     return [event.type.removeprefix("session.") for event in story.told[since:] if event.type not in beside]
 
 
 def assistants(story: Story) -> list[dict[str, Any]]:
     return [m for m in story.now.messages.values() if m["type"] == "assistant"]
+
+
+def end(story: Story) -> Event2:
+    """The end of the last execution."""
+    return next(event for event in reversed(story.told) if event.type in ENDS)
 
 
 def told(story: Story, kind: str) -> list[dict[str, Any]]:
@@ -42,7 +49,7 @@ def test_a_turn() -> None:
     assert [part["text"] for part in step["content"]] == ["Hi."]
     assert step["tokens"] == {"input": 12, "output": 3, "reasoning": 0, "cache": {"read": 0, "write": 0}}
     assert (idle["type"], idle["outcome"]) == ("idle", "succeeded")
-    assert idle["id"] == story.told[-1].id.replace("evt_", "msg_")
+    assert idle["id"] == end(story).id.replace("evt_", "msg_")
 
 
 @pytest.mark.parametrize(
@@ -61,18 +68,53 @@ def test_the_end_of_a_turn(reason: str, outcome: str, data: dict[str, Any]) -> N
     if "error" in data:
         story.error("broken")
     story.end(reason)
-    assert story.told[-1].type == f"session.execution.{outcome}"
-    assert story.told[-1].data == {"sessionID": story.id, **data}
-    assert story.told[-1].directory is None
+    assert end(story).type == f"session.execution.{outcome}"
+    assert end(story).data == {"sessionID": story.id, **data}
+    assert end(story).directory is None
     assert (story.now.running, story.now.outcome) == (False, outcome)
-    assert story.now.info["time"]["idle"] == story.told[-1].created
+    assert story.now.info["time"]["idle"] == end(story).created
+
+
+@pytest.mark.parametrize("reason", ["completed", "aborted", "error", "agent_exited"])
+def test_idle_follows_the_end_of_a_turn_and_is_its_last_event(reason: str) -> None:
+    """What `opencode-python-sdk` waits by. Both are live only: the session's log has the end itself."""
+    story = Story()
+    story.prompt("hello")
+    story.say("Hi.")
+    story.end(reason)
+    execution, status, idle = story.told[-3:]
+    assert execution is end(story)
+    assert (status.type, status.data) == ("session.status", {"sessionID": story.id, "status": {"type": "idle"}})
+    assert (idle.type, idle.data, idle.seq) == ("session.idle", {"sessionID": story.id}, None)
+    assert [event.type for event in story.told].count("session.idle") == 1
+
+
+def test_status_is_busy_from_the_start_and_names_each_retry() -> None:
+    story = Story()
+    story.prompt("hello")
+    story.status("retry", attempt=1, message="overloaded", delay_ms=500)
+    story.say("Back again.")
+    story.end()
+    statuses = [d["status"] for d in told(story, "session.status")]
+    assert [status["type"] for status in statuses] == ["busy", "retry", "busy", "idle"]
+    assert (statuses[1]["attempt"], statuses[1]["message"]) == (1, "overloaded")
+
+
+def test_accompanying_events_change_no_id_of_others() -> None:
+    """Ids of messages are made of counted events: a session from an older journal keeps the ids that clients have seen."""
+    story = Story()
+    story.turn()
+    story.turn()
+    main = [event.id for event in story.told if event.type not in ("session.status", "session.idle")]
+    assert [int(id_[-11:-4], 16) for id_ in main] == list(range(1, len(main) + 1))
+    assert [event.id for event in story.told] == sorted(event.id for event in story.told)
 
 
 def test_an_execution_that_fails_without_a_word_says_so() -> None:
     story = Story()
     story.prompt("hello")
     story.end("agent_exited")
-    assert story.told[-1].data["error"]["message"]
+    assert end(story).data["error"]["message"]
 
 
 def test_the_outcome_of_the_last_turn_is_gone_when_another_runs() -> None:
@@ -102,7 +144,7 @@ def test_errors_have_types(code: str | None, details: dict[str, Any], type_: str
     story.end("error")
     (failed,) = told(story, "session.step.failed")
     assert failed["error"]["type"] == type_
-    assert story.told[-1].data["error"] == failed["error"] == assistants(story)[0]["error"]
+    assert end(story).data["error"] == failed["error"] == assistants(story)[0]["error"]
 
 
 # --- prompts --------------------------------------------------------------------------------------------------
@@ -297,7 +339,7 @@ def test_a_retry_keeps_the_message() -> None:
     assert [d["assistantMessageID"] for d in started] == [retry["assistantMessageID"]] * 2
     (step,) = assistants(story)
     assert "retry" not in step
-    assert story.told[-1].type == "session.execution.succeeded"
+    assert end(story).type == "session.execution.succeeded"
 
 
 def test_each_attempt_is_a_start_of_the_step() -> None:

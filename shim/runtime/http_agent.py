@@ -5,9 +5,9 @@
     event              `data: {...}` of the stream      -> line {"event": {...}}
     request            line {"id", "method", "path", "body"?} -> HTTP -> line {"id", "status", "body"}
 
-Requests are started in the order in which they were written, and none before the stream is open, so no event is
-missed. They run beside each other: some are answered only at the end of a turn. When the stream ends, events would be
-missed: the process is ended, and the next prompt starts it again.
+Requests are started in the order in which they were written, and none before the stream's first event, which says that the
+agent has subscribed us: no event is missed. They run beside each other: some are answered only at the end of a turn. When
+the stream ends, events would be missed: the process is ended, and the next prompt starts it again.
 It cannot outlive us: a shell waits at the other end of its stdin, which we hold, and ends it when that closes.
 """
 
@@ -36,6 +36,8 @@ from universal.jsonvalue import obj, text
 
 START_S = 60.0
 """For it to listen. 1 to 5 s were seen, more at the first start in a home, on a machine that is busy."""
+FIRST_EVENT_S = 30.0
+"""For the stream's first event. OpenCode writes `server.connected` together with the headers."""
 LAST_EVENTS_S = 1.0
 """For events that are still in the socket when the process has ended."""
 REQUESTS = 256
@@ -158,9 +160,10 @@ class HttpAgent:
                 http.get(url + "/event", headers={"accept": "text/event-stream"}) as stream,
             ):
                 stream.raise_for_status()
-                requests = asyncio.create_task(self._requests(http, url), name=f"{self._name}: requests")
+                connected = asyncio.Event()
+                requests = asyncio.create_task(self._requests(http, url, connected), name=f"{self._name}: requests")
                 try:
-                    await self._events(stream)
+                    await self._events(stream, connected)
                 finally:
                     await _cancelled(requests)
                     for call in list(self._calls):
@@ -176,7 +179,8 @@ class HttpAgent:
         if self._process is not None:  # politely, so that one that has died by itself can say how
             await self._process.stop()
 
-    async def _events(self, stream: aiohttp.ClientResponse) -> None:
+    async def _events(self, stream: aiohttp.ClientResponse, connected: asyncio.Event) -> None:
+        """Deliver the stream's events until it ends. `connected` is set after the first one."""
         framer = LineFramer()
         async for chunk in stream.content.iter_any():
             lines: list[bytes] = []
@@ -187,6 +191,8 @@ class HttpAgent:
                 elif framed.startswith(b"data:"):
                     lines.append(b'{"event":' + framed.removeprefix(b"data:").strip() + b"}")
             await self._deliver(lines)
+            if lines:
+                connected.set()
 
     async def _deliver(self, lines: list[bytes]) -> None:
         if not lines:
@@ -195,7 +201,10 @@ class HttpAgent:
         if pending is not None:
             await pending
 
-    async def _requests(self, http: aiohttp.ClientSession, url: str) -> None:
+    async def _requests(self, http: aiohttp.ClientSession, url: str, connected: asyncio.Event) -> None:
+        with suppress(TimeoutError):  # a server that says nothing at first is asked all the same
+            async with asyncio.timeout(FIRST_EVENT_S):
+                await connected.wait()
         while True:
             line = await self._queue.get()
             task = asyncio.create_task(self._request(http, url, obj(json.loads(line))), name=f"{self._name}: request")

@@ -1,7 +1,8 @@
 """An agent that is an HTTP server with an event stream, as `opencode serve` is: `... --port N`.
 
 POST /echo answers the body, /say sends it as an event, /bad answers 400 with text, /hang never answers, /die exits with 3,
-/end ends the stream. Every request needs the password of the environment. With `--silent` it never says where it listens.
+/end ends the stream. Every request needs the password of the environment. With `--silent` it never says where it listens;
+with `--late` its first event comes half a second after the headers.
 """
 
 import base64
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT = int(sys.argv[sys.argv.index("--port") + 1])
 EXPECTED = "Basic " + base64.b64encode(b"opencode:" + os.environ["OPENCODE_SERVER_PASSWORD"].encode()).decode()
+LATE_S = 0.5
 EVENTS: "queue.Queue[bytes | None]" = queue.Queue()
 
 
@@ -34,6 +36,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
+        if "--late" in sys.argv:
+            threading.Event().wait(LATE_S)
         self.wfile.write(b'data: {"type":"server.connected","properties":{}}\n\n')
         self.wfile.flush()
         while (event := EVENTS.get()) is not None:

@@ -59,6 +59,14 @@ async def test_requests_wait_for_the_stream_and_are_answered(start: Start) -> No
     await seen.said(b'{"event":{"type": "x"}}')
 
 
+async def test_no_request_is_made_before_the_first_event(start: Start) -> None:
+    """Headers alone do not say that the agent has subscribed us."""
+    agent, seen = await start("--late")
+    agent.write(request("1", "/echo", 5))
+    await seen.until(lambda: "1" in answers(seen))
+    assert seen.lines[0] == CONNECTED
+
+
 async def test_a_request_that_hangs_holds_up_no_other(start: Start) -> None:
     agent, seen = await start()
     agent.write(request("1", "/hang"))

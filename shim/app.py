@@ -35,13 +35,13 @@ from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.http.operation import SERVICES
 from shim.ids import Ids
+from shim.projection.opencode1.accesses import Place
 from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
 from shim.services import Services, Universal
 from shim.sessions.deps import SessionDeps
 from shim.sessions.feed import Feed
 from shim.sessions.manager import SessionManager
-from shim.sessions.rules import Rule, from_config
 from shim.sessions.traces import Traces
 from shim.sessions.universal import UniversalSessions
 from shim.sessions.views import Views
@@ -55,6 +55,7 @@ from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
 from universal.agents.acp_specs import own_spec
 from universal.codec import AgentSpec
+from universal.permissions import Rule, rules_from_config, with_home
 from universal.registry import agents as known_agents
 
 __all__ = ["DATABASE", "SERVICES", "build_app"]
@@ -118,8 +119,13 @@ def build_app(
         traceparent=lambda: traced.traceparent(structlog.contextvars.get_contextvars().get("session_id", "")),
     )
 
-    def config_rules(directory: str) -> list[Rule]:
-        return from_config(config.load(directory).permission)
+    def config_rules(directory: str) -> tuple[Rule, ...]:
+        return with_home(rules_from_config(config.load(directory).permission), str(config.home))
+
+    def place(directory: str) -> Place:
+        above = (Path(directory), *Path(directory).parents)
+        repository = next((str(folder) for folder in above if (folder / ".git").exists()), directory)
+        return Place(directory, (repository,), str(config.home), os.path.realpath)
 
     trees = Snapshots(settings.data_dir / "snapshots", config.home, clock)
 
@@ -138,6 +144,8 @@ def build_app(
             settings.idle_reap_s,
             max_sessions=settings.max_sessions,
             max_queued_prompts=settings.max_queued_prompts,
+            home=str(config.home),
+            place=place,
             roots=tuple(map(str, settings.roots)),
             snapshots=snapshots,
             feed=feed,

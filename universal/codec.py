@@ -423,6 +423,8 @@ class AgentSpec:
         "the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."}
     )
     """Who enforces permission rules; see docs/permissions.md."""
+    default_rules: tuple[Rule, ...] = ()
+    """Added to `DEFAULT_RULES`: the agent's own folders outside of the project, plan files ... `~/` is the person's home."""
     rewinds: bool = False
     """It can go on after an earlier answer (`LaunchOptions.resume_at`): its DONE has `anchor`, an id, in its metadata."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -79,6 +80,84 @@ def decide(permission: str, patterns: Sequence[str], rules: Iterable[Rule]) -> A
 
 def _last_match(pattern: str, rules: Sequence[Rule]) -> Action | None:
     return next((rule.action for rule in reversed(rules) if matches(rule.pattern, pattern)), None)
+
+
+PLAN, BYPASS = "plan", "bypass"
+"""Ids of the modes in which files are never edited, and in which only written rules are applied."""
+
+
+@frozen
+class Access:
+    """One permission that a tool call needs.
+
+    patterns    all of them must be allowed: paths relative to the directory, commands, URLs
+    always      the patterns that the answer "always" allows from then on
+    metadata    what a person is shown beside the request
+    understood  False: the call may do more than its patterns say (a shell line that does not parse)
+    opaque      True: what the call does is known only from a title
+    """
+
+    permission: str
+    patterns: tuple[str, ...]
+    always: tuple[str, ...] = ("*",)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    understood: bool = True
+    opaque: bool = False
+
+
+@frozen
+class Policy:
+    """The rules of one session, by who wrote them, and the mode in force.
+
+    A deny of the configuration holds whatever the session's own rules and grants allow. A deny of the session holds against
+    grants. For the rest the last match decides, in the order of the fields.
+    """
+
+    defaults: tuple[Rule, ...] = DEFAULT_RULES
+    config: tuple[Rule, ...] = ()
+    session: tuple[Rule, ...] = ()
+    grants: tuple[Rule, ...] = ()
+    mode: str = ""
+
+    def action(self, access: Access) -> Action | None:
+        """What the rules say of an access; None if they say nothing, so that the agent's mode decides."""
+        written = (*self.config, *self.session)
+        if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, written)):
+            return "deny"
+        if self.is_held_by_plan(access):
+            return "deny"
+        defaults = () if self.mode == BYPASS else self.defaults
+        rules = (*defaults, *written, *self.grants)
+        action = decide(access.permission, access.patterns, rules)
+        if action == "ask" or (access.understood and not access.opaque):
+            return action
+        if access.opaque and action == "allow":
+            return "ask"
+        return "ask" if self._may_forbid(access.permission) else action
+
+    def is_held_by_plan(self, access: Access) -> bool:
+        """Whether plan mode forbids it: an edit of anything but the agent's own plan file."""
+        if self.mode != PLAN or access.permission != "edit":
+            return False
+        return decide("edit", access.patterns, self.defaults) != "allow"
+
+    def _may_forbid(self, permission: str) -> bool:
+        written = (*self.config, *self.session)
+        return any(rule.action != "allow" and matches(rule.permission, permission) for rule in written)
+
+    def for_agent(self) -> tuple[Rule, ...]:
+        """The rules as one list, for agents that enforce them: without what only answers their questions (grants, allows of
+        the session), which could undo a deny of the configuration."""
+        defaults = () if self.mode == BYPASS else self.defaults
+        return (*defaults, *self.config, *(rule for rule in self.session if rule.action != "allow"))
+
+
+def with_home(rules: Iterable[Rule], home: str) -> tuple[Rule, ...]:
+    """Rules with `~/` and `$HOME/` at the start of their patterns replaced, as OpenCode does."""
+    return tuple(replace(rule, pattern=_HOME.sub(lambda _: home.rstrip("/") + "/", rule.pattern)) for rule in rules)
+
+
+_HOME = re.compile(r"^(~|\$HOME)/")
 
 
 def matches(pattern: str, subject: str) -> bool:

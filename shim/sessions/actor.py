@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError, AgentNotFound
+from shim.projection.opencode1.accesses import Place
 from shim.sessions import context
 from shim.sessions.accepted import Accepted, NativeSession, noted
 from shim.sessions.branch import Branch
@@ -25,9 +27,8 @@ from shim.sessions.handing import handed
 from shim.sessions.hosting import host_calls, moved
 from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
-from shim.sessions.requests import Requests
+from shim.sessions.permissions.requests import Requests
 from shim.sessions.rewind import UndoneNotes
-from shim.sessions.rules import Rule
 from shim.sessions.steps import Steps
 from shim.sessions.stopping import Stopping
 from universal.codec import (
@@ -38,6 +39,7 @@ from universal.codec import (
     Fact,
     Interrupt,
     InterruptProcess,
+    ModedCodec,
     Output,
     PermissionReply,
     QuestionReply,
@@ -49,6 +51,7 @@ from universal.codec import (
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, SessionEndedData, SessionStartedData
 from universal.host import HostCall
 from universal.jsonvalue import obj, text
+from universal.permissions import Policy, Rule
 from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent
 
 log = structlog.get_logger()
@@ -64,7 +67,7 @@ class SessionActor:
         *,
         directory: str,
         open_child: Callable[[SessionActor, str, Fact], Branch],
-        rules: Callable[[Branch], list[Rule]],
+        policy: Callable[[Branch, str], Policy],
         on_change: Callable[[SessionActor], None],
         native: dict[str, NativeSession] | None = None,
     ) -> None:
@@ -75,7 +78,11 @@ class SessionActor:
         self.native: dict[str, NativeSession] = native or {}
         self.last_active_ms = deps.clock.now_ms()
         self._open_child = open_child
-        self._requests = Requests(directory, rules, self._send)
+        self._policy = policy
+        self._place: Place | None = None
+        self._requests = Requests(
+            self._calls_place, lambda branch: policy(branch, self._mode()), self._send, lambda: deps.ids.new("permission")
+        )
         self._on_change = on_change
         self.inbox = Inbox(branch, lambda key: self._apply(branch, Input.PROMPT, key))
         self._accepted = self.inbox.accepted
@@ -186,6 +193,7 @@ class SessionActor:
     def _turn_over(self, reason: str) -> None:
         self._touch()
         self._forget_prompt()
+        self._requests.forget(self.main)
         if self._abort_timer is not None:
             self._abort_timer.cancel()
             self._abort_timer = None
@@ -242,7 +250,11 @@ class SessionActor:
         self.inbox.carried(given.carried)
         self.main.status("prompt", state="handed", **given.told)
         self._said_something = False
-        self._send(given.prompt)
+        self._send(replace(given.prompt, rules=self._rules_for(accepted)))
+
+    def _rules_for(self, accepted: Accepted) -> tuple[Rule, ...]:
+        """The permission rules that the agent is given with a prompt."""
+        return self._policy(self.main, accepted.prompt.mode or "").for_agent()
 
     def _ready_for(self, accepted: Accepted) -> bool:
         return self.alive and self._agent_name == accepted.agent and self._codec is not None and not accepted.refused
@@ -292,6 +304,7 @@ class SessionActor:
             raise AgentNotFound(f'There is no agent named "{accepted.agent}". Choose another model.')
         name = agent.spec.name
         options = accepted.launch_options(agent.located.path or "", self.directory, self.native.get(name), self.main.variables)
+        options = replace(options, rules=self._rules_for(accepted))
         codec = agent.spec.make(self.deps.ids.factory())
         self._generation += 1
         generation = self._generation
@@ -398,12 +411,23 @@ class SessionActor:
             self._requests.permission(branch, fact, fact.data, self._agent_name or branch.projector.agent)
         elif self._is_lost_conversation(fact):
             branch.status("conversation_lost", text(getattr(fact.data, "message", "")))
+        elif fact.type is EventType.PERMISSION_RESOLVED and isinstance(fact.data, PermissionData):
+            branch.fact(fact)
+            self._requests.resolved(fact.data.permission_id)
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
             self._requests.question(branch, fact, fact.data)
         else:
             branch.fact(fact)
             if branch is self.main:
                 self.steps.recorded()
+
+    def _calls_place(self) -> Place:
+        """Where the agent's calls are made; found once, since the repository's root is looked for on the disk."""
+        self._place = self._place or self.deps.place(self.directory)
+        return self._place
+
+    def _mode(self) -> str:
+        return self._codec.mode if isinstance(self._codec, ModedCodec) else ""
 
     def _check(self, request: Fact) -> None:
         """A call that the agent would make without asking; see `ToolCheck`."""

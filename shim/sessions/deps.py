@@ -9,12 +9,13 @@ from typing import Protocol
 from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
 from shim.ids import Ids
+from shim.projection.opencode1.accesses import Place
 from shim.sessions.branch import Publisher
 from shim.sessions.feed import Feed
-from shim.sessions.rules import Rule
 from shim.sessions.steps import Trees
 from shim.store.base import Store
 from universal.frozen import frozen
+from universal.permissions import Rule
 
 
 class ProjectLike(Protocol):
@@ -40,12 +41,16 @@ class SessionDeps:
     store: Store
     hub: Publisher
     agents: AgentDirectory
-    config_rules: Callable[[str], list[Rule]]
+    config_rules: Callable[[str], tuple[Rule, ...]]
     abort_timeout_s: float
     idle_reap_s: float
     feed: Feed = field(default_factory=Feed)
     max_sessions: int = 100_000
     max_queued_prompts: int = 100
+    home: str = "~"
+    """The person's home, for `~/` in patterns and paths."""
+    place: Callable[[str], Place] = Place
+    """Where the calls of a session in this directory are made; see `Place`."""
     roots: tuple[str, ...] = ()
     """Directories that attached files must lie in; empty: anywhere."""
     snapshots: Callable[[str], Trees | None] = lambda _directory: None

@@ -29,6 +29,7 @@ from shim.store.memory import MemoryStore
 from universal.codec import modes_of
 from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent
 from universal.items import ItemKind, ToolCallPart
+from universal.permissions import Policy, Rule
 
 GENERATE_S = 120.0
 """For the whole answer, the start of the agent included."""
@@ -36,7 +37,7 @@ AT_ONCE = 4
 """Processes of this kind at the same time."""
 QUIET = ("read-only", "plan")
 """Modes in which nothing is changed, the best first."""
-DENY = [{"permission": "*", "pattern": "*", "action": "deny"}]
+DENY_ALL = Policy(config=(Rule("*", "*", "deny"),))
 SYSTEM = (
     "This is a request for one text, outside of any conversation. Answer at once with that text and nothing else. "
     "Use no tools: a tool call ends the request without an answer."
@@ -113,7 +114,7 @@ class _Once:
             self.branch,
             directory=directory,
             open_child=lambda _actor, _key, _fact: self._branch(name),
-            rules=lambda _branch: DENY,
+            policy=lambda _branch, _mode: DENY_ALL,
             on_change=lambda _actor: None,
         )
         now = deps.clock.now_ms()

@@ -1,6 +1,6 @@
 """All sessions: made, found, listed, changed, deleted; loaded from the journal when first needed.
 
-Owner of the rows of the store's session table and of the rules that `always` added. A session that was busy when
+Owner of the rows of the store's session table and of the permissions that people granted. A session that was busy when
 the server died is closed at the next start, as `agent_exited`, so that no client sees it busy for ever.
 """
 
@@ -21,18 +21,18 @@ from shim.opencode.build import Wire
 from shim.projection.opencode1.asks import DECISIONS
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.actor import SessionActor
-from shim.sessions.always import Always
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import SERVER_STOPPED, ended_by_us
 from shim.sessions.known import Known, from_row
+from shim.sessions.permissions.grants import Grants
+from shim.sessions.permissions.requests import open_requests
 from shim.sessions.reading import read
-from shim.sessions.requests import of_directory
-from shim.sessions.rules import Rule
 from shim.sse.event import OpenCodeEvent
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
 from universal.jsonvalue import arr, obj, text
+from universal.permissions import DEFAULT_RULES, Policy, rules_from_json, with_home
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ class SessionManager:
     def __init__(self, deps: SessionDeps) -> None:
         self.deps = deps
         self._known: dict[str, Known] = {}
-        self.always = Always(deps.clock, deps.ids)
+        self.grants = Grants(deps.clock, deps.ids)
         self.generating = 0
         """Answers of `shim.sessions.generate` that are being made."""
         self._loading: dict[str, asyncio.Task[Known]] = {}
@@ -133,7 +133,7 @@ class SessionManager:
         *,
         title: str | None = None,
         parent_id: str | None = None,
-        permission: list[Rule] | None = None,
+        permission: list[Wire] | None = None,
         agent_name: str | None = None,
         extra: Wire | None = None,
         fork: Wire | None = None,
@@ -195,7 +195,7 @@ class SessionManager:
             branch,
             directory=known.info["directory"],
             open_child=self._open_child,
-            rules=self.rules,
+            policy=self.policy,
             on_change=self._actor_changed,
             native=known.native,
         )
@@ -421,30 +421,34 @@ class SessionManager:
                 known.actor.abort()
                 await known.actor.main.idle()
             known.actor.reap()
-        self.always.clear(directory)
+        self.grants.clear(directory)
 
     # --- permissions and questions -------------------------------------------------------------------------------
 
-    def rules(self, branch: Branch) -> list[Rule]:
-        """Config, then the session's own (its parent's first), then what `always` added: the last match decides."""
+    def policy(self, branch: Branch, mode: str = "") -> Policy:
+        """The permission rules in force for a session, with `mode` as the mode in force."""
         info = branch.conversation.info
-        session: list[Rule] = [dict(r) for r in arr(info.get("permission"))]
+        session = rules_from_json(info.get("permission"))
         parent = self._known.get(text(info.get("parentID")))
         if parent is not None and parent.branch is not None:
-            session = [dict(r) for r in arr(parent.branch.conversation.info.get("permission"))] + session
+            if self._known[branch.id].subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
+                session = ()
+            session = (*rules_from_json(parent.branch.conversation.info.get("permission")), *session)
+        agent = self.deps.agents.get(branch.projector.agent)
+        defaults = (*DEFAULT_RULES, *(with_home(agent.spec.default_rules, self.deps.home) if agent is not None else ()))
         directory = info["directory"]
-        return [*self.deps.config_rules(directory), *session, *self.always.rules(directory)]
+        return Policy(defaults, self.deps.config_rules(directory), session, self.grants.rules(directory), mode)
 
     def _waiting(self) -> Sequence[Branch]:
         return [k.branch for k in self._known.values() if k.branch is not None]
 
     def permissions(self, directory: str | None = None) -> list[Wire]:
         """Open permission requests, oldest first; of one directory if given."""
-        return of_directory(self._waiting(), directory, "permissions")
+        return open_requests(self._waiting(), directory, "permissions")
 
     def questions(self, directory: str | None = None) -> list[Wire]:
         """Open questions, oldest first; of one directory if given."""
-        return of_directory(self._waiting(), directory, "questions")
+        return open_requests(self._waiting(), directory, "questions")
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """`once`, `always` or `reject`. Raises RequestNotFound."""
@@ -453,7 +457,7 @@ class SessionManager:
             if wire is None or known.actor is None or known.branch is None:
                 continue
             if reply == "always":
-                self.always.allow(known.branch.conversation.info["directory"], wire["permission"], wire["always"])
+                self.grants.allow(known.branch.conversation.info["directory"], wire["permission"], wire["always"])
             decision = DECISIONS[reply]
             known.actor.reply_permission(PermissionReply(request_id, decision, message))
             return

@@ -7,7 +7,7 @@ Owner of: the names, and `permissionMode` as it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,23 +18,20 @@ from shim.opencode.build import Wire
 from shim.sessions.deps import ProjectLike
 from shim.sessions.feed import Follower, T
 from shim.sessions.manager import SessionManager
-from shim.sessions.rules import Rule
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
 from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.frozen import frozen
 from universal.jsonvalue import obj, text
+from universal.permissions import Rule
 
 NAMESPACE = "universal"
 MAX_ID_LENGTH = 200
 
 MODES: Mapping[str, str] = {"default": "", "plan": "plan", "acceptEdits": "accept-edits", "bypass": "bypass"}
 """`permissionMode` -> the mode of ours that does it; "" is what the agent does anyway. `accept-edits` is taken too."""
-RULES: Mapping[str, Sequence[Rule]] = {
-    "acceptEdits": ({"permission": "edit", "pattern": "*", "action": "allow"},),
-    "bypass": ({"permission": "*", "pattern": "*", "action": "allow"},),
-}
+RULES: Mapping[str, Rule] = {"acceptEdits": Rule("edit", "*", "allow"), "bypass": Rule("*", "*", "allow")}
 """What the same is in rules, for agents without such a mode: what they ask is answered before anybody sees it."""
 
 
@@ -151,7 +148,7 @@ class UniversalSessions:
             raise Problem(400, "invalid_request", f"Model {asked!r} has no variant {wanted.variant!r}. It has: {names}.")
         return {"id": asked, "providerID": agent.spec.name, **({"variant": wanted.variant} if wanted.variant else {})}
 
-    def _mode(self, agent: Agent, wanted: Wanted) -> tuple[str, list[Rule] | None]:
+    def _mode(self, agent: Agent, wanted: Wanted) -> tuple[str, list[Wire] | None]:
         """The mode of ours, and rules where the agent has no such mode."""
         known = [mode.id for mode in modes_of(agent.spec, agent.catalogue)]
         if wanted.mode and wanted.mode not in known:
@@ -166,7 +163,7 @@ class UniversalSessions:
             return MODES[asked], None
         if asked not in RULES:
             raise Problem(400, "mode_not_supported", f"{agent.spec.title} has no {asked} mode beside {wanted.mode!r}.")
-        return wanted.mode or "build", [dict(rule) for rule in RULES[asked]]
+        return wanted.mode or "build", [dict(RULES[asked].to_json())]
 
     # --- reading -------------------------------------------------------------------------------------------
 

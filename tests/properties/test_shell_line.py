@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from shim.projection.opencode1.shell_line import commands_of
-from shim.sessions.rules import decide
 from tests.conftest import LAW_EXAMPLES
+from universal.permissions import Rule, decide
 
 PIECES = (
     *(
@@ -40,7 +40,7 @@ PIECES = (
     *("<<A\n", "\nA\n", "<(", "{ ", "; }", "$((", "))", "2>&1", "&>/dev/null", "|&", "!", "${x:-", "}", "\\\n", "<<<", "\t", "="),
     *("[[ ", "]]", "((", "coproc ", "\r"),
 )
-RULES = [{"permission": "bash", "pattern": "git *", "action": "allow"}]
+RULES = [Rule("bash", "git *", "allow")]
 STUBS = "exec 9>&1 1>/dev/null 2>/dev/null; git() { :; }; rm() { echo RAN >&9; }\n" + 'eval "$LINE"'
 SHELL_S = 10
 """For one line; it waits for nothing."""

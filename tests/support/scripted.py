@@ -18,7 +18,6 @@ from shim.ids import Ids
 from shim.sessions.deps import SessionDeps
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body
-from shim.sessions.rules import Rule
 from shim.sessions.submit import submit
 from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
@@ -40,6 +39,7 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
+    ToolCheck,
     WriteLine,
 )
 from universal.events import (
@@ -54,6 +54,7 @@ from universal.events import (
     SessionStartedData,
 )
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
+from universal.permissions import Rule
 from universal.turn import Input
 
 
@@ -66,6 +67,15 @@ class ScriptedCodec:
         self.name = name
         self.agent = agent
         self.native_session_id: str | None = None
+
+    @property
+    def mode(self) -> str:
+        return self.agent.mode
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        self.agent.proceeded.append(permission_id)
+        self.agent.asked.pop(permission_id, None)
+        return []
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         return LaunchSpec(("scripted",), options.directory)
@@ -108,6 +118,9 @@ class ScriptedAgent:
     on_lines: Callable[[list[bytes]], None]
     on_exit: Callable[[Exit], None]
     commands: list[Command] = field(default_factory=list)
+    proceeded: list[str] = field(default_factory=list)
+    """Checked calls that no rule concerns."""
+    mode: str = ""
     script: list[Output] = field(default_factory=list)
     dying: list[Output] = field(default_factory=list)
     asked: dict[str, str | None] = field(default_factory=dict)
@@ -220,6 +233,19 @@ class ScriptedAgent:
         data = PermissionData(permission_id=id_, action=tool, status="requested", metadata=meta)
         self.says(Fact(EventType.PERMISSION_REQUESTED, data, child=child))
         return id_
+
+    def check(self, call_id: str, tool: str = "bash", child: str | None = None, **given: Any) -> str:
+        """A call that it would make without asking."""
+        id_ = self.new("per")
+        self.asked[id_] = child
+        meta = {"tool": tool, "call_id": call_id, "input": given or {"command": "ls"}}
+        data = PermissionData(permission_id=id_, action=tool, status="requested", metadata=meta)
+        self.says(ToolCheck(Fact(EventType.PERMISSION_REQUESTED, data, child=child)))
+        return id_
+
+    def replies(self) -> list[tuple[str, str]]:
+        """Each answer to a permission: its id and the decision."""
+        return [(c.permission_id, c.decision) for c in self.commands if isinstance(c, PermissionReply)]
 
     def question(self, call_id: str = "q1") -> str:
         id_ = self.new("que")
@@ -392,7 +418,7 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
     clock = ManualClock()
     agents, hub, rules = ScriptedAgents(), Recorder(), list[Rule]()
     kept = store if store is not None else MemoryStore()
-    deps = SessionDeps(clock, Ids(clock), kept, hub, agents, lambda _directory: rules, abort_timeout_s, 900.0)
+    deps = SessionDeps(clock, Ids(clock), kept, hub, agents, lambda _directory: tuple(rules), abort_timeout_s, 900.0)
     return World(SessionManager(deps), agents, hub, kept, clock, rules)
 
 

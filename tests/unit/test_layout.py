@@ -149,7 +149,7 @@ def silent_switch_off(name: str, text: str) -> list[str]:
 Rule = Callable[[str, str], list[str]]
 
 RULES: dict[str, tuple[Rule, Iterable[str]]] = {
-    "no module over 500 lines": (too_long, [*OURS, *TESTS]),
+    "no module over 700 lines": (too_long, [*OURS, *TESTS]),
     "processes are started in runtime and host only": (starts_processes, OURS),
     "what is public says what it is": (undocumented, OURS),
     "agents do not know each other": (knows_other_agents, OURS),
@@ -169,7 +169,7 @@ async def until_gone(pid):
 """
 
 BAD: dict[str, tuple[str, str]] = {
-    "no module over 500 lines": ("shim/x.py", "\n" * 501),
+    "no module over 700 lines": ("shim/x.py", "\n" * 501),
     "processes are started in runtime and host only": ("shim/sessions/x.py", "asyncio.create_subprocess_exec('a')"),
     "what is public says what it is": ("shim/x.py", "'''Module.'''\ndef public(): ...\ndef _private(): ..."),
     "agents do not know each other": ("universal/agents/claude_x.py", "from universal.agents.mock import MOCK"),

@@ -16,8 +16,8 @@ from shim.host.opencode_config import PLACEHOLDER
 from shim.projection.opencode1.shell_line import LENGTH_LIMIT, commands_of
 from shim.projection.opencode2 import prompts, results
 from shim.redaction import clean
-from shim.sessions.rules import decide, matches
 from universal.agents import claude_notes
+from universal.permissions import Rule, decide, matches
 
 SIZE = 200_000
 BOUND_S = 2.0
@@ -103,8 +103,8 @@ def test_stars_mean_what_they_did_as_one_expression(pattern: str, text: str) -> 
     ],
 )
 def test_nothing_rides_along_with_a_command_that_is_allowed(line: str) -> None:
-    rules = [{"permission": "bash", "pattern": "git *", "action": "allow"}]
+    rules = [Rule("bash", "git *", "allow")]
     assert decide("bash", commands_of(line), rules) != "allow"
     assert decide("bash", commands_of("git log -1 && git status"), rules) == "allow"
     assert decide("bash", commands_of("git log &>/dev/null rm -rf ~"), rules) != "allow"  # where `&>` is not what it is for bash
-    assert decide("bash", commands_of(line), [*rules, {"permission": "bash", "pattern": "rm *", "action": "deny"}]) == "deny"
+    assert decide("bash", commands_of(line), [*rules, Rule("bash", "rm *", "deny")]) == "deny"

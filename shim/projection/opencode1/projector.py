@@ -17,6 +17,7 @@ from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.projection.diffs import turn_diff
 from shim.projection.opencode1 import asks, undo
+from shim.projection.opencode1.accesses import primary_access
 from shim.projection.opencode1.history import History
 from shim.projection.opencode1.imported import put as put_imported
 from shim.projection.opencode1.parts import retry_status
@@ -383,8 +384,8 @@ class Projector:
         meta = obj(data.metadata)
         if not self._at_work() or meta.get("auto"):
             return
-        ask = asks.ask_of(self.agent, data, self.conversation.info["directory"])
-        wire = asks.permission_request(data, self.conversation.id, ask, self._tool_ref(meta))
+        access = primary_access(self.agent, data, self.conversation.info["directory"])
+        wire = asks.permission_request(data, self.conversation.id, access, self._tool_ref(meta))
         self.conversation.permissions[data.permission_id] = wire
         self._emit("permission.asked", wire, urgent=True)
 

@@ -17,7 +17,7 @@ from shim.projection.opencode1 import catalog
 from shim.projection.opencode2 import catalog as second
 from shim.projection.opencode2.names import rules
 from shim.routes.opencode2.located import located
-from shim.sessions.rules import from_config
+from universal.permissions import rules_from_config
 
 
 class AgentPath(BaseModel):
@@ -44,7 +44,7 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
 async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
     config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
     modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
-    return second.agents(modes, rules(from_config(config.permission)))
+    return second.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))
 
 
 @operation2("command.list")

@@ -1,6 +1,6 @@
 """Permissions: what waits for a person, the answers, and what was allowed for good.
 
-`always` lasts as on the first face: until the server ends, for the session's directory (`shim.sessions.rules`).
+`always` lasts as on the first face: until the server ends, for the session's directory (`shim.sessions.permissions.grants`).
 Source: recordings `permission_*` of v2-20260717.
 """
 
@@ -16,7 +16,7 @@ from shim.opencode.build import Wire
 from shim.projection.opencode2.names import ACTIONS
 from shim.routes.opencode2.located import located
 from shim.routes.opencode2.sessions import PERMISSIONS, SessionPath, need, seen
-from shim.sessions.rules import decide
+from universal.permissions import Access
 
 
 class RequestPath(SessionPath):
@@ -84,8 +84,8 @@ class CreateBody(BaseModel):
 async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
     """What the rules say of it: allow, deny, or ask. Nobody is asked here: only the session's agent asks its person."""
     need(ctx, path.sessionID)
-    rules = ctx.services.sessions.rules(await ctx.services.sessions.branch(path.sessionID))
-    effect = decide(PERMISSIONS.get(body.action, body.action), body.resources, rules) or "ask"
+    policy = ctx.services.sessions.policy(await ctx.services.sessions.branch(path.sessionID))
+    effect = policy.action(Access(PERMISSIONS.get(body.action, body.action), tuple(body.resources))) or "ask"
     return {"data": {"id": body.id or ctx.services.ids.new("permission"), "effect": effect}}
 
 
@@ -105,7 +105,7 @@ class SavedPath(BaseModel):
 async def saved(ctx: Ctx, query: SavedQuery) -> object:
     """What `always` has allowed."""
     found: list[Wire] = []
-    for rule in ctx.services.sessions.always.all():
+    for rule in ctx.services.sessions.grants.all():
         project = await ctx.services.projects.identity(rule.directory)
         if query.projectID in (None, project.id):
             action = ACTIONS.get(rule.permission, rule.permission)
@@ -117,5 +117,5 @@ async def saved(ctx: Ctx, query: SavedQuery) -> object:
 @operation2("permission.saved.remove")
 async def remove(ctx: Ctx, path: SavedPath) -> object:
     """The rules allow it no longer; an agent that remembers it itself may not ask again. Nothing to remove is fine."""
-    ctx.services.sessions.always.forget(path.id)
+    ctx.services.sessions.grants.revoke(path.id)
     return NO_CONTENT

@@ -11,7 +11,7 @@ from shim.clock import ManualClock
 from shim.errors import BadRequest
 from shim.ids import Ids
 from shim.sessions import second
-from shim.sessions.always import Always
+from shim.sessions.permissions.grants import Grants
 from shim.sessions.second import sniffed
 from universal.turn import Cancelled, Hand, Input, TurnMachine
 
@@ -112,16 +112,16 @@ def test_a_prompt_that_is_taken_back_is_neither_handed_nor_cancelled() -> None:
 
 def test_what_is_allowed_for_good_is_of_a_directory() -> None:
     clock = ManualClock()
-    always = Always(clock, Ids(clock))
-    always.allow("/a", "bash", ["git *", "ls *"])
-    always.allow("/b", "edit", ["*"])
-    assert [rule["pattern"] for rule in always.rules("/a")] == ["git *", "ls *"]
-    first = always.all()[0]
+    grants = Grants(clock, Ids(clock))
+    grants.allow("/a", "bash", ["git *", "ls *"])
+    grants.allow("/b", "edit", ["*"])
+    assert [rule.pattern for rule in grants.rules("/a")] == ["git *", "ls *"]
+    first = grants.all()[0]
     assert first.id.startswith("psv_")
-    always.forget(first.id)
-    always.forget("psv_nobody")
-    assert [rule["pattern"] for rule in always.rules("/a")] == ["ls *"]
-    always.clear("/a")
-    assert [one.directory for one in always.all()] == ["/b"]
-    always.clear()
-    assert always.all() == ()
+    grants.revoke(first.id)
+    grants.revoke("psv_nobody")
+    assert [rule.pattern for rule in grants.rules("/a")] == ["ls *"]
+    grants.clear("/a")
+    assert [grant.directory for grant in grants.all()] == ["/b"]
+    grants.clear()
+    assert grants.all() == ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shim.projection.opencode1.asks import always_of, ask_of, commands_of
+from shim.projection.opencode1.accesses import Place, accesses_of, always_of, primary_access
+from shim.projection.opencode1.shell_line import commands_of
 from universal.events import PermissionData
 
 
@@ -59,7 +60,7 @@ def request(tool: str, **given: object) -> PermissionData:
 
 
 def test_a_claude_shell_command_is_opencodes_bash() -> None:
-    ask = ask_of("claude", request("Bash", command="echo hi && ls", description="say hi"), "/p")
+    ask = primary_access("claude", request("Bash", command="echo hi && ls", description="say hi"), "/p")
     assert (ask.permission, ask.patterns, ask.always) == ("bash", ("echo hi", "ls"), ("echo *", "ls *"))
     assert ask.metadata["command"] == "echo hi && ls"
 
@@ -67,11 +68,54 @@ def test_a_claude_shell_command_is_opencodes_bash() -> None:
 def test_an_edit_is_relative_and_carries_its_diff() -> None:
     data = request("Edit", file_path="/p/a/b.txt", old_string="x", new_string="y")
     data = data.model_copy(update={"metadata": {**(data.metadata or {}), "diff": "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"}})
-    ask = ask_of("claude", data, "/p")
+    ask = primary_access("claude", data, "/p")
     assert (ask.permission, ask.patterns, ask.always) == ("edit", ("a/b.txt",), ("*",))
     assert ask.metadata["filepath"] == "/p/a/b.txt"
     assert ask.metadata["diff"].startswith("Index: /p/a/b.txt\n")
 
 
 def test_an_unknown_tool_keeps_its_name() -> None:
-    assert ask_of("claude", request("mcp__files__move", a=1), "/p").permission == "files_move"
+    assert primary_access("claude", request("mcp__files__move", a=1), "/p").permission == "files_move"
+
+
+def needs(place: Place, tool: str, meta: dict[str, object] | None = None, **given: object) -> list[tuple[str, tuple[str, ...]]]:
+    data = request(tool, **given)
+    data = data.model_copy(update={"metadata": {**(data.metadata or {}), **(meta or {})}})
+    return [(access.permission, access.patterns) for access in accesses_of("claude", data, place)]
+
+
+def test_a_file_outside_needs_its_folder_first() -> None:
+    place = Place("/p", home="/home/me")
+    assert needs(place, "Read", file_path="/etc/passwd") == [("external_directory", ("/etc/*",)), ("read", ("/etc/passwd",))]
+    assert needs(place, "Edit", file_path="/p/../q/a") == [("external_directory", ("/q/*",)), ("edit", ("/q/a",))]
+    assert needs(place, "Write", file_path="~/x/a") == [("external_directory", ("/home/me/x/*",)), ("edit", ("/home/me/x/a",))]
+    assert needs(place, "Grep", pattern="a", path="/etc") == [("external_directory", ("/etc/*",)), ("grep", ("a",))]
+    assert needs(place, "Glob", pattern="/etc/**/*.conf") == [("external_directory", ("/etc/*",)), ("glob", ("/etc/**/*.conf",))]
+    assert needs(place, "Read", file_path="/p/a/../b") == [("read", ("b",))]
+
+
+def test_the_repository_around_the_directory_is_inside() -> None:
+    assert needs(Place("/r/sub", ("/r",)), "Read", file_path="/r/a") == [("read", ("/r/a",))]
+
+
+def test_a_link_out_of_the_project_is_outside() -> None:
+    place = Place("/p", resolve=lambda path: path.replace("/p/link", "/etc"))
+    assert needs(place, "Edit", file_path="link/passwd") == [
+        ("external_directory", ("/etc/*",)),
+        ("edit", ("link/passwd", "/etc/passwd")),
+    ]
+
+
+def test_every_path_of_a_patch_counts() -> None:
+    found = needs(Place("/p"), "apply_patch", {"paths": ["a", "../q/b", "/p/c"]})
+    assert found == [("external_directory", ("/q/*",)), ("edit", ("a", "/q/b", "c"))]
+
+
+def test_an_edit_of_unknown_files_is_opaque() -> None:
+    [access] = accesses_of("codex", request("apply_patch"), Place("/p"))
+    assert (access.permission, access.opaque) == ("edit", True)
+
+
+def test_all_lines_of_a_call_with_several_commands_count() -> None:
+    found = needs(Place("/p"), "Bash", {"commands": ["echo a", "rm b && ls"]}, command="echo a")
+    assert found == [("bash", ("echo a", "rm b", "ls"))]

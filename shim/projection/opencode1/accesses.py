@@ -1,0 +1,198 @@
+"""A tool call as the permissions that it needs, in OpenCode's terms. Pure but for `resolve`.
+
+A call needs first `external_directory` for each folder outside of the project that it touches, then its own permission.
+Source: OpenCode 1.18.33, recordings `perm_*`; docs/permissions.md.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from shim.opencode.build import Wire
+from shim.projection.diffs import indexed, relative
+from shim.projection.opencode1.shell_line import commands_of
+from shim.projection.opencode1.tools import view_call
+from universal.events import PermissionData
+from universal.frozen import frozen
+from universal.jsonvalue import arr, obj, text
+from universal.permissions import Access
+
+EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch"})
+
+_WORDS_OF = {
+    "git": 2,
+    "npm": 2,
+    "npx": 2,
+    "pnpm": 2,
+    "yarn": 2,
+    "bun": 2,
+    "cargo": 2,
+    "go": 2,
+    "uv": 2,
+    "pip": 2,
+    "docker": 2,
+    "kubectl": 2,
+    "make": 1,
+}
+"""How many leading words of a command `always` covers, where it is not one."""
+
+
+@frozen
+class Place:
+    """Where a call is made: the session's `directory`, and more `roots` that are no outside (the repository's root).
+
+    `resolve` follows links; without it paths are compared as they are written.
+    """
+
+    directory: str
+    roots: tuple[str, ...] = ()
+    home: str = "~"
+    resolve: Callable[[str], str] = posixpath.normpath
+
+    def absolute(self, path: str) -> str:
+        """A path as written by an agent, absolute and without `..`."""
+        expanded = self.home + path[1:] if path == "~" or path.startswith("~/") else path
+        return posixpath.normpath(posixpath.join(self.directory, expanded))
+
+    def is_inside(self, path: str) -> bool:
+        """Whether an absolute path lies in the project, as it is written and with links followed."""
+        written = (self.directory, *self.roots)
+        resolved = tuple(map(self.resolve, written))
+        return _is_below(path, written) and _is_below(self.resolve(path), resolved)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """The patterns of a path: relative to the directory; if links lead elsewhere, the place behind them too."""
+        absolute = self.absolute(path)
+        target = self.resolve(absolute)
+        if target == absolute or target == self.resolve(self.directory) + absolute.removeprefix(self.directory):
+            return (relative(absolute, self.directory),)
+        return relative(absolute, self.directory), relative(target, self.resolve(self.directory))
+
+
+def _is_below(path: str, roots: Sequence[str]) -> bool:
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access, ...]:
+    """What a permission request needs, in the order in which a person is asked; the call's own permission comes last."""
+    meta = data.metadata or {}
+    request = obj(meta.get("opencode"))
+    if request:  # OpenCode's own request, or one that the session has made
+        patterns, always = (tuple(str(p) for p in arr(request.get(key))) for key in ("patterns", "always"))
+        return (Access(text(request.get("permission"), data.action), patterns, always, obj(request.get("metadata"))),)
+    view = view_call(agent, str(meta.get("tool") or data.action), obj(meta.get("input")), [])
+    opaque = meta.get("opaque") is True
+    build = _BUILDERS.get(view.tool)
+    if build is None:
+        return (Access(view.tool, ("*",), ("*",), {**view.input, **_description(meta)}, opaque=opaque),)
+    return build(view.tool, view.input, meta, place, opaque)
+
+
+def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
+    """The access that a recorded request asks for."""
+    return accesses_of(agent, data, Place(directory))[-1]
+
+
+def _bash(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    lines = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
+    commands = tuple(dict.fromkeys(command for line in lines for command in commands_of(line)))
+    metadata = {"command": "\n".join(lines), **_description(meta)}
+    always = tuple(dict.fromkeys(map(always_of, commands)))
+    return (Access("bash", commands, always, metadata, opaque=opaque),)
+
+
+def _edit(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    path = _path(input_)
+    paths = [str(item) for item in arr(meta.get("paths"))] or ([path] if path else [])
+    absolute = place.absolute(path or (paths[0] if paths else "")) if paths else ""
+    metadata: Wire = {"filepath": absolute}
+    if isinstance(meta.get("diff"), str):
+        metadata["diff"] = indexed(absolute, meta["diff"])
+    patterns = tuple(dict.fromkeys(name for item in paths for name in place.names(item))) or ("",)
+    return (*external(paths, place), Access("edit", patterns, ("*",), metadata, opaque=opaque or not paths))
+
+
+def _read(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    path = _path(input_)
+    metadata = {"filepath": place.absolute(path) if path else ""}
+    patterns = tuple(name or "*" for name in place.names(path)) if path else ("*",)
+    return (*external([path] if path else [], place), Access(tool, patterns, ("*",), metadata, opaque=opaque))
+
+
+def _search(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    path = _path(input_)
+    pattern = str(input_.get("pattern", "*"))
+    folders = [path] if path else []
+    if tool == "glob" and pattern.startswith(("/", "~", "..")):
+        folders.append(pattern.partition("*")[0])
+    return (*external(folders, place, are_folders=True), Access(tool, (pattern,), ("*",), dict(input_), opaque=opaque))
+
+
+def _webfetch(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    url = str(input_.get("url", ""))
+    return (Access("webfetch", (url,), (_origin(url),), dict(input_), opaque=opaque),)
+
+
+def _named_by(key: str) -> _Builder:
+    def build(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+        return (Access(tool, (str(input_.get(key) or "*"),), ("*",), {**input_, **_description(meta)}, opaque=opaque),)
+
+    return build
+
+
+_Builder = Callable[[str, Wire, Wire, Place, bool], tuple[Access, ...]]
+
+_BUILDERS: dict[str, _Builder] = {
+    "bash": _bash,
+    **dict.fromkeys(EDIT_TOOLS, _edit),
+    "read": _read,
+    "list": _read,
+    "glob": _search,
+    "grep": _search,
+    "webfetch": _webfetch,
+    "websearch": _named_by("query"),
+    "task": _named_by("subagent_type"),
+    "skill": _named_by("name"),
+}
+"""OpenCode's tool -> what a call of it needs."""
+
+
+def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -> tuple[Access, ...]:
+    """`external_directory` for each folder outside of the project; a file counts by the folder that it lies in."""
+    found: dict[str, Access] = {}
+    for path in paths:
+        absolute = place.absolute(path)
+        if place.is_inside(absolute):
+            continue
+        resolved = place.resolve(absolute)
+        target = resolved if _is_below(absolute, (place.directory, *place.roots)) else absolute
+        folder = target if are_folders or path.endswith("/") else posixpath.dirname(target)
+        patterns = tuple(dict.fromkeys(f"{posixpath.join(name, '*')}" for name in (folder, place.resolve(folder))))
+        metadata = {"filepath": absolute, "parentDir": folder}
+        found.setdefault(patterns[0], Access("external_directory", patterns, patterns, metadata))
+    return tuple(found.values())
+
+
+def _path(input_: Wire) -> str:
+    return str(input_.get("filePath") or input_.get("path") or "")
+
+
+def _description(meta: dict[str, Any]) -> Wire:
+    words = meta.get("description") or meta.get("title")
+    return {"description": str(words)} if words else {}
+
+
+def _origin(url: str) -> str:
+    match = re.match(r"^(https?://[^/]+)", url)
+    return f"{match.group(1)}/*" if match else url or "*"
+
+
+def always_of(command: str) -> str:
+    """What `always` covers of one command: `git status -s` -> `git status *`, `echo hi` -> `echo *`."""
+    words = command.split()
+    if not words:
+        return "*"
+    return " ".join(words[: min(_WORDS_OF.get(words[0], 1), len(words))]) + " *"

@@ -1,0 +1,51 @@
+"""What a person has allowed by answering `always`: rules of a directory, kept in memory, as OpenCode 1 keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shim.clock import Clock
+from shim.ids import Ids
+from universal.frozen import frozen
+from universal.permissions import Rule
+
+
+@frozen
+class Grant:
+    """One pattern that is allowed in a directory. `at_ms`: when the person answered."""
+
+    id: str
+    directory: str
+    permission: str
+    pattern: str
+    at_ms: int
+
+
+class Grants:
+    """All grants, oldest first."""
+
+    def __init__(self, clock: Clock, ids: Ids) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._grants: list[Grant] = []
+
+    def allow(self, directory: str, permission: str, patterns: Iterable[str]) -> None:
+        """Allow these patterns there from now on."""
+        now = self._clock.now_ms()
+        self._grants += [Grant(self._ids.new("saved"), directory, permission, pattern, now) for pattern in patterns]
+
+    def rules(self, directory: str) -> tuple[Rule, ...]:
+        """The grants of a directory as rules."""
+        return tuple(Rule(grant.permission, grant.pattern, "allow") for grant in self._grants if grant.directory == directory)
+
+    def all(self) -> tuple[Grant, ...]:
+        """The grants of all directories."""
+        return tuple(self._grants)
+
+    def revoke(self, id_: str) -> None:
+        """Remove one grant; an unknown id is ignored."""
+        self._grants = [grant for grant in self._grants if grant.id != id_]
+
+    def clear(self, directory: str | None = None) -> None:
+        """Remove the grants of a directory, or (None) all."""
+        self._grants = [] if directory is None else [grant for grant in self._grants if grant.directory != directory]

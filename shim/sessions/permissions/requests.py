@@ -1,0 +1,245 @@
+"""Permission requests and questions of one session and its subagents: what the rules answer, and what a person is asked.
+
+An agent asks about a call once, but OpenCode's rules may ask for several permissions of it: `external_directory` first, then
+the call's own. A person is asked for one after the other, and the agent is answered when all are granted or one is refused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from shim.opencode.build import Wire
+from shim.projection.opencode1.accesses import Place, accesses_of, primary_access
+from shim.sessions.branch import Branch
+from universal.codec import Command, Fact, PermissionReply, QuestionReply
+from universal.events import EventType, PermissionData, QuestionData
+from universal.items import Json
+from universal.jsonvalue import obj, text
+from universal.permissions import Access, Policy
+
+DENIED_BY_RULE = "The user has specified a rule which prevents this tool call."
+DENIED_BY_PLAN = "Plan mode is on: no files are changed. Propose what you would change instead."
+PLAN_TOOLS = ("ExitPlanMode", "plan_exit")
+"""Tools whose question is OpenCode's permission `plan_exit`, not `question`."""
+LOOP_CALLS = 3
+"""Equal calls in a row after which OpenCode asks for `doom_loop`."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request of an agent that a person is asked about.
+
+    `shown_id` is the id of the request that clients see now, `access` what it asks for, `rest` what is asked after it.
+    """
+
+    branch: Branch
+    fact: Fact
+    data: PermissionData
+    agent: str
+    access: Access
+    rest: list[Access]
+    shown_id: str = ""
+
+
+@dataclass(slots=True)
+class _Calls:
+    """The last calls of a branch, to notice a loop."""
+
+    ids: deque[str] = field(default_factory=lambda: deque[str](maxlen=64))
+    recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=LOOP_CALLS))
+
+    def repeats(self, call_id: str, call: str) -> bool:
+        """Count a call, each id once; whether it is the last of LOOP_CALLS equal ones."""
+        if not call_id or call_id not in self.ids:
+            self.ids.append(call_id)
+            self.recent.append(call)
+        return len(self.recent) == LOOP_CALLS and len(set(self.recent)) == 1
+
+
+class Requests:
+    """The open requests of one session.
+
+    `place` is where its calls are made, `policy` gives the rules in force for a branch, `send` gives a command to the agent,
+    `new_id` makes ids of permission requests.
+    """
+
+    def __init__(
+        self,
+        place: Callable[[], Place],
+        policy: Callable[[Branch], Policy],
+        send: Callable[[Command], None],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._place = place
+        self._policy = policy
+        self._send = send
+        self._new_id = new_id
+        self._open: dict[str, _Request] = {}
+        self._calls: dict[str, _Calls] = {}
+
+    # --- from the agent -----------------------------------------------------------------------------------
+
+    def permission(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
+        """The agent asks about a call: the rules answer, or a person is asked."""
+        accesses = self._accesses(branch, data, agent)
+        policy = self._policy(branch)
+        actions = [policy.action(access) for access in accesses]
+        if "deny" in actions:
+            self._deny(branch, fact, data, accesses[actions.index("deny")], policy)
+            return
+        to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
+        if not to_ask and actions[-1] is None:
+            to_ask = [accesses[-1]]
+        if to_ask:
+            self._ask(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
+            return
+        self._record_automatic(branch, fact, data, "allow")
+        self._send(PermissionReply(data.permission_id, "accept"))
+
+    def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> bool:
+        """Apply the rules to a call that the agent would not ask about; False if none concerns it."""
+        accesses = self._accesses(branch, data, agent)
+        policy = self._policy(branch)
+        actions = [policy.action(access) for access in accesses]
+        if "deny" in actions:
+            self._deny(branch, fact, data, accesses[actions.index("deny")], policy)
+            return True
+        to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
+        if not to_ask:
+            return False
+        self._ask(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
+        return True
+
+    def _accesses(self, branch: Branch, data: PermissionData, agent: str) -> tuple[Access, ...]:
+        accesses = accesses_of(agent, data, self._place())
+        meta = obj(data.metadata)
+        tool = text(meta.get("tool"), data.action)
+        calls = self._calls.setdefault(branch.id, _Calls())
+        if not calls.repeats(text(meta.get("call_id")), f"{tool} {meta.get('input')!r}"):
+            return accesses
+        loop = Access("doom_loop", (tool,), (tool,), {"tool": tool, "input": obj(meta.get("input"))})
+        return loop, *accesses
+
+    def _deny(self, branch: Branch, fact: Fact, data: PermissionData, access: Access, policy: Policy) -> None:
+        self._record_automatic(branch, fact, data, "deny")
+        message = DENIED_BY_PLAN if policy.is_held_by_plan(access) else DENIED_BY_RULE
+        self._send(PermissionReply(data.permission_id, "reject", message))
+
+    def _record_automatic(self, branch: Branch, fact: Fact, data: PermissionData, decision: Literal["allow", "deny"]) -> None:
+        branch.fact(replace(fact, data=_with_metadata(data, auto=decision)))
+
+    def _ask(self, request: _Request) -> None:
+        """Show a person what is asked now. The last request of a call has the agent's own id."""
+        is_last = not request.rest
+        request.shown_id = request.data.permission_id if is_last else self._new_id()
+        self._open[request.shown_id] = request
+        fact = replace(request.fact, data=_shown(request), synthetic=request.fact.synthetic or not is_last)
+        request.branch.fact(fact)
+
+    def resolved(self, permission_id: str) -> None:
+        """The agent has answered or withdrawn a request of its own: a person is not asked about it any more."""
+        self._open.pop(permission_id, None)
+        for request in [r for r in self._open.values() if r.data.permission_id == permission_id]:
+            del self._open[request.shown_id]
+            self._resolve_shown(request, "reject", withdrawn=True)
+
+    def forget(self, branch: Branch) -> None:
+        """The branch's turn is over: nothing of it is open, and its next calls are no loop."""
+        self._open = {id_: request for id_, request in self._open.items() if request.branch is not branch}
+        self._calls.pop(branch.id, None)
+
+    def question(self, branch: Branch, fact: Fact, data: QuestionData) -> None:
+        """The agent has a question; a client that answers none (`opencode run`) has a rule that denies them."""
+        policy = self._policy(branch)
+        name = "plan_exit" if text(obj(data.metadata).get("tool")) in PLAN_TOOLS else "question"
+        if policy.action(Access(name, ("*",))) == "deny":
+            branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
+            self._send(QuestionReply(data.question_id, None))
+            return
+        branch.fact(fact)
+
+    # --- from a person ------------------------------------------------------------------------------------
+
+    def reply_permission(self, reply: PermissionReply) -> None:
+        """A person's answer. A rejection rejects all open requests of the same session, an `always` answers what it covers."""
+        request = self._open.pop(reply.permission_id, None)
+        if request is None:
+            self._send(reply)
+            return
+        self._answer(request, reply)
+        for open_request in [r for r in self._open.values() if r.branch is request.branch]:
+            if open_request.shown_id not in self._open or open_request is request:
+                continue
+            is_covered = self._policy(open_request.branch).action(open_request.access) == "allow"
+            if reply.decision == "reject" or (reply.decision == "accept_for_session" and is_covered):
+                del self._open[open_request.shown_id]
+                self._answer(open_request, reply)
+
+    def _answer(self, request: _Request, reply: PermissionReply) -> None:
+        """Go on to the next request of the call, or answer the agent."""
+        if request.shown_id != request.data.permission_id:
+            self._resolve_shown(request, reply.decision, message=reply.message)
+        rest = self._still_to_ask(request)
+        if reply.decision != "reject" and rest:
+            request.access, request.rest = rest[0], rest[1:]
+            self._ask(request)
+            return
+        if request.shown_id != request.data.permission_id:  # the agent's own request was never shown
+            self._record_automatic(request.branch, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")
+        self._send(replace(reply, permission_id=request.data.permission_id))
+        if request.data.permission_id in request.branch.conversation.permissions:  # the agent knows nothing of it any more
+            data = PermissionData(permission_id=request.data.permission_id, action="withdrawn", status=reply.decision)
+            request.branch.record(EventType.PERMISSION_RESOLVED, data)
+
+    def _still_to_ask(self, request: _Request) -> list[Access]:
+        """What is left to ask: an `always` may have answered it meanwhile."""
+        policy = self._policy(request.branch)
+        return [access for access in request.rest if policy.action(access) != "allow"]
+
+    def _resolve_shown(
+        self,
+        request: _Request,
+        status: Literal["accept", "accept_for_session", "reject"],
+        *,
+        message: str | None = None,
+        withdrawn: bool = False,
+    ) -> None:
+        """Close the request that a person sees, where it is ours and not the agent's."""
+        extra: dict[str, Json] = {**({"message": message} if message else {}), **({"withdrawn": True} if withdrawn else {})}
+        data = _shown(request).model_copy(update={"status": status})
+        request.branch.record(EventType.PERMISSION_RESOLVED, _with_metadata(data, **extra))
+
+    def reply_question(self, reply: QuestionReply) -> None:
+        """A person's answers, or their refusal."""
+        self._send(reply)
+
+
+def _with_metadata(data: PermissionData, **extra: Json) -> PermissionData:
+    return data.model_copy(update={"metadata": {**obj(data.metadata), **extra}})
+
+
+def _shown(request: _Request) -> PermissionData:
+    """The request for one access of a call, as it stands in the journal and as clients see it."""
+    data, access = request.data, request.access
+    shown = data.model_copy(update={"permission_id": request.shown_id})
+    if access == primary_access(request.agent, data, request.branch.conversation.info["directory"]):
+        return shown
+    wire = {
+        "permission": access.permission,
+        "patterns": list(access.patterns),
+        "always": list(access.always),
+        "metadata": dict(access.metadata),
+    }
+    return _with_metadata(shown, opencode=wire)
+
+
+def open_requests(branches: Iterable[Branch], directory: str | None, field_: str) -> list[Wire]:
+    """`permissions` or `questions` that are open, oldest first; of one directory if given."""
+    out: list[Wire] = []
+    for branch in branches:
+        if directory is None or branch.conversation.info["directory"] == directory:
+            out += getattr(branch.conversation, field_).values()
+    return sorted(out, key=lambda wire: wire["id"])

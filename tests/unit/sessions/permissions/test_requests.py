@@ -1,0 +1,283 @@
+"""What an agent asks a person, what rules answer for them, and subagents that ask."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shim.errors import BadRequest, RequestNotFound
+from shim.sessions.submit import submit
+from tests.support.scripted import World, ask, body
+from universal.codec import Fact, PermissionReply, Prompt, QuestionReply, Signal
+from universal.events import EventType, PermissionData
+from universal.permissions import Rule
+from universal.turn import Input
+
+
+async def test_a_permission_is_asked_answered_and_remembered(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    request = w.agent.ask("c1", "bash", command="git push origin")
+    [wire] = w.manager.permissions()
+    assert (wire["permission"], wire["patterns"], wire["always"]) == ("bash", ["git push origin"], ["git push *"])
+    assert wire["tool"]["callID"] == "c1"
+    w.manager.reply_permission(request, "always")
+    assert w.manager.permissions() == []
+    with pytest.raises(RequestNotFound):
+        w.manager.reply_permission(request, "once")
+    again = w.agent.ask("c1", "bash", command="git push --force")
+    assert w.manager.permissions() == []
+    assert PermissionReply(again, "accept") in w.agent.commands
+    w.agent.result("c1")
+    w.agent.complete(message, "")
+    w.agent.done()
+
+
+async def test_rules_of_the_session_and_the_config_answer_for_the_person(w: World) -> None:
+    session = w.session(permission=[{"permission": "question", "pattern": "*", "action": "deny"}])
+    w.rules.append(Rule("bash", "rm *", "deny"))
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    denied = w.agent.ask("c1", "bash", command="rm -rf x")
+    reply = next(c for c in w.agent.commands if isinstance(c, PermissionReply))
+    assert (reply.permission_id, reply.decision) == (denied, "reject")
+    refused = w.agent.question()
+    assert QuestionReply(refused, None) in w.agent.commands
+    assert not {"permission.asked", "question.asked"} & set(w.hub.kinds(session))
+    w.agent.result("c1", failed=True)
+    w.agent.done()
+
+
+async def test_a_rejection_rejects_all_open_requests_of_its_session(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    w.agent.call(message, "c2")
+    first = w.agent.ask("c1", "bash", command="a")
+    second = w.agent.ask("c2", "bash", command="b")
+    w.manager.reply_permission(first, "reject", "no")
+    replies = [c for c in w.agent.commands if isinstance(c, PermissionReply)]
+    assert [(r.permission_id, r.decision, r.message) for r in replies] == [(first, "reject", "no"), (second, "reject", "no")]
+    assert w.hub.kinds(session).count("permission.replied") == 2
+    w.agent.done()
+
+
+async def test_an_always_answers_what_it_covers_in_its_own_session_only(w: World) -> None:
+    one, two = w.session(), w.session()
+    await ask(w, one)
+    first_agent = w.agent
+    await ask(w, two)
+    asked = first_agent.ask("c1", "bash", command="echo a")
+    first_agent.ask("c2", "bash", command="echo b")
+    other = w.agent.ask("c3", "bash", command="echo c")
+    w.manager.reply_permission(asked, "always")
+    assert [p["id"] for p in w.manager.permissions()] == [other]
+    first_agent.done()
+    w.agent.done()
+
+
+async def test_a_question_is_answered_or_refused(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    request = w.agent.question()
+    assert [q["questions"][0]["question"] for q in w.manager.questions()] == ["Which?"]
+    w.manager.reply_question(request, [["Blue"]])
+    assert QuestionReply(request, [["Blue"]]) in w.agent.commands
+    refused = w.agent.question()
+    w.manager.reply_question(refused, None)
+    kinds = w.hub.kinds(session)
+    assert (kinds.count("question.replied"), kinds.count("question.rejected")) == (1, 1)
+    w.agent.done()
+
+
+async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "t1", "task", arguments='{"description": "look", "subagent_type": "general"}')
+    w.agent.child("t1")
+    [child] = w.manager.children(session)
+    assert child["title"] == "look (@general subagent)"
+    w.agent.text("I see", child="t1")
+    request = w.agent.ask("x", "bash", child="t1", command="ls")
+    assert [p["sessionID"] for p in w.manager.permissions()] == [child["id"]]
+    w.manager.reply_permission(request, "once")
+    w.agent.says(Signal(Input.DONE, child="t1"))
+    assert w.hub.folds[child["id"]].idles == 1
+    w.agent.result("t1", "I see")
+    w.agent.complete(message, "")
+    w.agent.done()
+    tool = next(
+        p for p in list((await w.manager.conversation(session)).messages.values())[1].wire()["parts"] if p["type"] == "tool"
+    )
+    assert tool["state"]["metadata"]["sessionId"] == child["id"]
+    with pytest.raises(BadRequest):
+        await submit(w.manager, child["id"], body())
+
+
+@pytest.mark.parametrize("how", ["abort", "crash"])
+async def test_subagents_end_with_their_parents_turn(w: World, how: str) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "t1", "task")
+    w.agent.child("t1")
+    inner = w.agent.begin(child="t1")
+    w.agent.call(inner, "c9", child="t1")
+    w.agent.ask("c9", child="t1")
+    if how == "abort":
+        waiting = asyncio.ensure_future(w.manager.abort(session))
+        await w.settle()
+        w.agent.aborted()
+        await waiting
+    else:
+        w.agent.exits(1)
+    assert w.manager.statuses() == {}
+    [child] = w.manager.children(session)
+    assert w.hub.folds[child["id"]].idles == 1
+
+
+def shown(w: World) -> list[tuple[str, list[str]]]:
+    """What a person is asked now."""
+    return [(wire["permission"], wire["patterns"]) for wire in w.manager.permissions()]
+
+
+async def test_a_checked_call_that_no_rule_concerns_goes_on_unseen(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    checked = w.agent.check("c1", command="ls")
+    assert w.agent.proceeded == [checked]
+    assert w.agent.replies() == []
+    assert "permission.asked" not in w.hub.kinds(session)
+    w.agent.done()
+
+
+async def test_a_denied_call_is_held_although_the_agent_does_not_ask(w: World) -> None:
+    session = w.session()
+    w.rules.append(Rule("edit", "*", "deny"))
+    await ask(w, session)
+    checked = w.agent.check("c1", "edit", filePath="a.txt")
+    assert w.agent.replies() == [(checked, "reject")]
+    assert w.agent.proceeded == []
+    assert w.manager.permissions() == []
+    w.agent.done()
+
+
+async def test_a_rule_that_asks_is_asked_although_the_agent_does_not_ask(w: World) -> None:
+    session = w.session()
+    w.rules.append(Rule("read", "secret/*", "ask"))
+    await ask(w, session)
+    checked = w.agent.check("c1", "read", filePath="secret/key")
+    assert shown(w) == [("read", ["secret/key"])]
+    w.manager.reply_permission(checked, "once")
+    assert w.agent.replies() == [(checked, "accept")]
+    w.agent.done()
+
+
+async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) -> None:
+    session = w.session()
+    w.rules.append(Rule("edit", "*", "ask"))
+    await ask(w, session)
+    checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
+    assert shown(w) == [("external_directory", ["/etc/*"])]
+    [outside] = w.manager.permissions()
+    assert outside["id"] != checked
+    w.manager.reply_permission(outside["id"], "once")
+    assert shown(w) == [("edit", ["/etc/hosts"])]
+    assert w.agent.replies() == []
+    w.manager.reply_permission(checked, "once")
+    assert w.agent.replies() == [(checked, "accept")]
+    assert w.hub.kinds(session).count("permission.replied") == 2
+    w.agent.done()
+
+
+async def test_a_refused_folder_refuses_the_call(w: World) -> None:
+    session = w.session()
+    w.rules.append(Rule("edit", "*", "ask"))
+    await ask(w, session)
+    checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
+    [outside] = w.manager.permissions()
+    w.manager.reply_permission(outside["id"], "reject")
+    assert w.agent.replies() == [(checked, "reject")]
+    assert w.manager.permissions() == []
+    w.agent.done()
+
+
+async def test_always_inside_covers_no_path_outside(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    inside = w.agent.ask("c1", "edit", filePath="a.txt")
+    w.manager.reply_permission(inside, "always")
+    w.agent.check("c2", "edit", filePath="../elsewhere/b.txt")
+    assert [permission for permission, _ in shown(w)] == ["external_directory"]
+    w.agent.done()
+
+
+async def test_always_for_a_folder_covers_the_rest_of_it(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.check("c1", "read", filePath="/opt/x/a")
+    [outside] = w.manager.permissions()
+    w.manager.reply_permission(outside["id"], "always")
+    again = w.agent.check("c2", "read", filePath="/opt/x/b")
+    assert w.manager.permissions() == []
+    assert again in w.agent.proceeded
+    w.agent.done()
+
+
+async def test_a_request_that_the_agent_withdraws_is_not_shown_any_more(w: World) -> None:
+    session = w.session()
+    w.rules.append(Rule("edit", "*", "ask"))
+    await ask(w, session)
+    checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
+    data = PermissionData(permission_id=checked, action="edit", status="reject", metadata={"withdrawn": True})
+    w.agent.says(Fact(EventType.PERMISSION_RESOLVED, data))
+    assert w.manager.permissions() == []
+    assert w.hub.kinds(session).count("permission.replied") == 1
+    w.agent.done()
+
+
+async def test_equal_calls_in_a_row_are_asked_as_a_loop(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    for number in (1, 2):
+        w.agent.check(f"c{number}", command="make")
+    assert shown(w) == []
+    w.agent.check("c3", command="make")
+    assert shown(w) == [("doom_loop", ["bash"])]
+    w.agent.done()
+
+
+async def test_a_call_that_is_checked_and_asked_counts_once_for_a_loop(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    for number in (1, 2):
+        w.agent.check(f"c{number}", command="make")
+        w.agent.ask(f"c{number}", command="make")
+    assert {permission for permission, _ in shown(w)} == {"bash"}
+    w.agent.done()
+
+
+async def test_plan_mode_edits_nothing_whatever_the_rules_allow(w: World) -> None:
+    session = w.session()
+    w.rules.append(Rule("edit", "*", "allow"))
+    await ask(w, session)
+    w.agent.mode = "plan"
+    asked = w.agent.ask("c1", "edit", filePath="a.txt")
+    assert w.agent.replies() == [(asked, "reject")]
+    w.agent.done()
+
+
+async def test_the_agent_is_given_the_rules_with_its_prompt(w: World) -> None:
+    w.rules.append(Rule("bash", "rm *", "deny"))
+    session = w.session(permission=[{"permission": "edit", "pattern": "*", "action": "ask"}])
+    await ask(w, session)
+    [prompt] = [command for command in w.agent.commands if isinstance(command, Prompt)]
+    assert prompt.rules[-2:] == (Rule("bash", "rm *", "deny"), Rule("edit", "*", "ask"))
+    assert w.agent.options.rules == prompt.rules
+    w.agent.done()

@@ -1,0 +1,126 @@
+"""Permission rules: matching, order, several patterns."""
+
+from __future__ import annotations
+
+import pytest
+
+from universal.permissions import (
+    DEFAULT_RULES,
+    Access,
+    Policy,
+    Rule,
+    decide,
+    matches,
+    rules_from_config,
+    rules_from_json,
+    with_home,
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("*", "anything at\nall", True),
+        ("git *", "git status", True),
+        ("git *", "git", True),
+        ("git *", "gitk", False),
+        ("src/*.py", "src/a/b.py", True),
+        ("?.txt", "a.txt", True),
+        ("?.txt", "ab.txt", False),
+        ("a+b", "a+b", True),
+        ("a+b", "aab", False),
+    ],
+)
+def test_wildcards(pattern: str, text: str, expected: bool) -> None:
+    assert matches(pattern, text) is expected
+
+
+def test_no_rule_says_nothing() -> None:
+    assert decide("bash", ["ls"], []) is None
+    assert decide("bash", ["ls"], [Rule("edit", "*", "allow")]) is None
+
+
+def test_the_last_match_decides() -> None:
+    rules = [Rule("bash", "*", "deny"), Rule("bash", "git *", "allow")]
+    assert decide("bash", ["git log"], rules) == "allow"
+    assert decide("bash", ["rm x"], rules) == "deny"
+    assert decide("bash", ["git log"], [*rules, Rule("*", "*", "ask")]) == "ask"
+
+
+def test_every_pattern_must_be_allowed_and_one_denial_is_enough() -> None:
+    rules = [Rule("bash", "echo *", "allow"), Rule("bash", "rm *", "deny")]
+    assert decide("bash", ["echo a", "echo b"], rules) == "allow"
+    assert decide("bash", ["echo a", "rm b"], rules) == "deny"
+    assert decide("bash", ["echo a", "ls"], rules) is None
+
+
+def test_config_forms() -> None:
+    assert rules_from_config("allow") == (Rule("*", "*", "allow"),)
+    assert rules_from_config({"edit": "ask", "bash": {"*": "ask", "git *": "allow"}}) == (
+        Rule("edit", "*", "ask"),
+        Rule("bash", "*", "ask"),
+        Rule("bash", "git *", "allow"),
+    )
+    assert rules_from_config(None) == ()
+
+
+EDIT, OUTSIDE = Access("edit", ("a.txt",)), Access("external_directory", ("/etc/*",))
+
+
+def test_a_deny_of_the_configuration_holds_against_session_rules_and_grants() -> None:
+    policy = Policy(config=(Rule("edit", "*", "deny"),), session=(Rule("*", "*", "allow"),), grants=(Rule("edit", "*", "allow"),))
+    assert policy.action(EDIT) == "deny"
+
+
+def test_a_deny_of_the_session_holds_against_grants() -> None:
+    policy = Policy(session=(Rule("edit", "*", "deny"),), grants=(Rule("edit", "*", "allow"),))
+    assert policy.action(EDIT) == "deny"
+
+
+def test_a_later_rule_of_the_configuration_overrides_its_earlier_deny() -> None:
+    policy = Policy(config=(Rule("edit", "*", "deny"), Rule("edit", "a.*", "allow")))
+    assert policy.action(EDIT) == "allow"
+
+
+def test_outside_of_the_project_is_asked_by_default_except_in_bypass_mode() -> None:
+    assert Policy().action(OUTSIDE) == "ask"
+    assert Policy(mode="accept-edits").action(OUTSIDE) == "ask"
+    assert Policy(mode="bypass").action(OUTSIDE) is None
+    assert Policy(config=(Rule("external_directory", "*", "ask"),), mode="bypass").action(OUTSIDE) == "ask"
+    assert Policy(grants=(Rule("external_directory", "/etc/*", "allow"),)).action(OUTSIDE) == "allow"
+    assert Policy(grants=(Rule("edit", "*", "allow"),)).action(OUTSIDE) == "ask"
+
+
+def test_plan_mode_edits_nothing_but_the_agents_plan() -> None:
+    defaults = (*DEFAULT_RULES, Rule("edit", "/home/me/.claude/plans/*", "allow"))
+    policy = Policy(defaults, config=(Rule("edit", "*", "allow"),), mode="plan")
+    assert policy.action(EDIT) == "deny"
+    assert policy.action(Access("edit", ("/home/me/.claude/plans/p.md",))) == "allow"
+    assert policy.action(Access("bash", ("ls",))) is None
+
+
+def test_a_call_that_is_not_understood_is_never_allowed_where_a_rule_may_forbid_it() -> None:
+    call = Access("bash", ("echo $[x]",), understood=False)
+    assert Policy(config=(Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"))).action(call) == "ask"
+    assert Policy(config=(Rule("bash", "rm *", "deny"),)).action(call) == "ask"
+    assert Policy(config=(Rule("bash", "*", "deny"),)).action(call) == "deny"
+    assert Policy(config=(Rule("bash", "*", "allow"),)).action(call) == "allow"
+    assert Policy().action(call) is None
+
+
+def test_a_call_known_only_by_a_title_is_never_allowed_automatically() -> None:
+    assert Policy(config=(Rule("*", "*", "allow"),)).action(Access("bash", ("ls",), opaque=True)) == "ask"
+
+
+def test_an_unknown_action_asks() -> None:
+    assert rules_from_json([{"permission": "bash", "pattern": "*", "action": "allowed"}]) == (Rule("bash", "*", "ask"),)
+
+
+def test_rules_for_an_agent_of_its_own_cannot_undo_a_configured_deny() -> None:
+    policy = Policy((), (Rule("bash", "*", "deny"),), (Rule("bash", "*", "allow"), Rule("edit", "*", "ask")), ())
+    assert policy.for_agent() == (Rule("bash", "*", "deny"), Rule("edit", "*", "ask"))
+
+
+def test_home_is_expanded_at_the_start_of_a_pattern_only() -> None:
+    rules = (Rule("read", "~/x/*", "deny"), Rule("read", "$HOME/y", "deny"), Rule("read", "a~/b", "deny"))
+    assert [rule.pattern for rule in with_home(rules, "/home/me")] == ["/home/me/x/*", "/home/me/y", "a~/b"]

@@ -7,15 +7,15 @@ import base64
 import os
 import re
 import shlex
-import subprocess
 import sys
-import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from shim.errors import AgentNotFound, ShimError
+from shim.runtime import child
+from shim.runtime.environment import child_environment
 from shim.runtime.hidden_opencode import INSTALL_HINT, find_binary
 from shim.settings import Settings
 
@@ -25,6 +25,9 @@ LOOK_S = 5.0
 """For one look at a server that the person named."""
 
 
+OPEN_S = 10.0
+"""For the system to open a page. Python itself waits 5 s for a browser to complain."""
+BROWSE = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 UNAUTHORIZED = 401
 
 
@@ -37,11 +40,10 @@ SECOND = 2
 
 def generation(binary: str) -> int:
     """1 or 2: which OpenCode a program is. One that cannot be asked, or says nothing known, is of the first."""
-    try:
-        said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=VERSION_S, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
+    answer = child.ask([binary, "--version"], environment=child_environment(os.environ, {}), timeout_s=VERSION_S)
+    if answer is None:
         return 1  # starting it tells the person why
-    found = GENERATION.search(said.stdout.strip())
+    found = GENERATION.search(answer.stdout.strip())
     return SECOND if found is not None and int(found[1]) >= SECOND else 1
 
 
@@ -81,28 +83,16 @@ def credentials(settings: Settings) -> dict[str, str]:
 
 async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
     """Run the TUI with our terminal until it ends; gives its exit code. When cancelled, the TUI is ended first."""
-    process = _start(argv, {**os.environ, **(more_environment or {})}, cwd)
+    try:
+        process = child.foreground(argv, environment=child_environment(os.environ, more_environment or {}), cwd=cwd)
+    except OSError as error:
+        raise ShimError(f"Cannot start {argv[0]}: {error.strerror}.") from error
     try:
         return await asyncio.to_thread(process.wait)
     finally:
         if process.poll() is None:
             process.terminate()
-            await asyncio.to_thread(_reap, process)
-
-
-def _start(argv: list[str], environment: Mapping[str, str], cwd: Path | None) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(argv, env=environment, cwd=cwd)
-    except OSError as error:
-        raise ShimError(f"Cannot start {argv[0]}: {error.strerror}.") from error
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(TERMINATE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+            await asyncio.to_thread(child.reap, process, TERMINATE_S)
 
 
 def page_url(url: str, directory: Path) -> str:
@@ -115,7 +105,11 @@ def open_browser(page: str) -> bool:
     """Whether a browser could be asked to open the page; on Linux only where there is a screen."""
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
-    return webbrowser.open(page)
+    # In a process of its own: the module `webbrowser` hands its whole environment to the browser, the password too.
+    answer = child.ask(
+        [sys.executable, "-I", "-c", BROWSE, page], environment=child_environment(os.environ, {}), timeout_s=OPEN_S
+    )
+    return answer is not None and answer.returncode == 0
 
 
 def _basic(settings: Settings) -> str:

@@ -32,7 +32,7 @@ def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False
         rows = await of(running.app)
         screen.started(out, running, rows, screen.notes(settings, rows))
         if page:
-            show_page(clients.page_url(running.url, settings.directory), browser=browser)
+            await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
         await asyncio.Event().wait()
         return 0
 

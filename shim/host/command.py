@@ -1,7 +1,7 @@
 """Runs a short program of the machine (`git`, `rg`) and gives what it said: bounded in time and output, nothing left behind.
 
-The program gets no terminal, only the input that is given, and a process group of its own, which is killed as a whole
-when its time or output is used up or the caller goes away. Agents are not run here: `shim.runtime`.
+The program gets no password of the server's, no terminal, only the input that is given, and a process group of its own, which
+is killed as a whole when its time or output is used up or the caller goes away. Agents are not run here: `shim.runtime`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from shim.errors import BadRequest, ShimError
 from shim.runtime import child
-from shim.runtime.environment import OWN_PASSWORDS
+from shim.runtime.environment import child_environment
 from universal.frozen import frozen
 
 TIMEOUT_S = 15.0
@@ -22,8 +22,6 @@ TIMEOUT_S = 15.0
 OUTPUT_LIMIT_BYTES = 32 * 2**20
 STDERR_LIMIT_BYTES = 64 * 2**10
 CHUNK_BYTES = 64 * 2**10
-OWN = dict.fromkeys(OWN_PASSWORDS)
-"""No business of git, nor of what a repository makes git run."""
 
 
 class ProgramMissing(ShimError):
@@ -59,7 +57,7 @@ async def run(
     limit_bytes: int = OUTPUT_LIMIT_BYTES,
     stdin: bytes = b"",
 ) -> Finished:
-    """Run it in `cwd` with our environment, less this server's own password, and these changes (None removes).
+    """Run it in `cwd` with the person's environment (`child_environment`) and these changes (None removes).
 
     Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory; BadRequest for a NUL, which no argument can hold.
     """
@@ -68,16 +66,8 @@ async def run(
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise FileNotFoundError(cwd)
     try:
-        process = await child.started(
-            asyncio.create_subprocess_exec(
-                *argv,
-                cwd=cwd,
-                env={name: value for name, value in {**os.environ, **OWN, **(environment or {})}.items() if value is not None},
-                stdin=PIPE if stdin else DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
-                start_new_session=True,
-            )
+        process = await child.start(
+            argv, cwd=cwd, environment=child_environment(os.environ, environment or {}), stdin=PIPE if stdin else DEVNULL
         )
     except FileNotFoundError as error:
         raise ProgramMissing(f"{argv[0]} is not installed, or not on PATH") from error

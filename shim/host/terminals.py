@@ -245,9 +245,10 @@ class Terminals:
         if path is None:
             raise BadRequest(f'There is no program {command}\n  at ["command"]')
         login = ("-l",) if Path(command).name in LOGIN_SHELLS else ()
-        environment = child_environment({**self._environ, **new.env}, ENVIRONMENT, ",".join(tokens))
+        inherited = {**self._environ, **new.env}
         if self._owner:
-            environment = family.owned(environment, self._owner)
+            inherited = family.owned(inherited, self._owner)
+        environment = child_environment(inherited, ENVIRONMENT, ",".join(tokens))
         return PtySpec((path, *new.args, *login), cwd, environment, tokens[1])
 
     def _shell(self) -> str:

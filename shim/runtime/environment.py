@@ -1,12 +1,17 @@
-"""What an agent inherits: the person's environment, less what would harm it, plus what its codec wants.
+"""What a child process inherits: the person's environment, less what would harm it, plus what its starter wants.
 
-Proxies, keys, base URLs and toolchains must reach the agent, so this is a deny-list and not an allow-list.
+Agents, commands, terminals, hooks, git and installers all get theirs from `child_environment`. Proxies, keys, base URLs and
+toolchains must reach them, so this is a deny-list and not an allow-list. `shim.runtime.child` starts no program without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import NewType
+
+ChildEnvironment = NewType("ChildEnvironment", dict[str, str])
+"""A whole environment without the server's secrets. Only `child_environment` makes one."""
 
 MARK = "OPENCODE_SHIM_PROCESS"
 """Set for each agent to a token of its own (after those of outer ones), and inherited by all that it starts: `family` finds
@@ -58,10 +63,10 @@ def blank_passwords() -> None:
                 ctypes.memset(place, 0, len(ctypes.string_at(place)))
 
 
-def child_environment(inherited: Mapping[str, str], changes: Mapping[str, str | None], token: str = "") -> dict[str, str]:
-    """The whole environment of an agent.
+def child_environment(inherited: Mapping[str, str], changes: Mapping[str, str | None], token: str = "") -> ChildEnvironment:
+    """The whole environment of a child process.
 
-    In: `inherited` (usually `os.environ`), `changes` of the codec (None removes; may set a denied name again), `token`
+    In: `inherited` (usually `os.environ`), `changes` of who starts it (None removes; may set a denied name again), `token`
     for `MARK` (none is set if empty).
     """
     kept = {name: value for name, value in inherited.items() if name not in DENIED and not name.startswith(DENIED_PREFIX)}
@@ -72,4 +77,4 @@ def child_environment(inherited: Mapping[str, str], changes: Mapping[str, str | 
             kept[name] = value
     if token:
         kept[MARK] = f"{kept[MARK]},{token}" if kept.get(MARK) else token
-    return kept
+    return ChildEnvironment(kept)

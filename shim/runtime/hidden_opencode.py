@@ -22,6 +22,8 @@ from dataclasses import field
 from pathlib import Path
 
 from shim.errors import AgentNotFound, AgentStartFailed
+from shim.runtime import child
+from shim.runtime.environment import ChildEnvironment, child_environment
 from universal.frozen import frozen
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
@@ -66,12 +68,13 @@ def find_binary(environ: Mapping[str, str]) -> str:
     return found
 
 
-def environment(environ: Mapping[str, str], scratch: str, password: str) -> dict[str, str]:
+def environment(environ: Mapping[str, str], scratch: str, password: str) -> ChildEnvironment:
     """The person's environment less what would lead it to the person's files and settings."""
-    kept = {key: value for key, value in environ.items() if not key.startswith(("OPENCODE", "SHIM_", "XDG_"))}
+    gone: dict[str, str | None] = {name: None for name in environ if name.startswith(("OPENCODE", "XDG_"))}
     home = {name: scratch for name in ("HOME", "USERPROFILE", "TMPDIR")}
     off = ("DISABLE_AUTOUPDATE", "DISABLE_MODELS_FETCH", "DISABLE_DEFAULT_PLUGINS", "DISABLE_LSP_DOWNLOAD", "DISABLE_CLAUDE_CODE")
-    return kept | home | {f"OPENCODE_{name}": "1" for name in off} | {"OPENCODE_SERVER_PASSWORD": password}
+    switches = {f"OPENCODE_{name}": "1" for name in off}
+    return child_environment(environ, {**gone, **home, **switches, "OPENCODE_SERVER_PASSWORD": password})
 
 
 async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
@@ -81,14 +84,12 @@ async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
     password = secrets.token_urlsafe(24)
     scratch = tempfile.mkdtemp(prefix=PREFIX)
     argv = [binary, "serve", "--hostname", "127.0.0.1", "--port", str(_free_port())]
-    process = await asyncio.create_subprocess_exec(
-        *("/bin/sh", "-c", KEEPER, "sh", scratch, *argv),
+    process = await child.start(
+        ("/bin/sh", "-c", KEEPER, "sh", scratch, *argv),
         cwd=scratch,
-        env=environment(variables, scratch, password),
+        environment=environment(variables, scratch, password),
         stdin=PIPE,
-        stdout=PIPE,
         stderr=STDOUT,
-        start_new_session=True,
     )
     try:
         url = await asyncio.wait_for(_listening(process, binary), START_S)

@@ -34,7 +34,7 @@ import structlog
 
 from shim.errors import AgentError, AgentGone, AgentNotFound, AgentStartFailed, AgentStuck
 from shim.redaction import clean, secrets_of
-from shim.runtime import family
+from shim.runtime import child, family
 from shim.runtime.environment import child_environment
 from shim.runtime.tail import Tail
 from universal.codec import Exit, LaunchSpec
@@ -227,16 +227,9 @@ class AgentProcess:
         Raises: AgentNotFound, AgentStartFailed.
         """
         token = secrets.token_hex(8)
-        loop = asyncio.get_running_loop()
         environment = child_environment(env, spec.env, token)
         try:
-            transport, pipes = await loop.subprocess_exec(
-                _Pipes,
-                *spec.argv,
-                cwd=spec.cwd,
-                env=environment,
-                start_new_session=True,
-            )
+            transport, pipes = await child.connect(_Pipes, spec.argv, cwd=spec.cwd, environment=environment)
         except (OSError, ValueError) as error:
             raise _start_error(spec, error) from error
         self = cls(transport, pipes, token, secrets_of({**env, **environment}), on_lines, on_exit, waits or Waits())

@@ -15,10 +15,11 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from shim.runtime import family
+from shim.runtime import child, family
+from shim.runtime.environment import ChildEnvironment
 from universal.frozen import frozen
 
 READ_BYTES = 64 * 1024
@@ -43,7 +44,7 @@ class PtySpec:
 
     argv: Sequence[str]
     cwd: str
-    environment: Mapping[str, str]
+    environment: ChildEnvironment
     token: str
 
 
@@ -76,14 +77,12 @@ class PtyProcess:
         try:
             os.set_blocking(self._master, False)
             self.resize(ROWS, COLUMNS)
-            process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _OPEN, os.ttyname(self._slave), *self._spec.argv),
+            process = await child.start(
+                ("/bin/sh", "-c", _OPEN, os.ttyname(self._slave), *self._spec.argv),
                 cwd=self._spec.cwd,
-                env=dict(self._spec.environment),
-                stdin=asyncio.subprocess.DEVNULL,
+                environment=self._spec.environment,
                 stdout=self._slave,
                 stderr=self._slave,
-                start_new_session=True,
             )
         except BaseException:
             self._close()

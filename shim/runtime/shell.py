@@ -7,10 +7,11 @@ import asyncio
 import codecs
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from shim.runtime import child
+from shim.runtime.environment import ChildEnvironment
 
 READ_BYTES = 64 * 1024
 OUTPUT_LIMIT_CHARS = 1_000_000
@@ -29,7 +30,7 @@ class ShellCommand:
         self,
         command: str | Sequence[str],
         cwd: str,
-        env: Mapping[str, str],
+        env: ChildEnvironment,
         on_output: Callable[[str], None],
         *,
         on_started: Callable[[], None] | None = None,
@@ -55,16 +56,8 @@ class ShellCommand:
 
         Whoever is cancelled while it runs has ended it.
         """
-        self._process = process = await child.started(
-            asyncio.create_subprocess_exec(
-                *self._argv(),
-                cwd=self._cwd,
-                env=dict(self._env),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = process = await child.start(
+            self._argv(), cwd=self._cwd, environment=self._env, stderr=asyncio.subprocess.STDOUT
         )
         try:
             return await self._read(process)

@@ -12,6 +12,7 @@ from pathlib import Path
 from shim.errors import BadRequest
 from shim.opencode.build import Wire
 from shim.projection.opencode1.catalog import Template
+from shim.runtime.environment import child_environment
 from shim.runtime.shell import ShellCommand
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, choose
@@ -115,7 +116,8 @@ def _files_in(text: str, directory: str) -> list[Wire]:
 
 async def _output_of(line: str, directory: str, manager: SessionManager) -> str:
     output: list[str] = []
-    run = ShellCommand(line, directory, manager.deps.agents.environment(), output.append)
+    environment = child_environment(manager.deps.agents.environment(), {})
+    run = ShellCommand(line, directory, environment, output.append)
     try:
         async with asyncio.timeout(SHELL_TIMEOUT_S):
             await run.run()

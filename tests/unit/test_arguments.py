@@ -21,21 +21,21 @@ from universal.codec import LaunchOptions
 from universal.registry import agents
 
 EVIL = ("--dangerously-skip-permissions", "-e", "--upload-pack=touch evil", "--", "-")
-STARTS = ("create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell", "Popen", "system", "popen")
+STARTS = ("child.start", "child.connect", "child.foreground", "child.ask")
 MAY_START = {
     "shim/runtime/process.py": "agents: argv from the codec, which `refuse_options` looked at",
     "shim/runtime/hidden_opencode.py": "constants and the located binary",
     "shim/runtime/shell.py": "the person's own command, as one argument of `-c`",
     "shim/runtime/pty.py": "the person's own terminal",
     "shim/host/command.py": "git and rg; callers are checked below",
-    "shim/cli/clients.py": "OpenCode's TUI, for the person at this terminal",
+    "shim/cli/clients.py": "OpenCode's TUI and the browser, for the person at this terminal",
 }
 """Every place that starts a program, and why nobody else can put an option into its command line."""
 
 
 def started(name: str) -> Iterator[ast.Call]:
     for node in ast.walk(ast.parse(read(name))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in STARTS:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in STARTS:
             yield node
 
 

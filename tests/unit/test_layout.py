@@ -19,9 +19,20 @@ PACKAGES = ("universal", "shim")
 MAX_LINES = 500
 
 PROCESS_OWNERS = ("shim/runtime/", "shim/host/")
-"""Only these start and end processes; `shim/cli/clients.py` starts the TUI, which is the person's, not ours."""
+"""Only these end processes."""
+STARTER = "shim/runtime/child.py"
+"""Only this one starts programs: all of them get their environment from `child_environment`."""
+ENVIRONMENTS = "shim/runtime/environment.py"
+"""Only this one makes an environment for them."""
 
-PROCESS_CALLS = re.compile(r"asyncio\.create_subprocess_\w+|os\.(fork\w*|killpg|exec\w+|spawn\w+|system|popen)")
+START_CALLS = re.compile(
+    r"create_subprocess_\w+|subprocess_(exec|shell)|(os|pty)\.(fork\w*|exec[lv]\w*|spawn\w*|posix_spawn\w*|system|popen|startfile)"
+    r"|\w*\.?Popen|ProcessPoolExecutor"
+)
+START_IMPORTS = re.compile(
+    r"(subprocess|multiprocessing|webbrowser|pexpect|sh|plumbum)(\.\w+)*|concurrent\.futures\.ProcessPoolExecutor"
+    r"|asyncio\.create_subprocess_\w+|(os|pty)\.(fork\w*|exec[lv]\w*|spawn\w*|posix_spawn\w*|system|popen|startfile)"
+)
 
 MACHINE_PATHS = re.compile(
     "|".join([r"\.\./" + "shared", "/wo" + "rk/", "/ro" + "ot/(?!look_around)", "/tmp/" + r"(?!e2e-)[a-z]+[/-]"])
@@ -76,14 +87,26 @@ def too_long(name: str, text: str) -> list[str]:
 
 
 def starts_processes(name: str, text: str) -> list[str]:
-    if name.startswith(PROCESS_OWNERS):
+    if name == STARTER:
         return []
     tree = ast.parse(text)
-    found = [used for used in attributes(tree) if PROCESS_CALLS.fullmatch(used)]
-    found += [used for used in imports(tree) if re.match(r"asyncio\.subprocess|pty\b|multiprocessing", used)]
-    if name != "shim/cli/clients.py":
-        found += [used for used in imports(tree) if used.split(".")[0] == "subprocess"]
-    return found
+    whole = {used for used in attributes(tree) if START_CALLS.fullmatch(used)}
+    methods = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and START_CALLS.fullmatch(node.attr)}
+    return sorted(whole | methods | {used for used in imports(tree) if START_IMPORTS.fullmatch(used)})
+
+
+def ends_processes(name: str, text: str) -> list[str]:
+    return [] if name.startswith(PROCESS_OWNERS) else [used for used in attributes(ast.parse(text)) if used == "os.killpg"]
+
+
+def makes_environments(name: str, text: str) -> list[str]:
+    """`ChildEnvironment` is called, or an environment is cast to it. pyright sees to it that nothing else is handed over."""
+    if name == ENVIRONMENTS:
+        return []
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    return [
+        ast.unparse(call) for call in calls if re.match(r"(environment\.)?ChildEnvironment\(|cast\(.?ChildEnv", ast.unparse(call))
+    ]
 
 
 def undocumented(name: str, text: str) -> list[str]:
@@ -150,7 +173,9 @@ Rule = Callable[[str, str], list[str]]
 
 RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "no module over 700 lines": (too_long, [*OURS, *TESTS]),
-    "processes are started in runtime and host only": (starts_processes, OURS),
+    "programs are started by shim.runtime.child only": (starts_processes, OURS),
+    "processes are ended in runtime and host only": (ends_processes, OURS),
+    "environments of programs are made by child_environment only": (makes_environments, OURS),
     "what is public says what it is": (undocumented, OURS),
     "agents do not know each other": (knows_other_agents, OURS),
     "tests do not wait by sleeping": (sleeps, TESTS),
@@ -170,7 +195,9 @@ async def until_gone(pid):
 
 BAD: dict[str, tuple[str, str]] = {
     "no module over 700 lines": ("shim/x.py", "\n" * 501),
-    "processes are started in runtime and host only": ("shim/sessions/x.py", "asyncio.create_subprocess_exec('a')"),
+    "programs are started by shim.runtime.child only": ("shim/runtime/process.py", "loop.subprocess_exec(p, 'a')"),
+    "processes are ended in runtime and host only": ("shim/sessions/x.py", "os.killpg(1, 9)"),
+    "environments of programs are made by child_environment only": ("shim/host/x.py", "ChildEnvironment(dict(os.environ))"),
     "what is public says what it is": ("shim/x.py", "'''Module.'''\ndef public(): ...\ndef _private(): ..."),
     "agents do not know each other": ("universal/agents/claude_x.py", "from universal.agents.mock import MOCK"),
     "tests do not wait by sleeping": ("tests/unit/x.py", "import time\ntime.sleep(0.1)"),
@@ -198,7 +225,8 @@ def test_the_rule_bites(rule: str) -> None:
     [
         (knows_other_agents, "universal/agents/claude.py", "from universal.agents.claude_tools import x"),
         (knows_other_agents, "universal/agents/mock/codec.py", "from universal.agents.mock.wire import x"),
-        (starts_processes, "shim/runtime/process.py", "import asyncio\nasyncio.create_subprocess_exec('a')"),
+        (starts_processes, "shim/runtime/child.py", "import asyncio\nasyncio.create_subprocess_exec('a')"),
+        (starts_processes, "shim/runtime/pty.py", "import pty\nfrom asyncio.subprocess import PIPE\npty.openpty()"),
         (too_long, "shim/x.py", "# over 500 lines: a table\n" + "\n" * 501),
         (sleeps, "tests/unit/x.py", "import asyncio\nasyncio.sleep(0)"),
         (sleeps, "tests/unit/x.py", POLL),
@@ -207,3 +235,31 @@ def test_the_rule_bites(rule: str) -> None:
 )
 def test_the_rule_lets_pass(rule: Rule, name: str, text: str) -> None:
     assert rule(name, text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import subprocess",
+        "from subprocess import run",
+        "import asyncio\nasyncio.create_subprocess_shell('a')",
+        "from asyncio import create_subprocess_exec",
+        "loop.subprocess_shell(p, 'a')",
+        "asyncio.get_running_loop().subprocess_exec(p, 'a')",
+        "import os\nos.execvpe('a', [], {})",
+        "from os import posix_spawn",
+        "os.posix_spawnp('a', [], {})",
+        "os.spawnlp(0, 'a', 'a')",
+        "os.fork()",
+        "os.forkpty()",
+        "os.system('a')",
+        "os.popen('a')",
+        "pty.fork()",
+        "pty.spawn('a')",
+        "import multiprocessing.pool",
+        "from concurrent.futures import ProcessPoolExecutor",
+        "import webbrowser",
+    ],
+)
+def test_every_way_to_start_a_program_is_seen(text: str) -> None:
+    assert starts_processes("shim/runtime/process.py", text) != []

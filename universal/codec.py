@@ -425,6 +425,8 @@ class AgentSpec:
     """Who enforces permission rules; see docs/permissions.md."""
     default_rules: tuple[Rule, ...] = ()
     """Added to `DEFAULT_RULES`: the agent's own folders outside of the project, plan files ... `~/` is the person's home."""
+    withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Slash commands of it that are not offered -> why, and what to do instead; one sentence or two."""
     rewinds: bool = False
     """It can go on after an earlier answer (`LaunchOptions.resume_at`): its DONE has `anchor`, an id, in its metadata."""
 

@@ -1,4 +1,4 @@
-"""Slash commands: the person's own (templates of the config) and the agent's. Source: recording `command` of 1.18.33."""
+"""Slash commands: templates (the server's own, the config's) and those of the agent. Source: recording `command` of 1.18.33."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from shim.agents.directory import Agent
 from shim.errors import BadRequest
 from shim.opencode.build import Wire
-from shim.projection.opencode1.catalog import Template
+from shim.projection.opencode1.commands import SEPARATOR, Template, commands, native_name, withheld
 from shim.runtime.environment import child_environment
 from shim.runtime.shell import ShellCommand
+from shim.sessions.branch import Branch
 from shim.sessions.manager import SessionManager
-from shim.sessions.prompting import Body, choose
+from shim.sessions.prompting import Body, UnknownChoice, choose
 from shim.sessions.submit import submit
 
 SHELL_TIMEOUT_S = 30.0
@@ -46,9 +48,13 @@ def fill(template: str, arguments: str) -> str:
     return filled
 
 
+class UnknownCommand(BadRequest):
+    """There is no such slash command. The message says which there are."""
+
+
 async def command(
     manager: SessionManager,
-    commands: tuple[Template, ...],
+    templates: tuple[Template, ...],
     session_id: str,
     name: str,
     arguments: str,
@@ -58,47 +64,75 @@ async def command(
 ) -> str:
     """Run it as a prompt; the user message's id. `second` as for `submit`.
 
-    Raises BadRequest for an unknown command, with those that there are.
+    Raises UnknownCommand, and BadRequest for a command that the agent is not sent.
     """
     actor = await manager.actor(session_id)
     branch = actor.main
-    own = next((c for c in commands if c.name == name), None)
-    if own is not None:
-        body = await _expand(manager, actor.directory, own, arguments, body)
+    template = next((c for c in templates if c.name == name), None)
+    if template is not None:
+        subagents = not template.subtask or await _has_subagents(manager, branch, body)
+        body = await _expand(manager, actor.directory, template, arguments, body, subagents=subagents)
     else:
         choice = await choose(manager.deps.agents, branch.conversation, body)
-        native = [c.name for c in choice.agent.catalogue.commands]
-        if name not in native:
-            known = ", ".join([c.name for c in commands] + native)
-            raise BadRequest(f'Command not found: "{name}". Available commands: {known}')
-        text = f"/{name} {arguments}".rstrip()
+        native = _native(manager, choice.agent, name, templates)
+        text = f"/{native} {arguments}".rstrip()
         body = replace(body, parts=[{"type": "text", "text": text}, *body.parts])
     message_id = await submit(manager, session_id, body, second=second)
     branch.status("command", name=name, arguments=arguments)
     return message_id
 
 
-async def _expand(manager: SessionManager, directory: str, own: Template, arguments: str, body: Body) -> Body:
-    text = fill(own.template, arguments)
+def _native(manager: SessionManager, agent: Agent, name: str, templates: tuple[Template, ...]) -> str:
+    """The agent's own name of a command. Raises UnknownCommand, BadRequest."""
+    native = native_name(agent, name)
+    if native is None:
+        owner = manager.deps.agents.get(name.partition(SEPARATOR)[0])
+        if owner is not None and owner.spec.name != agent.spec.name and native_name(owner, name) is not None:
+            raise BadRequest(
+                f"/{name} is a command of {owner.spec.title}, and this session is with {agent.spec.title}. "
+                f"Choose a model of {owner.spec.title} first."
+            )
+        offered = ", ".join(row["name"] for row in commands([agent], templates))
+        raise UnknownCommand(f'Command not found: "{name}". Available commands: {offered}')
+    if why := withheld(agent.spec, native):
+        raise BadRequest(f"/{native} was not sent to {agent.spec.title}. {why}")
+    return native
+
+
+async def _has_subagents(manager: SessionManager, branch: Branch, body: Body) -> bool:
+    """Whether the agent that is chosen has subagents; if the choice is wrong, `submit` says so."""
+    try:
+        choice = await choose(manager.deps.agents, branch.conversation, body)
+    except UnknownChoice:
+        return True
+    return choice.agent.spec.capabilities.subagents
+
+
+async def _expand(
+    manager: SessionManager, directory: str, command: Template, arguments: str, body: Body, *, subagents: bool
+) -> Body:
+    """The prompt of a template. `subagents`: whether the agent has any; one without does a subtask itself."""
+    text = fill(command.template, arguments)
     for line in dict.fromkeys(_SHELL.findall(text)):
         text = text.replace(f"!`{line}`", await _output_of(line, directory, manager))
     parts: list[Wire] = [{"type": "text", "text": text}]
     parts += await asyncio.to_thread(_files_in, text, directory)
-    if own.subtask:
+    subtask = command.subtask and subagents
+    if subtask:
         parts = [
             {
                 "type": "subtask",
                 "prompt": text,
-                "description": own.description or own.name,
-                "agent": own.agent or "general",
-                "command": own.name,
+                "description": command.description or command.name,
+                "agent": command.agent or "general",
+                "command": command.name,
             }
         ]
     model = body.model
-    if own.model and model is None:
-        provider, _, model_id = own.model.partition("/")
+    if command.model and model is None:
+        provider, _, model_id = command.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}
-    mode = body.mode if own.subtask else own.agent or body.mode
+    mode = body.mode if subtask else command.agent or body.mode
     return replace(body, parts=[*parts, *body.parts], model=model, mode=mode)
 
 

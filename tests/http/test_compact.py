@@ -120,4 +120,4 @@ async def test_the_agents_command_is_the_same_and_not_offered_twice(server: Live
     assert [m["info"].get("summary") for m in fold.wire() if m["info"]["role"] == "assistant"] == [True]
     offered = [c["name"] for c in (await server.api.get("/command", status=200)).body]
     assert "compact" not in offered
-    assert "help" in offered
+    assert "mock:help" in offered

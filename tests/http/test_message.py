@@ -201,6 +201,37 @@ async def test_a_command_of_the_project(server: Live) -> None:
     assert "hello" in unknown.body["data"]["message"]
 
 
+async def test_an_agents_command_that_a_client_has_too_is_sent_by_its_prefix(server: Live) -> None:
+    names = [row["name"] for row in (await server.api.get("/command", status=200)).body]
+    assert "mock:help" in names
+    assert not {"help", "exit", "mock:exit"} & set(names)
+    session = await server.session()
+    body = {"command": "mock:help", "arguments": "", "model": "mock/mock"}
+    await server.api.post(f"/session/{session}/command", body, status=200)
+    [prompt, answer] = await server.messages(session)
+    assert prompt["parts"][0]["text"] == "/help"
+    assert "markdown" in str(answer["parts"])
+
+
+async def test_a_command_that_would_end_the_agent_is_refused(server: Live) -> None:
+    session = await server.session()
+    refused = await server.api.post(f"/session/{session}/command", {"command": "exit", "arguments": ""}, status=400)
+    assert refused.body["data"]["message"] == (
+        "/exit was not sent to Mock. It would end the agent in the middle of the session. Leave your client instead."
+    )
+    assert await server.messages(session) == []
+
+
+async def test_init_and_review_are_the_servers_own_commands(server: Live) -> None:
+    session = await server.session()
+    for name, words in (("init", "write a file AGENTS.md in"), ("review", "What to review: main")):
+        body = {"command": name, "arguments": "main", "model": "mock/mock"}
+        await server.api.post(f"/session/{session}/command", body, status=200)
+        last = [m for m in await server.messages(session) if m["info"]["role"] == "user"][-1]
+        assert words in str(last["parts"])
+        assert last["parts"][0]["type"] == ("subtask" if name == "review" else "text")
+
+
 async def test_a_shell_command(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:

@@ -98,7 +98,7 @@ class TestNoAgent:
     async def test_answers(self, place: Place) -> None:
         assert (await place.api.get("/provider", status=200)).body == {"all": [], "default": {}, "connected": []}
         assert [row["name"] for row in (await place.api.get("/agent", status=200)).body] == ["build"]
-        assert (await place.api.get("/command", status=200)).body == []
+        assert [row["name"] for row in (await place.api.get("/command", status=200)).body] == ["init", "review"]
 
 
 # --- commands ----------------------------------------------------------------------------------------------
@@ -110,7 +110,14 @@ async def test_commands_of_agents_and_of_the_person(place: Place) -> None:
     (folder / "go.md").write_text("---\ndescription: Goes\nagent: plan\nsubtask: true\n---\nGo to $2 and $1: $ARGUMENTS\n")
     (place.project / "opencode.json").write_text('{"command": {"review": {"template": "mine"}}}')
     rows: list[dict[str, Any]] = (await place.api.get("/command", status=200)).body
-    assert rows == [
+    assert rows[0] | {"template": ""} == {
+        "name": "init",
+        "source": "command",
+        "template": "",
+        "hints": ["$ARGUMENTS"],
+        "description": "guided AGENTS.md setup",
+    }
+    assert rows[1:] == [
         {"name": "review", "source": "command", "template": "mine", "hints": []},
         {
             "name": "sub/go",
@@ -121,12 +128,25 @@ async def test_commands_of_agents_and_of_the_person(place: Place) -> None:
             "agent": "plan",
             "subtask": True,
         },
-        # Two of the three agents have it: with the third it would be refused.
         {
-            "name": "init",
+            "name": "claude:init",
             "source": "command",
             "template": "/init $ARGUMENTS",
             "hints": ["$ARGUMENTS"],
-            "description": "Sets up CLAUDE.md (Claude Code)",
+            "description": "Sets up CLAUDE.md",
+        },
+        {
+            "name": "claude:review",
+            "source": "command",
+            "template": "/review $ARGUMENTS",
+            "hints": ["[number]"],
+            "description": "Reviews a pull request",
+        },
+        {
+            "name": "codex:init",
+            "source": "command",
+            "template": "/init $ARGUMENTS",
+            "hints": ["$ARGUMENTS"],
+            "description": "Sets up AGENTS.md",
         },
     ]

@@ -12,6 +12,8 @@ def _make(ids: IdFactory) -> Codec:
     return ClaudeCodec(ids)
 
 
+_REMOTE = "It is only for sessions that Anthropic's servers start."
+
 CLAUDE = AgentSpec(
     name=NAME,
     title="Claude Code",
@@ -22,6 +24,12 @@ CLAUDE = AgentSpec(
     capabilities=EVERYTHING,
     modes=MODES,
     rewinds=True,
+    withheld_commands={
+        "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",
+        "model": "Another model would answer than the one that the session shows. Choose the model in your client instead.",
+        "__remote-workflow": _REMOTE,
+        "workflow-launch-exec": _REMOTE,
+    },
     default_catalogue=DEFAULT_CATALOGUE,
     install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
     tested=("2.1.197", "2.1.330"),

@@ -1,21 +1,20 @@
-"""What agents offer, as OpenCode's providers, agents and commands. Pure.
+"""What agents offer, as OpenCode's providers and agents. Pure; `commands` has their slash commands.
 
     coding agent (claude)             provider; its models are the provider's models, effort levels their variants
     mode of it (build, plan, ...)     agent of mode `primary`: what a person chooses beside the prompt
-    slash command of it, of config    command
 
 Prices and limits that an agent does not tell are 0: clients leave such numbers out. Web UIs ask for providers three to
 five times a page, so nothing is said that no client reads.
-Source: openapi Provider, Model, Agent, Command; recordings `endpoints` of 1.18.33.
+Source: openapi Provider, Model, Agent; recordings `endpoints` of 1.18.33.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from universal.codec import COMPACT, AgentSpec, Capabilities, Catalogue, Mode, Model, modes_of
+from shim.projection.opencode1.commands import Offer
+from universal.codec import AgentSpec, Capabilities, Mode, Model, modes_of
 
 Wire: TypeAlias = dict[str, Any]
 FIRST_MODES = ("build", "plan")
@@ -33,56 +32,6 @@ GENERAL: Wire = {
 
 BUILD = Mode("build", "The default agent.", "build")
 """Offered even when no agent is installed: without one, clients send nothing, and nobody learns what is missing."""
-
-NUMBERED = re.compile(r"\$\d+")
-
-
-class Offer(Protocol):
-    """An installed agent and what it offers."""
-
-    @property
-    def spec(self) -> AgentSpec:
-        """Its row of the registry."""
-        ...
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """Models and commands, as it says itself."""
-        ...
-
-
-class Template(Protocol):
-    """A slash command of the person's own."""
-
-    @property
-    def name(self) -> str:
-        """Without the slash."""
-        ...
-
-    @property
-    def template(self) -> str:
-        """With `$1`, `$ARGUMENTS`, `@file` and !`shell` in it."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """What it does; may be empty."""
-        ...
-
-    @property
-    def agent(self) -> str | None:
-        """Mode to run in."""
-        ...
-
-    @property
-    def model(self) -> str | None:
-        """`provider/model`."""
-        ...
-
-    @property
-    def subtask(self) -> bool:
-        """Whether a subagent is to do it."""
-        ...
 
 
 def providers(offers: Iterable[Offer]) -> list[Wire]:
@@ -161,36 +110,3 @@ def _mode(mode: Mode) -> Wire:
         "permission": [],
         "options": {},
     }
-
-
-def commands(offers: Sequence[Offer], own: Iterable[Template]) -> list[Wire]:
-    """`Command` objects: the person's own first; of the agents' commands those whose name is still free.
-
-    A command that not every agent has says whose it is: with another one's model it is refused. An agent's `compact` is left out:
-    clients have a command of that name, which asks for the same (`session.summarize`), and would show two.
-    """
-    found: dict[str, Wire] = {command.name: _own(command) for command in own}
-    for offer in offers:
-        for command in offer.catalogue.commands:
-            if command.name == COMPACT.removeprefix("/"):
-                continue
-            everywhere = all(any(c.name == command.name for c in other.catalogue.commands) for other in offers)
-            whose = "" if everywhere else f" ({offer.spec.title})"
-            row: Wire = {"name": command.name, "source": "command", "template": f"/{command.name} $ARGUMENTS"}
-            row["hints"] = [command.hint or "$ARGUMENTS"]
-            if command.description:
-                row["description"] = f"{command.description}{whose}"
-            found.setdefault(command.name, row)
-    return list(found.values())
-
-
-def _own(command: Template) -> Wire:
-    row: Wire = {"name": command.name, "source": "command", "template": command.template, "hints": hints(command.template)}
-    given = {"description": command.description, "agent": command.agent, "model": command.model, "subtask": command.subtask}
-    return row | {key: value for key, value in given.items() if value}
-
-
-def hints(template: str) -> list[str]:
-    """The arguments that a template takes: `$1` and so on, ascending, then `$ARGUMENTS`."""
-    numbered = sorted(set(NUMBERED.findall(template)), key=lambda name: int(name[1:]))
-    return [*numbered, "$ARGUMENTS"] if "$ARGUMENTS" in template else numbered

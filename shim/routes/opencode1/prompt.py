@@ -11,6 +11,7 @@ from shim.errors import BadRequest, NotFound
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.opencode.build import Wire
 from shim.routes.opencode1.session import SessionPath, need_idle
+from shim.sessions.built_in_commands import templates
 from shim.sessions.command import command as run_command
 from shim.sessions.compact import compact as run_compact
 from shim.sessions.init import init as run_init
@@ -132,15 +133,16 @@ class CommandBody(BaseModel):
 
 @operation("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
-    """A command of the project's config (its template, expanded) or of the agent; answers as a prompt does."""
+    """A template (the server's or the config's, expanded) or a command of the agent; answers as a prompt does."""
     model: Wire | None = None
     if body.model:
         provider, _, model_id = body.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}
-    config = await asyncio.to_thread(ctx.services.config.load, ctx.services.sessions.info(path.sessionID)["directory"])
+    directory = ctx.services.sessions.info(path.sessionID)["directory"]
+    config = await asyncio.to_thread(ctx.services.config.load, directory)
     message_id = await run_command(
         ctx.services.sessions,
-        config.commands,
+        templates(directory, config.commands),
         path.sessionID,
         body.command,
         body.arguments,

@@ -14,9 +14,11 @@ from shim.errors import Tagged
 from shim.host import skills
 from shim.http.operation import Ctx, operation2
 from shim.projection.opencode1 import catalog
+from shim.projection.opencode1 import commands as offered
 from shim.projection.opencode2 import catalog as second
 from shim.projection.opencode2.names import rules
 from shim.routes.opencode2.located import located
+from shim.sessions.built_in_commands import templates
 from universal.permissions import rules_from_config
 
 
@@ -51,7 +53,8 @@ async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
 async def commands(ctx: Ctx) -> object:
     """What may stand behind a `/`."""
     config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
-    return await located(ctx, second.commands(catalog.commands(await ctx.services.agents.available(), config.commands)))
+    rows = offered.commands(await ctx.services.agents.available(), templates(ctx.directory, config.commands), config.model)
+    return await located(ctx, second.commands(rows))
 
 
 @operation2("skill.list")

@@ -18,6 +18,8 @@ from shim.opencode.build import Wire
 from shim.projection.opencode2.state import Conversation2
 from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, numbered, seen
 from shim.sessions import second
+from shim.sessions.built_in_commands import templates
+from shim.sessions.command import UnknownCommand
 from shim.sessions.command import command as run_command
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
@@ -221,20 +223,19 @@ class CommandBody(BaseModel):
 
 @operation2("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
-    """A slash command: one of the config, whose template is filled in, or the agent's own."""
+    """A slash command: a template of the server or the config, filled in, or one of the agent."""
     info = need(ctx, path.sessionID)
     parts, payload = await _parts(ctx, "", body.files, body.agents)
     told, named = await _skills(ctx, path.sessionID, body.skills)
     parts += told
     payload |= {"skills": named} if named else {}
-    commands = ctx.services.config.load(info["directory"]).commands
+    config = await asyncio.to_thread(ctx.services.config.load, info["directory"])
+    commands = templates(info["directory"], config.commands)
     extra = {**payload, "delivery": body.delivery or "steer"}
     request = Body(parts=parts[1:])
     try:
         await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request, second=extra)
-    except BadRequest as error:
-        if not str(error).startswith("Command not found"):
-            raise
+    except UnknownCommand as error:
         raise Tagged(404, "CommandNotFoundError", str(error), command=body.name) from error
     await ctx.services.store.flush()
     return NO_CONTENT

@@ -86,8 +86,12 @@ async def test_commands_have_no_templates(place: Place) -> None:
         json.dumps({"command": {"hello": {"template": "say hello", "description": "d"}}})
     )
     rows = await data(place, "/api/command")
-    assert rows[0] == {"name": "hello", "description": "d"}
-    assert {row["name"] for row in rows} == {"hello", "init", "review"}
+    assert rows[:3] == [
+        {"name": "init", "description": "guided AGENTS.md setup"},
+        {"name": "review", "description": "review changes [commit|branch|pr], defaults to uncommitted"},
+        {"name": "hello", "description": "d"},
+    ]
+    assert {row["name"] for row in rows[3:]} == {"claude:init", "claude:review", "codex:init"}
 
 
 async def test_skills_are_read_where_agents_look(place: Place) -> None:

@@ -1,0 +1,73 @@
+"""`/init` and `/review`: slash commands that OpenCode's server has itself, so that they mean the same with every agent.
+
+Source: `GET /command` of 1.18.33, for the names and descriptions; the texts are our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shim.projection.opencode1.commands import Template
+from universal.frozen import frozen
+
+INIT = "init"
+REVIEW = "review"
+
+INIT_PROMPT = """Look at this project and write a file AGENTS.md in {directory}, for coding agents that will work here. It says:
+
+- what the project is, in a sentence or two, and how it is laid out where that is not plain from the names
+- the commands to build it, to check it, to run all tests and to run a single one; only commands that you have found in the
+  project's own files, not guesses
+- conventions that the code keeps to: formatting, names, imports, types, errors, tests
+- traps that somebody who is new here would run into
+
+If there is an AGENTS.md already, improve it and keep what is right in it. If there are rules for other tools (CLAUDE.md,
+.cursor/rules, .cursorrules, .github/copilot-instructions.md), take over what matters. Be concrete, and stay under 150 lines."""
+
+INIT_TEMPLATE = f"{INIT_PROMPT}\n\nWhat the person wants besides, if anything: $ARGUMENTS"
+
+REVIEW_TEMPLATE = """Review changes of the project in {directory}. Change no file.
+
+What to review: $ARGUMENTS
+
+- nothing is named: what is not committed (`git diff`, `git diff --cached`, and new files that `git status --short` lists)
+- the hash of a commit: that commit (`git show`)
+- the name of a branch: what this branch has that the other has not (`git diff NAME...HEAD`)
+- a number or address of a pull request: that pull request (`gh pr view`, `gh pr diff`)
+
+Read the changed files in whole, and what calls or is called by the changed code: a diff alone misleads. Look for, in this order:
+
+1. faults: wrong conditions, missing cases, broken errors, races, leaks, holes that somebody could use
+2. behaviour that changes without being meant to
+3. things that do not fit how this project does them
+4. tests that are missing for what changed
+
+Before you report a fault, make sure of it, and say in which case it happens and how bad that is. Report only what the author
+would want to mend. Give the file and line of each finding, the worst first. If nothing is wrong, say so in one sentence."""
+
+
+@frozen
+class BuiltInCommand:
+    """A template of the server's own."""
+
+    name: str
+    template: str
+    description: str
+    subtask: bool = False
+    agent: str | None = None
+    model: str | None = None
+
+
+def templates(directory: str, configured: Iterable[Template]) -> tuple[Template, ...]:
+    """The server's own templates and those of the config; one of the config replaces one of the server of the same name."""
+    own = (
+        BuiltInCommand(INIT, INIT_TEMPLATE.replace("{directory}", directory), "guided AGENTS.md setup"),
+        BuiltInCommand(
+            REVIEW,
+            REVIEW_TEMPLATE.replace("{directory}", directory),
+            "review changes [commit|branch|pr], defaults to uncommitted",
+            subtask=True,
+        ),
+    )
+    found: dict[str, Template] = {command.name: command for command in (*own, *configured)}
+    return tuple(found.values())

@@ -46,6 +46,19 @@ def plain(error: Mapping[str, object]) -> Wire:
     return {key: value for key, value in error.items() if key not in ("status", "response")}
 
 
+def chosen_model(model: Mapping[str, object]) -> Wire:
+    """The model of a session, always with a variant.
+
+    J's TUI sends `variant: "default"`, compares it with what the session says, and selects its model anew before each prompt
+    for as long as they differ.
+    """
+    return {**model, "variant": model.get("variant", "default")}
+
+
+def _selected(event: Event2, data: Wire) -> Wire:
+    return {**data, "model": chosen_model(obj(data["model"]))}
+
+
 def _created(event: Event2, data: Wire) -> Wire:
     """J tells the whole session."""
     info = {k: v for k, v in data.items() if k not in ("sessionID", "location", "subpath", "metadata", "permissions")}
@@ -108,7 +121,7 @@ EVENTS: dict[str, Row] = {
     "session.created": Row(then=_created),
     "session.forked": Row(fields={"instructions": None, "instructionEntries": None}, then=_forked),
     "session.agent.selected": Row(fields={"previous": None}),
-    "session.model.selected": Row(fields={"previous": None}),
+    "session.model.selected": Row(fields={"previous": None}, then=_selected),
     "session.metadata.updated": GONE,
     "session.permissions": GONE,
     "session.viewed": GONE,
@@ -221,6 +234,8 @@ def session(session: Wire) -> Wire:
     shown = renamed(session, SESSION)
     shown["time"] = renamed(obj(session["time"]), {"idle": None, "viewed": None})
     shown.setdefault("title", "")
+    if model := obj(session.get("model")):
+        shown["model"] = chosen_model(model)
     if fork := obj(session.get("fork")):
         boundary = obj(fork.get("boundary"))
         before = {"messageID": boundary["messageID"]} if boundary.get("type") == "before" else {}

@@ -31,6 +31,8 @@ from universal.jsonvalue import obj, text
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome; all others failed."""
+CARRIERS = frozenset({EventType.ERROR, EventType.TURN_ENDED})
+"""Events for which the first projection makes a message that only carries an error."""
 LOST = {"type": "unknown", "message": "The agent ended without a word."}
 SHELL_ORIGIN = "shell"
 """`metadata.origin` of items that are a person's command."""
@@ -52,6 +54,8 @@ class Projector2:
         self._calls: dict[str, str] = {}
         self._error: Wire | None = None
         self._status_sent: Wire = {"type": "idle"}
+        self._asked_at = 0
+        """When the model was last given something to answer: a prompt, or the results of the step before."""
 
     def feed(self, event: UniversalEvent, at_ms: int) -> list[Event2]:
         """One universal event, made at `at_ms`; the events to publish, in order."""
@@ -113,6 +117,7 @@ class Projector2:
             time = {k: v for k, v in conversation.info["time"].items() if k != "idle"}
             conversation.info = {k: v for k, v in conversation.info.items() if k != "outcome"} | {"time": time}
             self._error = None
+            self._asked_at = self._teller.at
             self._teller.tell("session.execution.started", {})
             self._tell_status(status)
             if "parentID" in conversation.info:
@@ -179,6 +184,7 @@ class Projector2:
         message = self._first.conversation.messages.get(id_)
         if self._steps.knows(id_):
             self._steps.finish(info, message)
+            self._asked_at = self._teller.at
         elif self._asides.compacted(info, message) is not None:
             tokens, cost = session.counts(obj(info["tokens"])), info["cost"]
             if cost or tokens["input"] or tokens["output"]:
@@ -195,7 +201,8 @@ class Projector2:
             self._asides.shell(info)
         else:
             trees = self._first.conversation.trees
-            self._steps.begin(info, trees.last if trees.on else None)
+            is_error = self._event is not None and self._event.type in CARRIERS
+            self._steps.begin(info, trees.last if trees.on else None, since=self._asked_at if is_error else None)
 
     def _part_updated(self, properties: Wire) -> None:
         part = obj(properties["part"])
@@ -290,6 +297,7 @@ class Projector2:
             if entry is None:
                 continue
             self._steps.release()
+            self._asked_at = self._teller.at
             self._teller.tell("session.inbox.delivered", {"inboxID": id_}, note=entry["type"], beside={"item": entry})
             if entry["type"] in ("user", "synthetic"):
                 self.conversation.messages[id_] = prompts.message(id_, entry, self._teller.at)

@@ -11,6 +11,9 @@ from shim.opencode2.operations import OPENCODE2_VERSION
 from shim.projection.opencode2.names import model_ref, rules
 from universal.jsonvalue import arr, obj, text, whole
 
+SUBAGENT_MARK = re.compile(r" \(@[^()]* subagent\)$")
+"""What titles of subagents end with in 1.x. OpenCode 2 has none (recording `task` of v2-20260717)."""
+
 
 def info_of(first: Mapping[str, Any]) -> Wire:
     """`SessionInfo` from 1.x's `info`, without what only this face knows (`outcome`, `fork`, times of idle and view)."""
@@ -28,6 +31,8 @@ def info_of(first: Mapping[str, Any]) -> Wire:
     for key, name in (("parentID", "parentID"), ("title", "title"), ("agent", "agent"), ("path", "subpath")):
         if text(first.get(key)):
             info[name] = first[key]
+    if "parentID" in info and "title" in info:
+        info["title"] = SUBAGENT_MARK.sub("", info["title"])
     if first.get("model"):
         info["model"] = model_ref(obj(first["model"]))
     if first.get("metadata"):

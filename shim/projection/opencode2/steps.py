@@ -77,33 +77,39 @@ class Steps:
 
     # --- the message ---------------------------------------------------------------------------------------
 
-    def begin(self, info: Wire, snapshot: str | None) -> None:
-        """A message begins. One that a retry has promised keeps the promised id."""
+    def begin(self, info: Wire, snapshot: str | None, *, since: int | None = None) -> None:
+        """A message begins. One that a retry has promised keeps the promised id.
+
+        `since`: when the model was asked, for a message that exists only to carry an error. Without it such a step would
+        last 0 ms, and clients would show no duration for the turn.
+        """
         self.release()
         promised, self._promised = self._promised, None
-        step = promised or self._make(text(info.get("id")), info)
+        at = self._teller.at if since is None or promised is not None else since
+        step = promised or self._make(text(info.get("id")), info, at)
         self.names |= {info["id"]: step.id} if step.id != info["id"] else {}
         self._steps[info["id"]] = self.open[info["id"]] = step
         if snapshot:
             step.wire = {**step.wire, "snapshot": {"start": snapshot}}
-        self._start(step)
+        self._start(step, at)
 
-    def _make(self, id_: str, info: Wire) -> Step:
+    def _make(self, id_: str, info: Wire, at: int) -> Step:
         wire: Wire = {
             "id": id_,
-            "time": {"created": self._teller.at},
+            "time": {"created": at},
             "type": "assistant",
             "agent": text(info.get("agent"), "build"),
             "model": names.model_ref(info if "modelID" in info else obj(info.get("model"))),
         }
         return Step(id_, wire)
 
-    def _start(self, step: Step) -> None:
-        """Opens the message, or opens it again after a retry."""
+    def _start(self, step: Step, at: int) -> None:
+        """Opens the message, or opens it again after a retry; `at` is when the model was asked."""
         step.wire = {key: value for key, value in step.wire.items() if key != "retry"}
         start = obj(step.wire.get("snapshot")).get("start")
         data: Wire = {"assistantMessageID": step.id, "agent": step.wire["agent"], "model": step.wire["model"]}
-        self._teller.tell("session.step.started", {**data, **({"snapshot": start} if start else {}), "started": self._teller.at})
+        data |= {"snapshot": start} if start else {}
+        self._teller.tell("session.step.started", {**data, "started": at}, created=at)
         self._adopt(step)
         self.show(step)
 
@@ -211,13 +217,13 @@ class Steps:
         error = {"type": "provider.internal", "message": text(status.get("message"))}
         told = {"attempt": whole(status.get("attempt"), 1) + 1, "at": whole(status.get("next")), "error": error}
         if "retry" in step.wire and step.wire["retry"]["attempt"] < told["attempt"]:
-            self._start(step)
+            self._start(step, self._teller.at)
         self._teller.tell("session.retry.scheduled", {"assistantMessageID": step.id, **told})
         step.wire = {**step.wire, "retry": told}
         self.show(step)
 
     def _promise(self, info: Wire) -> Step:
-        step = self._make("", info)
+        step = self._make("", info, self._teller.at)
         data: Wire = {"agent": step.wire["agent"], "model": step.wire["model"], "started": self._teller.at}
         event = self._teller.tell("session.step.started", data)
         step.id = message_id(event)
@@ -230,7 +236,7 @@ class Steps:
         """The wait is over: an open step goes on."""
         for step in self.open.values():
             if "retry" in step.wire:
-                self._start(step)
+                self._start(step, self._teller.at)
 
     def give_up(self, *, interrupted: bool) -> None:
         """The turn ends: a step that was promised never came."""
@@ -254,9 +260,11 @@ class Steps:
         step, message = self._steps.get(first_id), self._first.messages.get(first_id)
         if step is None or message is None:
             return
-        for part_id, place in step.places.items():
-            if part_id not in step.ended and only in (None, place[0]):
+        growing = [(part_id, place) for part_id, place in step.places.items() if part_id not in step.ended]
+        for part_id, place in growing:
+            if only in (None, place[0]):
                 self._end(step, part_id, place, message.part(part_id)["text"])
+                self.show(step)
 
     def part(self, part: Wire, call: ToolState | None) -> None:
         """A part is new, or has changed. `call` is what the first face knows of a tool's call."""

@@ -36,14 +36,17 @@ class Teller:
         self.at = at_ms
         self.out = []
 
-    def tell(self, kind: str, data: Wire, *, note: str = "", beside: Wire | None = None) -> Event2:
-        """One more event; `data` without `sessionID`. `note` and `beside` are for dialects (`Event2.note`)."""
+    def tell(self, kind: str, data: Wire, *, note: str = "", beside: Wire | None = None, created: int | None = None) -> Event2:
+        """One more event; `data` without `sessionID`. `note` and `beside` are for dialects (`Event2.note`).
+
+        `created`: when it happened, if that was before the universal event that told of it.
+        """
         self._last = max(self._last, self._floor(), self.at * COUNTER_SPAN & MASK)
         self._count += 1
         version = VERSIONS.get(kind)
         event = Event2(
             f"evt_{self._last:012x}zzz{self._count:07x}{self._own}",
-            self.at,
+            self.at if created is None else created,
             kind,
             {"sessionID": self._session, **data} if kind != "form.created" else data,
             self._session,

@@ -27,6 +27,12 @@ def event(kind: str, data: dict[str, Any], note: str = "") -> Event2:
         ("session.text.delta", {"ordinal": 0, "delta": "a"}, "session.text.delta", {"ordinal": 0, "delta": "a"}),
         ("session.agent.selected", {"agent": "plan", "previous": "build"}, "session.agent.selected", {"agent": "plan"}),
         ("session.step.started", {"agent": "build", "started": 1}, "session.step.started", {"agent": "build"}),
+        (
+            "session.model.selected",
+            {"model": {"id": "m", "providerID": "p"}, "previous": {"id": "n", "providerID": "p"}},
+            "session.model.selected",
+            {"model": {"id": "m", "providerID": "p", "variant": "default"}},
+        ),
         ("session.inbox.delivered", {"inboxID": "msg_1"}, "session.input.promoted", {"inputID": "msg_1"}),
         (
             "session.inbox.enqueued",

@@ -126,8 +126,16 @@ class Shells:
         self._tell("shell.created", {"info": {**wire}}, directory)
         made.task = asyncio.create_task(self._run(made), name=f"shell {id_}")
         if timeout_ms is not None:
-            made.timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop, made, "timeout")
+            self.limit(made, timeout_ms)
         return made
+
+    def limit(self, shell: Shell, timeout_ms: float) -> None:
+        """End the command after this time, counted from now, instead of any earlier limit; 0 takes the limit away."""
+        if shell.timer is not None:
+            shell.timer.cancel()
+            shell.timer = None
+        if timeout_ms > 0 and shell.runs:
+            shell.timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop, shell, "timeout")
 
     async def output(self, shell: Shell, cursor: int, limit: int) -> dict[str, Any]:
         """Its output from a byte position on. `truncated`: there is more of it already."""

@@ -17,30 +17,33 @@ class Undone:
     """`prompts`: how many the agent had been handed of those that are gone, `first`: how the first one began.
 
     `whole`: nothing of an answer stays, so that the agent may go back to the end of the answer before.
+    `files`: whether files were put back to what they were before it.
     """
 
     prompts: int
     first: str
     whole: bool
+    files: bool = True
 
     def note(self) -> str:
         """What the agent is told when it cannot forget."""
         what = f'the last {self.prompts} prompts, from "{self.first}" on,' if self.prompts > 1 else f'the prompt "{self.first}"'
         part = f"{what} and everything that you did for it" if self.whole else f'a part of your answer to "{self.first}"'
+        state = "are what they were before" if self.files else "were not put back: your changes to them are still there"
         return (
-            f"<undone>\nThe person has undone {part}. The files that you changed there are what they were before. "
+            f"<undone>\nThe person has undone {part}. The files that you changed there {state}. "
             "Go on as if it had never happened, and look at files again before you rely on what you know of them.\n</undone>\n\n"
         )
 
 
-def undone(conversation: Conversation, messages: Sequence[str], agent: str, *, whole: bool) -> Undone | None:
+def undone(conversation: Conversation, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> Undone | None:
     """What this agent knows of these messages, which are about to be removed; None if it knows nothing of them."""
     known = [conversation.messages[id_] for id_ in messages if agent in conversation.messages[id_].known]
     prompts = [m for m in known if m.info["role"] == "user"]
     if not known and whole:
         return None
     users = prompts or [m for m in conversation.messages.values() if m.info["role"] == "user"][-1:]
-    return Undone(len(prompts), title_of(users[0].text()) if users else "", whole)
+    return Undone(len(prompts), title_of(users[0].text()) if users else "", whole, files)
 
 
 def anchor_in(events: Sequence[UniversalEvent], agent: str) -> tuple[str, int]:
@@ -60,10 +63,18 @@ class UndoneNotes:
     def __init__(self) -> None:
         self._undone: dict[str, Undone] = {}
 
-    def add(self, conversation: Conversation, messages: Sequence[str], *, whole: bool, leave_out: frozenset[str]) -> None:
+    def add(
+        self,
+        conversation: Conversation,
+        messages: Sequence[str],
+        *,
+        whole: bool,
+        leave_out: frozenset[str],
+        files: bool = True,
+    ) -> None:
         """These messages are about to be removed: for each agent that knows them, less those that forget by themselves."""
         for agent in {name for id_ in messages for name in conversation.messages[id_].known} - leave_out:
-            if (told := undone(conversation, messages, agent, whole=whole)) is not None:
+            if (told := undone(conversation, messages, agent, whole=whole, files=files)) is not None:
                 self._undone[agent] = told
 
     def note(self, agent: str) -> str:

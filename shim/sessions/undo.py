@@ -11,6 +11,7 @@ import structlog
 
 from shim.errors import BadRequest, NotFound, SessionBusy, ShimError
 from shim.opencode.build import Wire
+from shim.projection.opencode1.state import Conversation
 from shim.sessions import rewind
 from shim.sessions import undo_plan as plan
 from shim.sessions.actor import SessionActor
@@ -40,9 +41,8 @@ async def revert(manager: SessionManager, session_id: str, message_id: str, part
             raise NotFound(what)
         wanted = plan.files_at(conversation, point)
         info: Wire = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
-        if not files and "snapshot" not in obj(conversation.info.get("revert")):
-            actor.main.status("revert", revert=info, diffs=[])
-            actor.main.changed()
+        if not files:
+            await _leave_files(manager, actor, info)
             return conversation.info
         trees = manager.deps.snapshots(actor.directory)
         if trees is None or conversation.trees.first is None:
@@ -61,6 +61,20 @@ async def revert(manager: SessionManager, session_id: str, message_id: str, part
     return conversation.info
 
 
+async def _leave_files(manager: SessionManager, actor: SessionActor, info: Wire) -> None:
+    """Undo the messages alone. Files that an earlier undo has put back become again what they were before it, as by native."""
+    trees = manager.deps.snapshots(actor.directory)
+    if trees is not None and has_put_files_back(actor.main.conversation):
+        await _restore(actor, trees, {})
+    actor.main.status("revert", revert=info, diffs=[])
+    actor.main.changed()
+
+
+def has_put_files_back(conversation: Conversation) -> bool:
+    """Whether the pending undo has changed files, or found that none had to be changed."""
+    return "snapshot" in obj(conversation.info.get("revert"))
+
+
 async def unrevert(manager: SessionManager, session_id: str) -> Wire:
     """Take the undo back; the session's `info`. Nothing to take back is fine. Raises NotFound, SessionBusy, BadRequest."""
     actor = await manager.actor(session_id)
@@ -70,7 +84,7 @@ async def unrevert(manager: SessionManager, session_id: str) -> Wire:
         if plan.pending(conversation) is None:
             return conversation.info
         trees = manager.deps.snapshots(actor.directory)
-        if trees is not None and conversation.info["revert"].get("snapshot"):
+        if trees is not None and has_put_files_back(conversation):
             await _restore(actor, trees, {})
         actor.main.status("revert", revert=None)
         actor.main.changed()
@@ -99,7 +113,8 @@ async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
         diffs = await _session_diffs(manager, actor, frozenset(messages))
         rewound = await _rewind(manager, actor, messages, point)
         touched = messages or [point.message_id]
-        actor.undone.add(conversation, touched, whole=point.part_id is None, leave_out=rewound)
+        files = has_put_files_back(conversation)
+        actor.undone.add(conversation, touched, whole=point.part_id is None, files=files, leave_out=rewound)
         actor.main.status("revert", revert=None, messages=messages, parts=[list(p) for p in parts], diffs=diffs)
         actor.main.changed()
 

@@ -12,17 +12,17 @@ from shim.sessions import undo
 
 
 class StageBody(BaseModel):
-    """From which message on. `files`: they are put back to what they were before it."""
+    """From which message on. `files`: they are put back to what they were before it, unless it is false, as by native."""
 
     messageID: str
-    files: bool | None = None
+    files: bool = True
 
 
 @operation2("session.revert.stage")
 async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
     """What comes from that message on is hidden, until the next prompt, or `commit`, removes it."""
     message_id = await first_id(ctx, path.sessionID, body.messageID)
-    await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files is True)
+    await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files)
     await ctx.services.store.flush()
     return {"data": (await seen(ctx, path.sessionID)).revert}
 

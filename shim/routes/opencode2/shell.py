@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 from shim.errors import Tagged
 from shim.host.roots import require
 from shim.host.shells import PAGE_LIMIT_BYTES
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx, extra, operation2
+from shim.opencode2.envelope import with_project
 from shim.routes.opencode2.located import located
 
 DEFAULT_PAGE_BYTES = 64 * 2**10
@@ -30,6 +31,12 @@ class Create(BaseModel):
     cwd: str | None = None
     timeout: Annotated[int | float, Field(gt=0)] | None = None
     metadata: dict[str, Any] | None = None
+
+
+class TimeoutBody(BaseModel):
+    """`timeout`: milliseconds from now until the command is ended; 0: it may run for ever."""
+
+    timeout: Annotated[int | float, Field(ge=0)]
 
 
 class OutputQuery(BaseModel):
@@ -60,6 +67,14 @@ async def create(ctx: Ctx, body: Create) -> object:
 async def get(ctx: Ctx, path: ShellPath) -> object:
     """One of them, also if it has ended."""
     return await located(ctx, ctx.services.shells.get(ctx.directory, path.id).wire)
+
+
+@extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout")
+async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
+    """Change the time limit of one that runs. Only the builds before 2.0 have this route, so it answers as they do."""
+    shell = ctx.services.shells.get(ctx.directory, path.id)
+    ctx.services.shells.limit(shell, body.timeout)
+    return with_project(await located(ctx, dict(shell.wire)))
 
 
 @operation2("shell.remove")

@@ -181,11 +181,11 @@ async def test_undo_in_three_steps(client: Tui) -> None:
     user = next(m for m in (await client.call("GET", f"{base}/message", order="asc")).body["data"] if m["type"] == "user")
     clear = ("POST", f"{base}/revert/clear") if client.dialect == "J" else ("DELETE", f"{base}/revert")
     await client.call(*clear, status=204)
-    shown = (await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"]})).body["data"]
-    assert shown["messageID"] == user["id"]
+    shown = (await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"], "files": False})).body["data"]
+    assert (shown["messageID"], shown["files"]) == (user["id"], [])
     assert file.read_text() == written
     await client.call(*clear, status=204)
-    staged = (await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"], "files": True})).body["data"]
+    staged = (await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"]})).body["data"]
     assert [one["file"] for one in staged["files"]] == ["mock.txt"]
     assert not file.exists()
     assert (await client.call("GET", base)).body["data"]["revert"] == staged
@@ -197,6 +197,20 @@ async def test_undo_in_three_steps(client: Tui) -> None:
     assert [m for m in left if m["type"] in ("user", "assistant")] == []
     missing = await client.call("POST", f"{base}/revert/stage", {"messageID": "msg_nosuch"}, status=404)
     assert missing.body["_tag"] == "MessageNotFoundError"
+
+
+async def test_an_undo_that_is_staged_again_without_files_takes_back_what_the_first_one_did_to_them(r: Tui) -> None:
+    await r.turn("edit")
+    file = r.live.directory / "mock.txt"
+    written = file.read_text()
+    base = f"/api/session/{r.session}"
+    user = next(m for m in (await r.call("GET", f"{base}/message", order="asc")).body["data"] if m["type"] == "user")
+    await r.call("POST", f"{base}/revert/stage", {"messageID": user["id"]})
+    assert not file.exists()
+    await r.call("POST", f"{base}/revert/stage", {"messageID": user["id"], "files": False})
+    assert file.read_text() == written
+    await r.call("DELETE", f"{base}/revert", status=204)
+    assert file.read_text() == written
 
 
 async def test_what_a_turn_changed(r: Tui) -> None:

@@ -106,6 +106,21 @@ async def test_its_time_is_over(place: Place) -> None:
     assert (done["status"], done["signal"]) == ("timeout", "SIGTERM")
 
 
+async def test_the_time_limit_of_a_running_command_can_be_changed_and_taken_away(place: Place) -> None:
+    """A route of the builds before 2.0 (`shell.timeout`)."""
+    made = await command(place, "sleep 60", timeout=60_000)
+    path = f"/api/shell/{made['id']}/timeout"
+    shell = place.services.shells.get(place.directory, made["id"])
+    answer = (await place.api.patch(path, {"timeout": 0}, status=200)).body
+    assert (answer["data"]["id"], answer["data"]["status"]) == (made["id"], "running")
+    assert answer["location"]["project"]["id"]
+    assert shell.timer is None
+    await place.api.patch(path, {"timeout": -1}, status=400)
+    await place.api.patch("/api/shell/sh_none/timeout", {"timeout": 1}, status=404)
+    await place.api.patch(path, {"timeout": 1}, status=200)
+    assert (await ended(place, made["id"]))["status"] == "timeout"
+
+
 async def test_removing_ends_what_it_has_started(place: Place) -> None:
     made = await command(place, "setsid sleep 61 & echo $!; sleep 62")
     async with asyncio.timeout(WAIT_S):

@@ -48,6 +48,16 @@ def test_a_part_of_an_answer_names_its_prompt() -> None:
     assert 'a part of your answer to "one"' in notes.note("pi")
 
 
+def test_an_agent_is_told_whether_its_files_were_put_back() -> None:
+    notes = UndoneNotes()
+    notes.add(conversation("one"), ["msg_0"], whole=True, leave_out=frozenset())
+    assert "are what they were before" in notes.note("pi")
+    notes.add(conversation("one"), ["msg_0"], whole=True, files=False, leave_out=frozenset())
+    said = notes.note("pi")
+    assert "were not put back" in said
+    assert "are what they were before" not in said
+
+
 def test_the_last_answer_of_this_agent_that_stays() -> None:
     mine, other = {"agent": "claude", "id": "u1"}, {"agent": "codex", "id": "t1"}
     assert anchor_in([ended(1, mine), ended(2, other), ended(3)], "claude") == ("u1", 1000)

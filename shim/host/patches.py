@@ -9,6 +9,7 @@ from typing import Literal
 
 from shim.errors import ApiError
 from shim.host import vcs
+from shim.host.git import git
 
 SHOWN_CHARS = 2000
 """Of what git says of a patch that does not fit."""
@@ -22,9 +23,8 @@ async def apply(directory: str, patch: str) -> None:
     if not patch.strip():
         raise _refused("not-clean", "Patch can't be applied: it is empty")
     # git applies everything or nothing, and refuses paths that lead out of the tree or through links.
-    bare = await vcs.without_filters(top)
     said = patch.encode("utf-8", "surrogateescape")
-    done = await vcs.git(top, "apply", "--whitespace=nowarn", "-", stdin=said, environment=bare)
+    done = await git(top, "apply", "--whitespace=nowarn", "-", stdin=said)
     if not done.ok:
         said = done.stderr.decode("utf-8", "replace").strip()[:SHOWN_CHARS]
         raise _refused("not-clean", f"Patch can't be applied: {said or 'git took too long'}")

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shim.errors import ApiError
-from shim.host import vcs
 from shim.host.disk import is_folder
+from shim.host.git import git
 from shim.host.projects import Identity, Projects
 from shim.host.worktrees import plain
 from shim.opencode.build import slug
@@ -49,8 +49,7 @@ class ProjectCopies:
         if strategy != STRATEGY:
             raise refused(f"Project copy strategy unavailable: {strategy}. There is {STRATEGY}.")
         place = await asyncio.to_thread(_free, parent, plain(name or "") or generate_name(None))
-        bare = await vcs.without_filters(project.worktree)
-        done = await vcs.git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD", environment=bare)
+        done = await git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD")
         if not done.ok:
             raise refused(done.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
         self._store.set_value(COPIES, str(place), project.id)
@@ -64,11 +63,11 @@ class ProjectCopies:
         place = str(Path(target))
         if made.get(place) != project.id:
             raise refused(f"Project copy directory unavailable: {target}. Only copies that were made here can be removed.")
-        done = await vcs.git(project.worktree, "worktree", "remove", *(("--force",) if force else ()), place)
+        done = await git(project.worktree, "worktree", "remove", *(("--force",) if force else ()), place)
         if not done.ok and await asyncio.to_thread(os.path.lexists, place):
             said = done.stderr.decode("utf-8", "replace").strip()
             raise refused(said, force="--force" in said)
-        await vcs.git(project.worktree, "worktree", "prune")
+        await git(project.worktree, "worktree", "prune")
         self._store.set_value(COPIES, place, None)
         self._projects.forget(place)
         await self._changed(project, directory)
@@ -76,7 +75,7 @@ class ProjectCopies:
     async def refresh(self, project_id: str, directory: str) -> None:
         """Take in worktrees that were made elsewhere. Raises ApiError 400 (ProjectCopyError)."""
         project = await self._project(project_id, directory)
-        found = await vcs.git(project.worktree, "worktree", "list", "--porcelain", "-z")
+        found = await git(project.worktree, "worktree", "list", "--porcelain", "-z")
         places = [line.removeprefix("worktree ") for line in found.text.split("\0") if line.startswith("worktree ")]
         before = await self._projects.directories(project.id)
         await self._projects_of(await asyncio.to_thread(_folders, places))

@@ -21,6 +21,7 @@ from shim.clock import Clock
 from shim.errors import ApiError
 from shim.host import vcs
 from shim.host.disk import is_file, is_folder
+from shim.host.git import git
 from shim.store.base import Store
 from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
@@ -111,7 +112,7 @@ class Projects:
     async def init_git(self, directory: str) -> dict[str, Any]:
         """Make a repository of a directory that is in none; its project. Raises 400 with what git said if it cannot."""
         if (await self.identity(directory)).vcs is None:
-            made = await vcs.git(directory, "init", "--quiet")
+            made = await git(directory, "init", "--quiet")
             if not made.ok:
                 raise ApiError(
                     400, "BadRequest", f"git init failed in {directory}: {made.stderr.decode(errors='replace').strip()}"
@@ -139,9 +140,9 @@ class Projects:
             return Identity(GLOBAL, "/")
         kept = self._ids.get(top)
         # The folder may hold another repository now.
-        if kept and (await vcs.git(top, "cat-file", "-e", f"{kept}^{{commit}}")).ok:
+        if kept and (await git(top, "cat-file", "-e", f"{kept}^{{commit}}")).ok:
             return Identity(kept, top, "git")
-        roots = await vcs.git(top, "rev-list", "--max-parents=0", "HEAD")
+        roots = await git(top, "rev-list", "--max-parents=0", "HEAD")
         first = min(roots.text.split(), default="") if roots.ok else ""
         if not first:
             return Identity(GLOBAL, top, "git")

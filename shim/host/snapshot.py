@@ -28,8 +28,9 @@ from shim.clock import Clock
 from shim.errors import ShimError
 from shim.host import snapshot_files as files
 from shim.host import vcs
-from shim.host.command import Finished, ProgramMissing, run
+from shim.host.command import Finished, ProgramMissing
 from shim.host.disk import private_folder
+from shim.host.git import git, git_in, installed
 
 log = structlog.get_logger()
 
@@ -46,15 +47,7 @@ TIDY_S = 600.0
 """For git to remove old snapshots of one project."""
 ATTRIBUTES = "* -text !eol -filter -ident !working-tree-encoding !diff !merge\n"
 """Bytes in, bytes out. This file wins over all others."""
-OPTIONS = ("-c", "gc.auto=0", "-c", "core.bare=false", "-c", "core.untrackedCache=false", "-c", "core.longPaths=true")
-ISOLATED = {
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_SYSTEM": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_LITERAL_PATHSPECS": "1",
-    **dict.fromkeys(("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_NAMESPACE")),
-    **dict.fromkeys(("GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_DEFAULT_HASH", "GIT_ATTR_SOURCE")),
-}
+SETTINGS = {"core.bare": "false", "core.untrackedCache": "false", "core.longPaths": "true"}
 
 
 class SnapshotError(ShimError):
@@ -153,7 +146,7 @@ class Snapshots:
         if before == after or not wanted:
             return []
         async with self._opened(directory) as project:
-            command = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
+            command = ("diff-tree", "-r", "--no-renames")
             raw = await self._git(directory, project, *command, "--raw", "--numstat", "-z", before, after)
             shown = await self._git(directory, project, *command, "-p", f"-U{context}", before, after)
         states, counts = vcs.parse_raw_numstat(raw.stdout)
@@ -169,7 +162,7 @@ class Snapshots:
         if before == after:
             return ""
         async with self._opened(directory) as project:
-            found = await self._git(directory, project, "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", before, after)
+            found = await self._git(directory, project, "diff-tree", "-r", "-p", "--no-renames", before, after)
         return found.text.rstrip("\n")
 
     async def restore(self, directory: str, wanted: Mapping[str, str]) -> list[str]:
@@ -216,9 +209,9 @@ class Snapshots:
                 log.info("snapshot.removed", directory=directory, why="the directory is gone")
                 await asyncio.to_thread(shutil.rmtree, git_dir, ignore_errors=True)
             elif await asyncio.to_thread(_age_s, marker, self._clock.now_ms()) > TIDY_EVERY_S:
-                command = [*vcs.GIT, *OPTIONS, "gc", "-q", f"--prune={KEEP_DAYS}.days.ago"]
+                command = ("gc", "-q", f"--prune={KEEP_DAYS}.days.ago")
                 with contextlib.suppress(OSError, ProgramMissing):
-                    await run(command, str(git_dir), environment=ISOLATED | {"GIT_DIR": str(git_dir)}, timeout_s=TIDY_S)
+                    await git_in(git_dir, str(git_dir), *command, settings=SETTINGS, timeout_s=TIDY_S)
                     await asyncio.to_thread(marker.touch)
 
     # --- one project -------------------------------------------------------------------------------------------
@@ -260,16 +253,15 @@ class Snapshots:
             )
         if not await asyncio.to_thread(os.path.isdir, directory):
             raise SnapshotError(f"{directory} is not there.")
-        if shutil.which("git") is None:
+        if not installed():
             raise NoSnapshots("git is not installed: what agents change cannot be undone. Install git, then restart the server.")
         git_dir = self._git_dir(directory)
         top = await vcs.root(directory) or here
-        exclude = await vcs.git(directory, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
-        ignored = await vcs.git(directory, "config", "--type=path", "--get", "core.excludesFile")
+        exclude = await git(directory, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+        ignored = await git(directory, "config", "--type=path", "--get", "core.excludesFile")
         if not await asyncio.to_thread(Path(git_dir, "HEAD").exists):
             await asyncio.to_thread(private_folder, git_dir)
-            environment = ISOLATED | {"GIT_DIR": str(git_dir)}
-            made = await run([*vcs.GIT, "init", "-q", "--bare", "--template=", str(git_dir)], here, environment=environment)
+            made = await git_in(git_dir, here, "init", "-q", "--bare", "--template=", str(git_dir))
             if not made.ok:
                 raise SnapshotError(f"git cannot make {git_dir}: {_words(made)}")
         folder = await asyncio.to_thread(self._folder.resolve)
@@ -282,25 +274,31 @@ class Snapshots:
         self, directory: str, project: _Project, *arguments: str, index: str | None = None, stdin: bytes = b""
     ) -> Finished:
         """One git command of ours in the project. Raises SnapshotError with git's words."""
-        git_dir = str(self._git_dir(directory))
-        places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": project.top, "GIT_INDEX_FILE": index or f"{git_dir}/index"}
-        environment = vcs.ENVIRONMENT | ISOLATED | places
-        command = [*vcs.GIT, *OPTIONS, *arguments]
-        if arguments[0] == "diff-tree":
-            command.insert(len(command) - len(arguments) + 1, "--relative")
+        git_dir = self._git_dir(directory)
+        command, *rest = arguments
+        relative = ("--relative",) if command == "diff-tree" else ()
         try:
-            done = await run(command, directory, environment=environment, timeout_s=TRACK_S, stdin=stdin)
+            done = await git_in(
+                git_dir,
+                directory,
+                *(command, *relative, *rest),
+                settings=SETTINGS,
+                work_tree=project.top,
+                index=index or str(git_dir / "index"),
+                stdin=stdin,
+                timeout_s=TRACK_S,
+            )
         except (OSError, ProgramMissing) as error:
             raise SnapshotError(f"git could not be run in {directory}: {error}") from error
         if done.code is None and not done.truncated:
-            await asyncio.to_thread(files.unlock, git_dir)
+            await asyncio.to_thread(files.unlock, str(git_dir))
             raise NoSnapshots(
                 f"{directory} is too large for snapshots (git took over {TRACK_S:.0f} s): what agents change there cannot be "
                 "undone. List what need not be kept in .gitignore, then restart the server."
             )
         if not done.ok:
             if "index.lock" in done.stderr.decode(errors="replace"):
-                await asyncio.to_thread(files.unlock, git_dir)  # left by a server that was killed; ours is the only writer
+                await asyncio.to_thread(files.unlock, str(git_dir))  # left by a server that was killed; ours is the only writer
             raise SnapshotError(_words(done))
         return done
 

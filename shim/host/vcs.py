@@ -14,34 +14,16 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from shim.errors import BadRequest
-from shim.host.command import Finished, ProgramMissing, run
+from shim.host.git import git, harmless_settings
 from universal.frozen import frozen
 
-GIT = (
-    "git",
-    "--no-pager",
-    # A repository's own settings must not run programs, nor change the form of what we parse.
-    *("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "core.hooksPath=/dev/null"),
-    *("-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "diff.algorithm=myers", "-c", "color.ui=false"),
-    # The copy of the index must not leave a shared one in the repository.
-    *("-c", "core.splitIndex=false"),
-)
-ENVIRONMENT = {
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-    # Set when we were started from a git hook; they would point at another repository.
-    **dict.fromkeys(("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_EXTERNAL_DIFF")),
-}
-DIFF = ("diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
-OWN_SCOPES = (b"local", b"worktree")
-"""What git calls settings that stand in the repository."""
+DIFF = ("diff", "--no-renames", "--ignore-submodules=dirty")
 UNTRACKED_LIMIT = 2000
 """New files that are looked into; a folder that nobody ignored may hold a hundred thousand."""
 PATCH_LIMIT_BYTES = 2**20
@@ -70,40 +52,6 @@ class Change:
     deletions: int
     status: Status
     patch: str | None = None
-
-
-async def without_filters(directory: str) -> dict[str, str | None]:
-    """An environment for git in which filters that the repository itself names (`filter.NAME.clean` in its own settings) do not
-    run when files are compared or written. Those of the person's settings stay: files of LFS would count as changed without."""
-    asked = ("config", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
-    said = (await git(directory, *asked)).stdout.split(b"\0")
-    names = [os.fsdecode(name) for scope, name in zip(said[::2], said[1::2], strict=False) if scope in OWN_SCOPES]
-    # Not by `-c NAME=VALUE`: a name may hold a `=` too. What the person has given in this way stays before ours.
-    given = os.environ.get("GIT_CONFIG_COUNT", "")
-    first = int(given) if given.isdigit() else 0
-    found: dict[str, str | None] = {"GIT_CONFIG_COUNT": str(first + len(names))} if names else {}
-    for number, name in enumerate(names, first):
-        value = "false" if name.endswith(".required") else ""
-        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-    return found
-
-
-async def git(
-    directory: str,
-    *arguments: str,
-    stdin: bytes = b"",
-    index: str | None = None,
-    environment: Mapping[str, str | None] | None = None,
-) -> Finished:
-    """Run git there. A directory that is none, or git that is not there, is a git that failed.
-
-    In: `index`, a file to take for the repository's index; `environment`, more of it (`without_filters`).
-    """
-    whole = {**ENVIRONMENT, **({} if index is None else {"GIT_INDEX_FILE": index}), **(environment or {})}
-    try:
-        return await run([*GIT, *arguments], directory, environment=whole, stdin=stdin)
-    except (OSError, ProgramMissing) as error:
-        return Finished(None, b"", str(error).encode())
 
 
 async def root(directory: str) -> str | None:
@@ -247,14 +195,14 @@ async def _changes(directory: str, base: str | None, *, patches: bool, context: 
 
 
 async def _tracked(directory: str, base: str, *, patches: bool, context: int | None) -> list[Change]:
-    bare = await without_filters(directory)
+    settings = await harmless_settings(directory)
     async with _index_copy(directory) as index:
-        found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, environment=bare)
+        found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, settings=settings)
         if not found.ok:
             return []
         lines = () if context is None else (f"-U{context}",)
         patched = (*DIFF, "-p", *lines, base, "--", ".")
-        shown = await git(directory, *patched, index=index, environment=bare) if patches else None
+        shown = await git(directory, *patched, index=index, settings=settings) if patches else None
     return _parsed(found.stdout, shown.text if shown is not None and shown.ok else "")
 
 

@@ -24,6 +24,7 @@ import structlog
 
 from shim.host import vcs
 from shim.host.disk import printable
+from shim.host.git import git
 from shim.sse.event import OpenCodeEvent
 
 FOLDERS_LIMIT = 2000
@@ -216,13 +217,13 @@ async def _end(watches: Iterable[_Watch]) -> None:
 
 async def _git_dir(directory: str) -> str | None:
     """Where HEAD of this working tree is (of a worktree, a folder of its own)."""
-    found = await vcs.git(directory, "rev-parse", "--absolute-git-dir")
+    found = await git(directory, "rev-parse", "--absolute-git-dir")
     return os.fsdecode(found.stdout).rstrip("\n") or None if found.ok else None
 
 
 async def _folders(directory: str, more: set[str]) -> tuple[list[str], bool]:
     """The folders to watch, the ones near the top first, and whether those are all."""
-    listed = await vcs.git(directory, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+    listed = await git(directory, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     ignored = (
         {os.fsdecode(name).rstrip("/") for name in listed.stdout.split(b"\0") if name.endswith(b"/")} if listed.ok else set[str]()
     )

@@ -2,7 +2,7 @@
 
     create   DATA/worktree/PROJECT/NAME on the branch `opencode/NAME`, from HEAD; answered at once, files follow:
              worktree.ready, or worktree.failed; then the start commands run in it
-    reset    to the default branch (fetched, if there is a remote), everything else in it removed
+    reset    to the default branch (of the remote as it was fetched last, if there is one), everything else in it removed
     remove   the folder and the branch
 
 Only what lies in our data directory is reset or removed; native 1.18.33 does it to any worktree of the repository.
@@ -25,8 +25,9 @@ import structlog
 
 from shim.errors import ApiError
 from shim.host import vcs
-from shim.host.command import Finished, ProgramMissing, run
+from shim.host.command import Finished, run
 from shim.host.disk import private_folder
+from shim.host.git import git
 from shim.host.projects import GLOBAL, Projects
 from shim.opencode.build import slug
 from shim.sse.event import OpenCodeEvent
@@ -37,7 +38,11 @@ BRANCH = "opencode/"
 NAME_TRIES = 26
 NAME_LENGTH = 60
 GIT_S = 600.0
-"""For filling a worktree with files, or a fetch."""
+"""For filling a worktree with files."""
+SUBMODULE_MODE = b"160000 "
+"""How `git ls-files --stage` begins the line of a submodule."""
+SUBMODULE_DEPTH = 10
+"""Submodules in submodules that a reset looks into."""
 START_S = 600.0
 """For one start command."""
 START_OUTPUT_BYTES = 2**20
@@ -111,15 +116,7 @@ class Worktrees:
             raise failed(
                 "WorktreeResetFailedError", f"Worktree not found: {target}. Only those made by this server can be reset."
             )
-        wanted = await _default(str(place))
-        for step in (
-            ("reset", "--hard", wanted),
-            ("clean", "-ffdxq"),
-            ("submodule", "update", "--init", "--checkout", "--recursive", "--force"),  # not by a command of its settings
-        ):
-            done = await _git(str(place), *step)
-            if not done.ok:
-                raise failed("WorktreeResetFailedError", _said(done))
+        await _put_back(str(place), await _default(str(place)))
         self._start(self._run_starts(str(place), project["id"], None), place.name)
 
     async def remove(self, directory: str, target: str) -> None:
@@ -132,16 +129,16 @@ class Worktrees:
                 raise failed("WorktreeRemoveFailedError", message)
             return
         branch = (await vcs.branches(str(place))).current if place.is_dir() else None
-        await vcs.git(project.worktree, "worktree", "unlock", str(place))
+        await git(project.worktree, "worktree", "unlock", str(place))
         done = await _git(project.worktree, "worktree", "remove", "--force", str(place))
         if not done.ok and place.exists():
             # Broken, or of a repository that is not there any more: it is ours all the same.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             if place.exists():
                 raise failed("WorktreeRemoveFailedError", _said(done))
-        await vcs.git(project.worktree, "worktree", "prune")
+        await git(project.worktree, "worktree", "prune")
         if branch is not None and branch.startswith(BRANCH):
-            await vcs.git(project.worktree, "branch", "-D", branch)
+            await git(project.worktree, "branch", "-D", branch)
         self._projects.forget(str(place))
         await self._updated(directory)
 
@@ -176,7 +173,7 @@ class Worktrees:
             random = slug(secrets.token_hex(8))
             name = random if not base else base if attempt == 0 else f"{base}-{random}"
             place = self._root / project / name
-            known = await vcs.git(top, "show-ref", "--verify", "--quiet", f"refs/heads/{BRANCH}{name}")
+            known = await git(top, "show-ref", "--verify", "--quiet", f"refs/heads/{BRANCH}{name}")
             if not known.ok and not place.exists():
                 return Worktree(name, BRANCH + name, str(place))
         raise failed("WorktreeNameGenerationFailedError", f"No free name was found for a worktree ({NAME_TRIES} were tried)")
@@ -232,26 +229,59 @@ def failed(name: str, message: str) -> ApiError:
 
 
 async def _default(place: str) -> str:
-    """What a worktree is reset to: the default branch of the remote, fetched, else the local one."""
+    """What a worktree is reset to: the default branch of the remote as it was fetched last, else the local one."""
     found = await vcs.branches(place)
     if found.default is None:
         raise failed("WorktreeResetFailedError", "Default branch not found: there is neither `main` nor `master`, nor a remote")
     remote = f"refs/remotes/origin/{found.default}"
-    if (await vcs.git(place, "show-ref", "--verify", "--quiet", remote)).ok:
-        fetched = await _git(place, "fetch", "--quiet", "--", "origin", found.default)
-        if not fetched.ok:
-            raise failed("WorktreeResetFailedError", f"Cannot fetch {found.default} from origin: {_said(fetched)}")
-        return remote
-    return f"refs/heads/{found.default}"
+    known = await git(place, "show-ref", "--verify", "--quiet", remote)
+    return remote if known.ok else f"refs/heads/{found.default}"
 
 
 async def _git(directory: str, *arguments: str) -> Finished:
-    """With time for many files. Hooks and filters of the repository do not run."""
-    try:
-        environment = {**vcs.ENVIRONMENT, **await vcs.without_filters(directory)}
-        return await run([*vcs.GIT, *arguments], directory, environment=environment, timeout_s=GIT_S)
-    except (OSError, ProgramMissing) as error:
-        return Finished(None, b"", str(error).encode())
+    """With time for many files."""
+    return await git(directory, *arguments, timeout_s=GIT_S)
+
+
+async def _put_back(top: str, commit: str, depth: int = 0) -> None:
+    """Give a working tree the files of a commit, with its submodules that are there. Raises ApiError 400.
+
+    Not by `git submodule update`, which fetches from addresses that the repository names and runs what each submodule's own
+    settings name.
+    """
+    for step in (("reset", "--hard", commit), ("clean", "-ffdxq")):
+        done = await _git(top, *step)
+        if not done.ok:
+            hint = "" if depth == 0 else f" Run `git submodule update --init` in {top}, then reset again."
+            raise failed("WorktreeResetFailedError", f"{_said(done)}{hint}")
+    if depth == SUBMODULE_DEPTH:
+        return
+    listed = await _git(top, "ls-files", "--stage", "-z")
+    for entry in listed.stdout.split(b"\0"):
+        if not entry.startswith(SUBMODULE_MODE):
+            continue
+        fields, _, name = entry.partition(b"\t")
+        place = Path(top, os.fsdecode(name))
+        if await _is_submodule(top, place):
+            await _put_back(str(place), fields.split(b" ")[1].decode(), depth + 1)
+
+
+async def _is_submodule(top: str, place: Path) -> bool:
+    """Whether a repository is checked out there that belongs to this working tree, and no link leads elsewhere."""
+    if not await asyncio.to_thread(os.path.lexists, place / ".git"):
+        return False
+    outer, inner = [await git(folder, "rev-parse", "--absolute-git-dir") for folder in (top, str(place))]
+    if not (outer.ok and inner.ok):
+        return False
+    git_dirs = (os.fsdecode(found.stdout).rstrip("\n") for found in (outer, inner))
+    return await asyncio.to_thread(_belongs, Path(top), place, *git_dirs) and _same(await vcs.root(str(place)) or "", str(place))
+
+
+def _belongs(top: Path, place: Path, outer: str, inner: str) -> bool:
+    """Whether a folder lies in the tree without a link on the way, and its git directory in it or among the tree's modules."""
+    real, git_dir = place.resolve(), Path(inner).resolve()
+    inside = git_dir.is_relative_to(real) or git_dir.is_relative_to(Path(outer, "modules").resolve())
+    return inside and real == top.resolve() / place.relative_to(top)
 
 
 def _said(done: Finished) -> str:

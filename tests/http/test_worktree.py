@@ -68,18 +68,72 @@ async def test_reset(place: Place) -> None:
     assert git(folder, "rev-parse", "HEAD") == git(place.project, "rev-parse", "HEAD")
 
 
-async def test_a_reset_runs_no_command_of_the_repository(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git updates a submodule by whatever the settings of its repository say."""
-    proof = place.home / "ran"
+@pytest.fixture
+def submodule(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project has a submodule `sub`, whose repository this is."""
     inner = repository(place.home / "inner", {"a.txt": "a\n"})
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
     git(place.project, "submodule", "--quiet", "add", str(inner), "sub")
     git(place.project, "commit", "-q", "-m", "sub")
+    return inner
+
+
+async def test_a_reset_puts_submodules_back_and_runs_no_command_of_theirs(place: Place, submodule: Path) -> None:
+    """git would update a submodule by whatever the settings of its repository say, and check it out with its filters."""
+    proof = place.home / "ran"
     made = await create(place)
+    sub = Path(made["directory"], "sub")
+    git(sub.parent, "submodule", "--quiet", "update", "--init")
+    for setting in ("core.fsmonitor", "filter.x.smudge", "filter.x.clean", "core.sshCommand"):
+        git(sub, "config", setting, f"touch {proof}; cat")
+    hook = Path(git(sub, "rev-parse", "--absolute-git-dir"), "hooks", "post-checkout")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {proof}\n")
+    hook.chmod(0o755)
+    Path(git(sub, "rev-parse", "--absolute-git-dir"), "info", "attributes").write_text("* filter=x\n")
+    (sub / "a.txt").write_text("changed\n")
+    (sub / "junk").write_text("x")
     git(place.project, "config", "submodule.sub.update", f"!touch {proof}")
+    proof.unlink(missing_ok=True)
     await place.api.post(f"{WORKTREE}/reset", {"directory": made["directory"]}, status=200)
-    assert Path(made["directory"], "sub", "a.txt").read_text() == "a\n"
+    assert ((sub / "a.txt").read_text(), (sub / "junk").exists()) == ("a\n", False)
     assert not proof.exists()
+
+
+async def test_a_reset_fetches_nothing(place: Place, submodule: Path, tmp_path: Path) -> None:
+    """Neither a submodule that is not there nor a newer state of the remote."""
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(place.project), str(clone))
+    async with place.api.stream("/global/event", params={"directory": str(clone)}) as events:
+        made = (await place.api.post(WORKTREE, {}, params={"directory": str(clone)}, status=200)).body
+        await events.until("worktree.ready")
+    before = git(clone, "rev-parse", "refs/remotes/origin/main")
+    git(place.project, "commit", "-q", "--allow-empty", "-m", "newer")
+    params = {"directory": str(clone)}
+    await place.api.post(f"{WORKTREE}/reset", {"directory": made["directory"]}, params=params, status=200)
+    assert git(Path(made["directory"]), "rev-parse", "HEAD") == git(clone, "rev-parse", "refs/remotes/origin/main") == before
+    assert list(Path(made["directory"], "sub").iterdir()) == []
+
+
+async def test_a_reset_does_not_follow_a_submodules_place_elsewhere(place: Place, submodule: Path) -> None:
+    """A link, or a `.git` that names another repository, in the place of a submodule."""
+    made = await create(place)
+    sub = Path(made["directory"], "sub")
+    (submodule / "a.txt").write_text("precious\n")
+    head = git(submodule, "rev-parse", "HEAD")
+    git(submodule, "commit", "-q", "-a", "-m", "two")
+    (submodule / "a.txt").write_text("more precious\n")
+    newer = git(submodule, "rev-parse", "HEAD")
+    assert head != newer
+    (sub / ".git").write_text(f"gitdir: {submodule}/.git\n")
+    await place.api.post(f"{WORKTREE}/reset", {"directory": made["directory"]}, status=200)
+    assert git(submodule, "rev-parse", "HEAD") == newer
+    (sub / ".git").unlink()
+    sub.rmdir()
+    sub.symlink_to(submodule)
+    await place.api.post(f"{WORKTREE}/reset", {"directory": made["directory"]}, status=200)
+    assert git(submodule, "rev-parse", "HEAD") == newer
+    assert (submodule / "a.txt").read_text() == "more precious\n"
 
 
 async def test_only_what_was_made_here_is_touched(place: Place) -> None:

@@ -22,6 +22,9 @@ PROCESS_OWNERS = ("shim/runtime/", "shim/host/")
 """Only these end processes."""
 STARTER = "shim/runtime/child.py"
 """Only this one starts programs: all of them get their environment from `child_environment`."""
+GIT = "shim/host/git.py"
+"""Only this one runs git."""
+RUNNERS = ("run", "which", "start", "connect", "foreground", "ask", "ShellCommand")
 ENVIRONMENTS = "shim/runtime/environment.py"
 """Only this one makes an environment for them."""
 
@@ -93,6 +96,28 @@ def starts_processes(name: str, text: str) -> list[str]:
     whole = {used for used in attributes(tree) if START_CALLS.fullmatch(used)}
     methods = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and START_CALLS.fullmatch(node.attr)}
     return sorted(whole | methods | {used for used in imports(tree) if START_IMPORTS.fullmatch(used)})
+
+
+def runs_git(name: str, text: str) -> list[str]:
+    """A command line that begins with git, or git looked for on PATH."""
+    if name == GIT:
+        return []
+    tree = ast.parse(text)
+    in_types = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Subscript) for inner in ast.walk(node.slice)}
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Tuple) and id(node) not in in_types:
+            words: list[ast.expr] = node.elts
+            form = r"(\S*/)?git"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in RUNNERS:
+            words = node.args
+            form = r"(\S*/)?git( .*)?"
+        else:
+            continue
+        first = words[0] if words else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str) and re.fullmatch(form, first.value):
+            found.append(ast.unparse(node)[:80])
+    return found
 
 
 def ends_processes(name: str, text: str) -> list[str]:
@@ -174,6 +199,7 @@ Rule = Callable[[str, str], list[str]]
 RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "no module over 700 lines": (too_long, [*OURS, *TESTS]),
     "programs are started by shim.runtime.child only": (starts_processes, OURS),
+    "git is run by shim.host.git only": (runs_git, OURS),
     "processes are ended in runtime and host only": (ends_processes, OURS),
     "environments of programs are made by child_environment only": (makes_environments, OURS),
     "what is public says what it is": (undocumented, OURS),
@@ -196,6 +222,7 @@ async def until_gone(pid):
 BAD: dict[str, tuple[str, str]] = {
     "no module over 700 lines": ("shim/x.py", "\n" * 501),
     "programs are started by shim.runtime.child only": ("shim/runtime/process.py", "loop.subprocess_exec(p, 'a')"),
+    "git is run by shim.host.git only": ("shim/host/x.py", "await run(['git', 'status'], '.')"),
     "processes are ended in runtime and host only": ("shim/sessions/x.py", "os.killpg(1, 9)"),
     "environments of programs are made by child_environment only": ("shim/host/x.py", "ChildEnvironment(dict(os.environ))"),
     "what is public says what it is": ("shim/x.py", "'''Module.'''\ndef public(): ...\ndef _private(): ..."),
@@ -227,6 +254,7 @@ def test_the_rule_bites(rule: str) -> None:
         (knows_other_agents, "universal/agents/mock/codec.py", "from universal.agents.mock.wire import x"),
         (starts_processes, "shim/runtime/child.py", "import asyncio\nasyncio.create_subprocess_exec('a')"),
         (starts_processes, "shim/runtime/pty.py", "import pty\nfrom asyncio.subprocess import PIPE\npty.openpty()"),
+        (runs_git, "shim/x.py", "mode: Literal['git', 'branch']\nIdentity(top, 'git')\nawait git('.', 'status')"),
         (too_long, "shim/x.py", "# over 500 lines: a table\n" + "\n" * 501),
         (sleeps, "tests/unit/x.py", "import asyncio\nasyncio.sleep(0)"),
         (sleeps, "tests/unit/x.py", POLL),
@@ -263,3 +291,10 @@ def test_the_rule_lets_pass(rule: Rule, name: str, text: str) -> None:
 )
 def test_every_way_to_start_a_program_is_seen(text: str) -> None:
     assert starts_processes("shim/runtime/process.py", text) != []
+
+
+@pytest.mark.parametrize(
+    "text", ["GIT = ('git', '--no-pager')", "which('git')", "child.ask(['/usr/bin/git'])", "x.ShellCommand('git log', '.')"]
+)
+def test_every_way_to_run_git_is_seen(text: str) -> None:
+    assert runs_git("shim/sessions/x.py", text) != []

@@ -224,13 +224,13 @@ async def test_a_lock_that_a_killed_server_left_is_removed(trees: Snapshots, pro
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The git commands of ours that were begun."""
     begun: list[str] = []
-    plain = snapshot.run
+    plain = snapshot.git_in
 
-    async def noted(argv: list[str], *more: Any, **options: Any) -> Any:
-        begun.extend(word for word in argv if word in ("ls-files", "update-index", "write-tree"))
-        return await plain(argv, *more, **options)
+    async def noted(git_dir: Path, directory: str, *arguments: str, **options: Any) -> Any:
+        begun.extend(word for word in arguments if word in ("ls-files", "update-index", "write-tree"))
+        return await plain(git_dir, directory, *arguments, **options)
 
-    monkeypatch.setattr(snapshot, "run", noted)
+    monkeypatch.setattr(snapshot, "git_in", noted)
     return begun
 
 

@@ -267,6 +267,10 @@ class LaunchOptions:
     is_root: bool = False
     rules: tuple[Rule, ...] = ()
     """As of `Prompt`."""
+    project_settings: bool = True
+    """False: settings of the project that run programs or allow calls are left out (see `ProjectSettingsUse`)."""
+    version: str | None = None
+    """Of the program; None if it is not known."""
 
 
 @frozen
@@ -373,6 +377,23 @@ class Enforcement:
     absent: tuple[str, ...] = ()
 
 
+@frozen
+class ProjectSettingsUse:
+    """What an agent does with the settings of a project that run programs or allow calls; see docs/trust.md.
+
+    reads       families of files that it reads (`shim.host.project_settings.FILES`)
+    leaves_out  it can be started without them (`LaunchOptions.project_settings`)
+    always      keys of entries that it reads even then
+    """
+
+    reads: tuple[str, ...] = ()
+    leaves_out: bool = False
+    always: tuple[str, ...] = ()
+
+
+ALL_FAMILIES = ("claude", "opencode", "codex", "pi", "gemini", "qwen", "copilot", "amp")
+"""For a program that is not known: it may read any of them."""
+
 PERMISSION_KEYS = (
     "edit", "bash", "read", "external_directory", "webfetch", "websearch", "task", "doom_loop", "skill", "todowrite", "mcp",
 )  # fmt: skip
@@ -427,6 +448,8 @@ class AgentSpec:
     """Added to `DEFAULT_RULES`: the agent's own folders outside of the project, plan files ... `~/` is the person's home."""
     withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
     """Slash commands of it that are not offered -> why, and what to do instead; one sentence or two."""
+    project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
+    """Which settings of a project it reads, and whether it can leave them out."""
     rewinds: bool = False
     """It can go on after an earlier answer (`LaunchOptions.resume_at`): its DONE has `anchor`, an id, in its metadata."""
 

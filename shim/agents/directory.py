@@ -230,7 +230,11 @@ class AgentDirectory:
         refuse_options(options)
         located = await self._still_there(agent.spec)
         filled = replace(
-            options, binary=located.path or "", environment=self.environment() | dict(options.variables), is_root=self._is_root
+            options,
+            binary=located.path or "",
+            environment=self.environment() | dict(options.variables),
+            is_root=self._is_root,
+            version=located.version,
         )
         launch = codec.launch(filled)
         if (parent := self._traceparent()) is not None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from universal.codec import Mode
+from universal.codec import ALL_FAMILIES, Mode, ProjectSettingsUse
 from universal.frozen import frozen
 
 DEFAULT = "default"
@@ -56,6 +56,8 @@ class Profile:
     login: Literal["session"] | None = None
     """As in `AgentSpec`. claude-agent-acp has None: it makes a session also when it is not logged in."""
     login_hint: str = ""
+    settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
+    """Which settings of a project it reads; an agent of this protocol cannot be told to leave them out."""
 
 
 _CLAUDE_MODES = (
@@ -104,6 +106,7 @@ KNOWN: tuple[Profile, ...] = (
         questions=True,
         tested=("0.99.1", "0.100.0"),
         login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+        settings=ProjectSettingsUse(("claude",)),
     ),
     Profile(
         "codex-acp",
@@ -117,6 +120,7 @@ KNOWN: tuple[Profile, ...] = (
         tested=("0.16.0", "2.6.0"),
         login="session",
         login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
+        settings=ProjectSettingsUse(("codex",)),
     ),
     Profile(
         "opencode-acp",
@@ -129,6 +133,7 @@ KNOWN: tuple[Profile, ...] = (
         tested=("1.18.32", "1.18.33"),
         login="session",
         login_hint="Run `opencode auth login` in a terminal.",
+        settings=ProjectSettingsUse(("opencode",)),
     ),
     Profile(
         "pi-acp",
@@ -144,6 +149,7 @@ KNOWN: tuple[Profile, ...] = (
         tested=("0.0.34",),
         login="session",
         login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider.",
+        settings=ProjectSettingsUse(("pi",)),
     ),
     # ACP mode: geminicli.com/docs/cli/acp-mode (`--acp`; `--experimental-acp` is its older name).
     Profile(
@@ -157,6 +163,7 @@ KNOWN: tuple[Profile, ...] = (
         tells_commands=True,
         login="session",
         login_hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY.",
+        settings=ProjectSettingsUse(("gemini",)),
     ),
     # block.github.io/goose/docs/guides/acp-clients
     Profile(
@@ -168,6 +175,7 @@ KNOWN: tuple[Profile, ...] = (
         version_args=("--version",),
         login="session",
         login_hint="Run `goose configure` in a terminal.",
+        settings=ProjectSettingsUse(),
     ),
     # ACP registry, qwen-code/agent.json
     Profile(
@@ -181,6 +189,7 @@ KNOWN: tuple[Profile, ...] = (
         tells_commands=True,
         login="session",
         login_hint="Run `qwen` in a terminal and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
+        settings=ProjectSettingsUse(("qwen",)),
     ),
     # moonshotai.github.io/kimi-cli/en/reference/kimi-acp.html
     Profile(
@@ -192,6 +201,7 @@ KNOWN: tuple[Profile, ...] = (
         version_args=("--version",),
         login="session",
         login_hint="Run `kimi login` in a terminal.",
+        settings=ProjectSettingsUse(),
     ),
     # docs.github.com/copilot/reference/acp-server
     Profile(
@@ -207,5 +217,6 @@ KNOWN: tuple[Profile, ...] = (
         tells_commands=True,
         login="session",
         login_hint="Run `copilot login` in a terminal, or set COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL.",
+        settings=ProjectSettingsUse(("copilot",)),
     ),
 )

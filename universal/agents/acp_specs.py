@@ -46,6 +46,7 @@ def spec_of(profile: Profile) -> AgentSpec:
         modes=profile.modes,
         default_catalogue=UNTOLD,
         install_hint=profile.install_hint,
+        project_settings=profile.settings,
         tested=profile.tested,
         login=profile.login,
         login_hint=profile.login_hint,

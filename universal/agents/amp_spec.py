@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.amp_wire import CATALOGUE, MODES, NAME
-from universal.codec import AgentSpec, Capabilities, Codec, IdFactory
+from universal.codec import AgentSpec, Capabilities, Codec, IdFactory, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -24,6 +24,7 @@ AMP = AgentSpec(
     modes=MODES,
     default_catalogue=CATALOGUE,
     install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
+    project_settings=ProjectSettingsUse(("amp",)),
     tested=("0.0.1774569934",),
     login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
 )

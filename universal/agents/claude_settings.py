@@ -86,7 +86,12 @@ class Settings:
             argv.append(f"--{'resume' if options.resume else 'session-id'}={options.native_session_id}")
         if options.resume and options.resume_at:  # tried with 2.1.330 and 2.1.197; the fork gets an id of its own
             argv += [f"--resume-session-at={options.resume_at}", "--fork-session"]
-        return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))
+        environment = dict(_ENVIRONMENT)
+        if not options.project_settings:
+            # Tried with 2.1.330: no hook, helper or MCP server of the project runs. The added directory is for its CLAUDE.md.
+            argv += ["--setting-sources=user", f"--add-dir={options.directory}"]
+            environment["CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD"] = "1"
+        return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=environment)
 
     # --- requests -------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude_wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -23,6 +23,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     modes=MODES,
+    project_settings=ProjectSettingsUse(("claude",), leaves_out=True),
     rewinds=True,
     withheld_commands={
         "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",

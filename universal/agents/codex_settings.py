@@ -6,6 +6,7 @@ Source: recordings `controls`, `plan_mode`, `resume.2`; the schema of `turn/star
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from universal.agents.codex_wire import DEFAULT_CATALOGUE, DEFAULT_MODE, DEFAULT_MODEL, NAME, PRESETS, Msg, read_models
@@ -48,7 +49,12 @@ class Settings:
         self.resume_id = options.native_session_id or "" if options.resume else ""
         self.resume_at = options.resume_at or "" if options.resume else ""
         self.mode = options.mode if options.mode in PRESETS else DEFAULT_MODE
-        return LaunchSpec(argv=(options.binary, "app-server"), cwd=options.directory)
+        argv = [options.binary]
+        if not options.project_settings:
+            # Codex 0.169.0 trusts the directory of a thread by itself, and writes that into the person's config.toml, when the
+            # thread may write. A dotted key in `-c` cannot name a path with a dot: so a table.
+            argv += ["-c", f'projects={{{json.dumps(options.directory)}={{trust_level="untrusted"}}}}']
+        return LaunchSpec(argv=(*argv, "app-server"), cwd=options.directory)
 
     # --- what Codex offers ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.codex_wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -35,6 +35,7 @@ CODEX = AgentSpec(
     version_args=("--version",),
     capabilities=replace(EVERYTHING, commands=False),
     modes=MODES,
+    project_settings=ProjectSettingsUse(("codex",), leaves_out=True),
     rewinds=True,
     default_catalogue=DEFAULT_CATALOGUE,
     install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",

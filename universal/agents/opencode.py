@@ -9,6 +9,7 @@ Source: recordings of 1.18.33 (`compat_fixtures/agents/opencode`), docs/wire.md,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -107,7 +108,15 @@ class OpenCodeCodec:
             self._know(options.native_session_id or "")
             self._anchor = options.resume_at or ""
         # It offers its question tool to clients that it knows, or if told so.
-        env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_ENABLE_QUESTION_TOOL": "1", "OPENCODE_CLIENT": None}
+        env: dict[str, str | None] = {
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_ENABLE_QUESTION_TOOL": "1",
+            "OPENCODE_CLIENT": None,
+        }
+        if not options.project_settings:
+            # Tried with 1.18.33: MCP servers, tools and permissions of the project are left out, its plugins are not.
+            env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+            env["OPENCODE_CONFIG_CONTENT"] = json.dumps({"instructions": [f"{options.directory}/AGENTS.md"]})
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
 
     def start(self) -> list[Output]:

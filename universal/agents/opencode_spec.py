@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.opencode_wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -21,6 +21,7 @@ OPENCODE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     modes=MODES,
+    project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
     rewinds=True,
     default_catalogue=DEFAULT_CATALOGUE,
     install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",

@@ -36,6 +36,7 @@ from universal.agents.pi_wire import (
     kind_of,
     lost_error,
     model_id,
+    project_flags,
     prompt_of,
     read_commands,
     read_models,
@@ -120,6 +121,7 @@ class PiCodec:
             self.native_session_id = options.native_session_id
             argv += ["--session", options.native_session_id]
             self._rewind = options.resume_at or ""
+        argv += project_flags(options)
         self._model, self._level = options.model or "", options.variant or ""
         self._asks.mode, self._voice.directory = options.mode or "build", options.directory
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))

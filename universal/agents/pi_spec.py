@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.pi_wire import MODES, NAME, NO_CATALOGUE
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -23,6 +23,7 @@ PI = AgentSpec(
     version_args=("--version",),
     capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False, mcp=False),
     modes=MODES,
+    project_settings=ProjectSettingsUse(("pi",), leaves_out=True),
     rewinds=True,
     default_catalogue=NO_CATALOGUE,
     install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",

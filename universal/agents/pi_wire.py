@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from universal.codec import Attachment, Catalogue, Mode, Model, SlashCommand, WriteLine
+from universal.codec import Attachment, Catalogue, LaunchOptions, Mode, Model, SlashCommand, WriteLine
 from universal.events import ErrorData
 from universal.items import Json
 from universal.jsonline import get_int, get_text
@@ -240,3 +240,15 @@ def exit_error(stderr: str) -> dict[str, Json] | None:
 def lost_error(message: str) -> dict[str, Json]:
     """Pi cannot go on with its conversation: the server begins a new one, and tells it what was said."""
     return {"message": message, "code": "session_not_found", "details": {"is_retryable": False}}
+
+
+TRUSTING = (0, 87)
+"""The first tested version that asks for trust in a project; 0.73.1 refuses its flags, and reads a project's settings unasked."""
+
+
+def project_flags(options: LaunchOptions) -> tuple[str, ...]:
+    """Whether Pi reads `.pi`. Without a decision, 0.87 leaves it out in RPC mode."""
+    numbers = tuple(int(part) for part in (options.version or "").split(".")[:2] if part.isdecimal())
+    if numbers >= TRUSTING:
+        return ("--approve",) if options.project_settings else ("--no-approve",)
+    return () if options.project_settings else ("--no-extensions",)

@@ -72,5 +72,6 @@ MOCK = c.AgentSpec(
         c.Mode("plan", "Changes no file.", "plan"),
     ),
     default_catalogue=c.Catalogue(models=(MODEL,), commands=(c.SlashCommand("help", "lists all scenes"),), default_model="mock"),
+    project_settings=c.ProjectSettingsUse(),
     install_hint="The mock is part of opencode-shim; there is nothing to install.",
 )

@@ -112,7 +112,7 @@ class PiCodec:
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment. A new conversation chooses its own id, which the answer to `get_state` tells."""
-        argv = [options.binary, "--mode", "rpc", "-e", GATE]
+        argv = [options.binary, "--mode", "rpc", "-e", GATE, *project_flags(options)]
         if options.model:
             argv += ["--model", options.model]
         if options.variant:
@@ -121,7 +121,6 @@ class PiCodec:
             self.native_session_id = options.native_session_id
             argv += ["--session", options.native_session_id]
             self._rewind = options.resume_at or ""
-        argv += project_flags(options)
         self._model, self._level = options.model or "", options.variant or ""
         self._asks.mode, self._voice.directory = options.mode or "build", options.directory
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))

@@ -4,7 +4,8 @@
     shim/opencode2/schema.json     all operations, types, errors and events, as an OpenAPI document
     docs/operations2.md            what is served, and why the rest is not
 
-Source: compat_fixtures/opencode2/{operations,events}.json, digested from the published documents and clients of 2.0.x.
+Source: compat_fixtures/opencode2/{operations,events}.json, digested from the published documents and clients of 2.0.x,
+and from the models of a typed client of 2.1.2 (tests/conformance/test_contract2.py).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ OPENCODE2_VERSION = "{version}"
 
 OPERATIONS2: dict[str, Operation2] = {{
 '''
-VERSION = "2.0.21"
+VERSION = "2.1.2"
 CONNECTED = "server.connected"
 REST = "*"
 """The rest of a path, for which OpenAPI has no parameter."""
@@ -84,6 +85,7 @@ INSTEAD = {
         " compaction?: { auto?: boolean; keep?: { tokens?: int }; buffer?: int }; skills?: string[]; commands?: Record;"
         " instructions?: string[]; references?: Record; websearch?: false | { provider: string };"
         " plugins?: (string | { package: string; options?: Json })[]; worktree?: { directory: string }; warming?: Json;"
+        " policies?: Json[];"
         " providers?: Record; experimental?: { portable_shell_scanner?: boolean; subagent_depth?: int; policies?: Json } }"
     ),
     "InboxItem": (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+MAX_DEPTH = 100
+"""How deep `whole_numbers` looks."""
+
 
 def obj(value: Any) -> dict[str, Any]:
     """The value if it is a JSON object, else {}."""
@@ -18,6 +21,22 @@ def arr(value: Any) -> list[Any]:
 def text(value: Any, default: str = "") -> str:
     """The value if it is a string, else the default."""
     return value if isinstance(value, str) else default
+
+
+def whole_number(value: Any) -> Any:
+    """A float without a fraction as an int (JSON has one kind of number: `5.0` is `5`); any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def whole_numbers(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """A JSON value with `whole_number` in place of each of its numbers; what is deeper than `depth` stays as it is."""
+    if depth == 0:
+        return value
+    if isinstance(value, dict):
+        return {key: whole_numbers(inner, depth - 1) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [whole_numbers(inner, depth - 1) for inner in cast("list[Any]", value)]
+    return whole_number(value)
 
 
 def whole(value: Any, default: int = 0) -> int:

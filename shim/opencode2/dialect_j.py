@@ -125,6 +125,8 @@ EVENTS: dict[str, Row] = {
     "session.metadata.updated": GONE,
     "session.permissions": GONE,
     "session.viewed": GONE,
+    "session.archived": GONE,
+    "session.unarchived": GONE,
     "session.status": GONE,
     "session.idle": GONE,
     "session.inbox.enqueued": Row("session.input.admitted", INPUT, then=_enqueued),
@@ -135,20 +137,18 @@ EVENTS: dict[str, Row] = {
     "session.execution.interrupted": Row(then=_interrupted),
     "session.step.started": Row(fields={"started": None}),
     "session.step.streamed": GONE,
-    "session.step.ended": Row(fields={"rawFinish": None, "providerState": None}),
-    "session.step.failed": Row(
-        fields=dict.fromkeys(("finish", "rawFinish", "providerState", "snapshot", "files"), None), then=_erring
-    ),
+    "session.step.ended": Row(fields={"rawFinish": None, "native": None}),
+    "session.step.failed": Row(fields=dict.fromkeys(("finish", "rawFinish", "native", "snapshot", "files"), None), then=_erring),
     "session.retry.scheduled": Row(then=_erring),
     "session.tool.input.started": Row(fields=CALL),
     "session.tool.input.delta": Row(fields=CALL),
     "session.tool.input.ended": Row(fields=CALL),
     "session.tool.called": Row(fields=CALL),
     "session.tool.progress": Row(fields={**CALL, "metadata": "structured"}, then=_progress),
-    "session.tool.success": Row(fields={**CALL, "metadata": "structured", "resultState": None}, version=1, then=_success),
-    "session.tool.failed": Row(fields={**CALL, "metadata": None, "content": None, "resultState": None}, version=1, then=_failed),
+    "session.tool.success": Row(fields={**CALL, "metadata": "structured", "native": None}, version=1, then=_success),
+    "session.tool.failed": Row(fields={**CALL, "metadata": None, "content": None, "native": None}, version=1, then=_failed),
     "session.message.content.updated": GONE,
-    "session.compaction.ended": Row(fields=dict.fromkeys(("model", "providerState", "providerContext", "cost", "tokens"), None)),
+    "session.compaction.ended": Row(fields=dict.fromkeys(("model", "native", "cost", "tokens"), None)),
     "session.compaction.failed": Row(fields={"cost": None, "tokens": None}),
     "permission.asked": Row("permission.v2.asked", {"message": None}, then=_asked),
     "permission.replied": Row("permission.v2.replied"),
@@ -183,10 +183,10 @@ NO_MESSAGES = frozenset({"idle", "location-switched"})
 """Types of messages that J has not."""
 
 MESSAGES: dict[str, Fields] = {
-    "assistant": {"rawFinish": None, "providerState": None},
+    "assistant": {"rawFinish": None, "native": None},
     "agent-switched": {"previous": None},
     "user": {"skills": None},
-    "compaction": dict.fromkeys(("model", "providerState", "providerContext", "cost", "tokens"), None),
+    "compaction": dict.fromkeys(("model", "native", "cost", "tokens"), None),
 }
 """Type of message -> how its fields are called."""
 

@@ -194,7 +194,7 @@ def _texts(output: str) -> list[Wire]:
     return [{"type": "text", "text": output}] if output else []
 
 
-ENDED = {"id": "callID", "executed": None, "resultState": None, "metadata": None, "content": None, "error": None}
+ENDED = {"id": "callID", "executed": None, "native": None, "metadata": None, "content": None, "error": None}
 
 
 def _success(event: Event2) -> Wire:
@@ -267,7 +267,7 @@ EVENTS: dict[str, Row] = {
     "session.model.selected": Row(f"{NEXT}model.switched", _switched),
     "session.moved": Row(f"{NEXT}moved", _moved),
     "session.step.started": Row(f"{NEXT}step.started", _drop("started")),
-    "session.step.ended": Row(f"{NEXT}step.ended", _drop("rawFinish", "providerState"), version=2),
+    "session.step.ended": Row(f"{NEXT}step.ended", _drop("rawFinish", "native"), version=2),
     "session.step.failed": Row(f"{NEXT}step.failed", _failed_step, version=2),
     **_SAID,
     **_INPUT,

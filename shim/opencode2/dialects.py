@@ -1,6 +1,6 @@
 """The dialects of OpenCode 2's wire. Pure: inside there is only R; what clients of other builds say and hear is rewritten here.
 
-R  2.0.21, the truth: nothing is rewritten (but numbers that only the others tell are left out)
+R  2.0 to 2.1.2, the truth: nothing is rewritten (but numbers that only the others tell are left out)
 J  the build of 17 July 2026 (`v2-20260717`)
 P  the preview in 1.18 (`session.next.*`)
 W  the web UI of 1.18 when it speaks its second protocol

@@ -1,7 +1,7 @@
-"""One event of OpenCode 2's wire, in R's form (2.0.21), and which types are durable. Pure.
+"""One event of OpenCode 2's wire, in R's form (2.1.2), and which types are durable. Pure.
 
 `VERSIONS` is the table: a type that has a row is durable (it has a place in its session's log), with the version of its payload's
-shape; all others are live only. Source: `opencode-v2-events.json` (state after 2.0.21).
+shape; all others are live only. Source: `opencode-v2-events.json` (2.1.2).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ VERSIONS: dict[str, int] = {
     "session.metadata.updated": 1,
     "session.permissions": 1,
     "session.viewed": 1,
+    "session.archived": 1,
+    "session.unarchived": 1,
     "session.deleted": 2,
     "session.forked": 2,
     "session.inbox.enqueued": 1,

@@ -18,7 +18,7 @@ class Operation2(NamedTuple):
     streams: bool = False
 
 
-OPENCODE2_VERSION = "2.0.21"
+OPENCODE2_VERSION = "2.1.2"
 """The version whose wire this is; clients are told it as ours."""
 
 OPERATIONS2: dict[str, Operation2] = {
@@ -125,6 +125,7 @@ OPERATIONS2: dict[str, Operation2] = {
     "permission.request.list": Operation2("GET", "/api/permission/request", "permission"),
     "permission.saved.list": Operation2("GET", "/api/permission/saved", "permission"),
     "permission.saved.remove": Operation2("DELETE", "/api/permission/saved/{id}", "permission", 204),
+    "permission.saved.update": Operation2("PATCH", "/api/permission/saved/{id}", "permission"),
     "session.permission.list": Operation2("GET", "/api/session/{sessionID}/permission", "session"),
     "session.permission.create": Operation2("POST", "/api/session/{sessionID}/permission", "session"),
     "session.permission.get": Operation2("GET", "/api/session/{sessionID}/permission/{requestID}", "session"),
@@ -193,4 +194,5 @@ OPERATIONS2: dict[str, Operation2] = {
     "config.get": Operation2("GET", "/api/config", "config"),
     "config.shells": Operation2("GET", "/api/config/shell", "config"),
     "experimental.config.update": Operation2("PATCH", "/api/experimental/config", "config", 204),
+    "experimental.voice.session": Operation2("POST", "/api/experimental/voice/session", "voice"),
 }

@@ -10,7 +10,6 @@ from shim.opencode.unsupported import Row
 from shim.opencode2.operations import OPERATIONS2
 
 PLUGINS = "plugins here are Python packages that bring agents (docs/adding-an-agent.md); install and update them with pip or uv"
-RPC = "it is for plugins of OpenCode, which are not loaded here"
 LOGINS = (
     "agents log in by their own programs, on the machine of this server (`claude auth login`, `codex login`);"
     " POST /api/integration/{integrationID}/connect/key takes an API key instead"
@@ -22,13 +21,13 @@ MCP = "MCP servers belong to the agent; configure them there (`claude mcp add`, 
 PERSISTENT = "terminals end with this server, so there are none that outlive it (GET /api/info says so); /api/pty has the others"
 WEBSEARCH = "agents search the web by themselves; this server has no search of its own"
 WELLKNOWN = "it would load an organisation's settings for OpenCode's own models, which are not used here; agents have their own"
+VOICE = "speech needs a voice model and its key; this server has agents, which take text, and no voice model"
 MIGRATION = "sessions are kept in one journal that both wires read, so nothing has to be migrated"
 
 
 _OWN: dict[str, str] = {
     "plugin.check": PLUGINS,
     "plugin.update": PLUGINS,
-    "rpc.call": RPC,
     **dict.fromkeys(
         (
             "integration.connect.external",
@@ -53,12 +52,14 @@ _OWN: dict[str, str] = {
     **{name: PERSISTENT for name in OPERATIONS2 if name.startswith(("server.experimental.persistentPty.", "persistentPty."))},
     "experimental.migration.v1.status": MIGRATION,
     "websearch.query": WEBSEARCH,
+    "experimental.voice.session": VOICE,
 }
 
 UNSUPPORTED2: dict[str, Row] = {name: Row(501, reason) for name, reason in _OWN.items()}
 
 SAME2: dict[str, str] = {
     "mcp.resource.catalog": "agents do not tell what their MCP servers offer for reading (`GET /api/mcp` has the servers)",
+    "rpc.call": "RpcError: it is for plugins of OpenCode, which are not loaded here, so no RPC is registered",
     "reference.list": "agents look things up by themselves",
     "websearch.providers": WEBSEARCH,
 }

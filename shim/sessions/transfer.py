@@ -37,7 +37,7 @@ from universal.items import (
     ToolCallPart,
     ToolResultPart,
 )
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import arr, obj, text, whole_numbers
 
 NOT_OURS = ("share", "revert")
 """Fields of a session that mean something only where it was exported: an address, a snapshot."""
@@ -50,7 +50,7 @@ def export(conversation: Conversation) -> Wire:
 
 def read(document: Any) -> tuple[Wire, list[Wire]]:
     """Session and messages of a document, complete. Raises BadRequest that says what is wrong, and where."""
-    given = _first(obj(document))
+    given = _first(obj(whole_numbers(document)))
     if not isinstance(given.get("info"), dict) or not isinstance(given.get("messages"), list):
         raise BadRequest(
             'This is no exported session: it needs "info" and "messages", as `opencode export` (1.x or 2.x) and '

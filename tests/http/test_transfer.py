@@ -51,6 +51,26 @@ async def test_a_native_session_comes_in_field_by_field(server: Live, document: 
     assert session in [s["id"] for s in (await server.api.get("/session", status=200)).body]
 
 
+def floats(value: Any) -> Any:
+    """The same JSON value as a client writes it whose language has no integers."""
+    if isinstance(value, dict):
+        return {key: floats(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [floats(inner) for inner in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def written(value: Any) -> str:
+    """As JSON, where `5` and `5.0` are two texts."""
+    return json.dumps(value, sort_keys=True)
+
+
+async def test_whole_numbers_are_integers_however_they_are_written(server: Live, document: Any) -> None:
+    info = (await server.api.post("/session/import", floats(document), status=200)).body
+    assert written(without_place(info)) == written(without_place(document["info"]))
+    assert written(await server.messages(document["info"]["id"])) == written(document["messages"])
+
+
 async def test_it_is_announced_and_told_once(server: Live, document: Any) -> None:
     async with server.api.stream("/event") as events:
         await server.api.post("/session/import", document, status=200)

@@ -36,7 +36,7 @@ from universal.events import (
     UniversalEvent,
 )
 from universal.items import Item, ItemKind, ItemRole, StatusPart
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import arr, obj, text, whole_number
 
 TOAST_MS = 15_000
 """How long a notice is shown."""
@@ -150,7 +150,7 @@ class Projector:
             del info["share"]
         if "archived" in meta:
             time = {k: v for k, v in info["time"].items() if k != "archived"}
-            info["time"] = time if meta["archived"] is None else {**time, "archived": meta["archived"]}
+            info["time"] = time if meta["archived"] is None else {**time, "archived": whole_number(meta["archived"])}
         self.conversation.info = info
         self._set_info(at_ms)
         self._session_updated()

@@ -26,8 +26,8 @@ def info_of(first: Mapping[str, Any]) -> Wire:
         "time": {key: whole(time.get(key)) for key in ("created", "updated")},
         "location": {"directory": text(first.get("directory"), "/")},
     }
-    if isinstance(time.get("archived"), int):
-        info["time"]["archived"] = time["archived"]
+    if time.get("archived") is not None:
+        info["time"]["archived"] = whole(time["archived"])
     for key, name in (("parentID", "parentID"), ("title", "title"), ("agent", "agent"), ("path", "subpath")):
         if text(first.get(key)):
             info[name] = first[key]

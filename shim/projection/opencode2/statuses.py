@@ -51,6 +51,8 @@ class Statuses:
         time = {**old["time"], "updated": new["time"]["updated"]}
         time = {k: v for k, v in time.items() if k != "archived"} | {k: v for k, v in new["time"].items() if k == "archived"}
         self._conversation.info = {**old, "time": time}
+        if ("archived" in time) != ("archived" in old["time"]):
+            self._teller.tell("session.archived" if "archived" in time else "session.unarchived", {})
         for key, (kind, empty) in PROPERTIES.items():
             if new.get(key, empty) != old.get(key, empty):
                 self._change(kind, key, new.get(key, empty))

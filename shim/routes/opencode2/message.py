@@ -28,6 +28,7 @@ Type = Literal[
     "shell",
     "assistant",
     "compaction",
+    "idle",
 ]
 
 

@@ -6,16 +6,17 @@ Source: recordings `permission_*` of v2-20260717.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from shim.errors import RequestNotFound
+from shim.errors import Conflict, RequestNotFound, Tagged
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
 from shim.projection.opencode2.names import ACTIONS
 from shim.routes.opencode2.located import located
 from shim.routes.opencode2.sessions import PERMISSIONS, SessionPath, need, seen
+from shim.sessions.permissions.grants import Grant
 from universal.permissions import Access
 
 
@@ -104,14 +105,37 @@ class SavedPath(BaseModel):
 @operation2("permission.saved.list")
 async def saved(ctx: Ctx, query: SavedQuery) -> object:
     """What `always` has allowed."""
-    found: list[Wire] = []
-    for rule in ctx.services.sessions.grants.all():
-        project = await ctx.services.projects.identity(rule.directory)
-        if query.projectID in (None, project.id):
-            action = ACTIONS.get(rule.permission, rule.permission)
-            time = {"created": rule.at_ms, "updated": rule.at_ms}
-            found.append({"id": rule.id, "projectID": project.id, "action": action, "resource": rule.pattern, "time": time})
-    return {"data": found}
+    found = [await _shown(ctx, grant) for grant in ctx.services.sessions.grants.all()]
+    return {"data": [one for one in found if query.projectID in (None, one["projectID"])]}
+
+
+async def _shown(ctx: Ctx, grant: Grant) -> Wire:
+    project = await ctx.services.projects.identity(grant.directory)
+    time = {"created": grant.at_ms, "updated": grant.updated_ms or grant.at_ms}
+    action = ACTIONS.get(grant.permission, grant.permission)
+    return {"id": grant.id, "projectID": project.id, "action": action, "resource": grant.pattern, "time": time}
+
+
+class SavedBody(BaseModel):
+    """What is named is changed."""
+
+    action: Annotated[str, Field(min_length=1)] | None = None
+    resource: Annotated[str, Field(min_length=1)] | None = None
+
+
+@operation2("permission.saved.update")
+async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
+    """Change the action or resource of a grant. An agent that remembers the old one itself is not told."""
+    permission = None if body.action is None else PERMISSIONS.get(body.action, body.action)
+    try:
+        grant = ctx.services.sessions.grants.change(path.id, permission, body.resource)
+    except KeyError as error:
+        message = f"Saved permission not found: {path.id}. GET /api/permission/saved lists those that there are."
+        raise Tagged(404, "PermissionSavedNotFoundError", message, id=path.id) from error
+    except ValueError as error:
+        message = "The project has a saved permission with this action and resource already: remove one of the two."
+        raise Conflict(message) from error
+    return {"data": await _shown(ctx, grant)}
 
 
 @operation2("permission.saved.remove")

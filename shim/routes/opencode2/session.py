@@ -9,7 +9,7 @@ import asyncio
 import os.path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import BadRequest, Tagged
 from shim.host.roots import visible
@@ -110,10 +110,11 @@ class ListQuery(BaseModel):
     directory: str | None = None
     project: str | None = None
     subpath: str | None = None
+    archived: Literal["true", "false"] | None = None
     cursor: str | None = None
 
 
-FILTERS = ("order", "search", "parentID", "directory", "project", "subpath")
+FILTERS = ("order", "search", "parentID", "directory", "project", "subpath", "archived")
 
 
 @operation2("session.list")
@@ -159,6 +160,7 @@ def _wanted(info: Wire, query: ListQuery) -> bool:
         and query.directory in (None, info["directory"])
         and query.project in (None, info["projectID"])
         and query.subpath in (None, info.get("path", ""))
+        and query.archived in (None, "true" if "archived" in info["time"] else "false")
         and (query.search or "").casefold() in info["title"].casefold()
     )
 
@@ -190,14 +192,17 @@ class UpdateBody(BaseModel):
     title: str | None = None
     metadata: dict[str, Any] | None = None
     permissions: list[RuleBody] | None = None
+    archived: StrictBool | None = None
 
 
 @operation2("session.update")
 async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
-    """Rename it, or set its metadata or rules."""
+    """Rename it, set its metadata or rules, archive or restore it. To archive an archived session changes nothing."""
     changes: Wire = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
     if body.permissions is not None:
         changes["permission"] = [rule.first() for rule in body.permissions]
+    if body.archived is not None and body.archived != ("archived" in need(ctx, path.sessionID)["time"]):
+        changes["archived"] = ctx.services.clock.now_ms() if body.archived else None
     await ctx.services.sessions.patch(path.sessionID, **changes)
     await ctx.services.store.flush()
     return NO_CONTENT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from shim.clock import Clock
 from shim.ids import Ids
@@ -12,13 +13,19 @@ from universal.permissions import Rule
 
 @frozen
 class Grant:
-    """One pattern that is allowed in a directory. `at_ms`: when the person answered."""
+    """One pattern that is allowed in a directory. `at_ms`: when the person answered; `updated_ms`: when it was changed, or 0."""
 
     id: str
     directory: str
     permission: str
     pattern: str
     at_ms: int
+    updated_ms: int = 0
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Directory, permission and pattern: no two grants have the same by a change."""
+        return self.directory, self.permission, self.pattern
 
 
 class Grants:
@@ -41,6 +48,20 @@ class Grants:
     def all(self) -> tuple[Grant, ...]:
         """The grants of all directories."""
         return tuple(self._grants)
+
+    def change(self, id_: str, permission: str | None, pattern: str | None) -> Grant:
+        """Change the permission or pattern of a grant. Raises KeyError (no such grant), ValueError (there is one like it)."""
+        index = next((index for index, grant in enumerate(self._grants) if grant.id == id_), None)
+        if index is None:
+            raise KeyError(id_)
+        old = self._grants[index]
+        new = replace(
+            old, permission=permission or old.permission, pattern=pattern or old.pattern, updated_ms=self._clock.now_ms()
+        )
+        if any(grant.place == new.place for grant in self._grants if grant.id != id_):
+            raise ValueError(id_)
+        self._grants[index] = new
+        return new
 
     def revoke(self, id_: str) -> None:
         """Remove one grant; an unknown id is ignored."""

@@ -25,7 +25,7 @@ async def data(place: Place, path: str, /, **params: str) -> Any:
 
 async def test_info(place: Place) -> None:
     info = (await place.api.get("/api/info", status=200)).body
-    assert (info["version"], info["pid"]) == ("2.0.21", os.getpid())
+    assert (info["version"], info["pid"]) == ("2.1.2", os.getpid())
     assert info["urls"] == [str(place.api.raw.make_url("")).rstrip("/")]
     assert info["paths"]["home"] == str(place.home)
     assert info["capabilities"] == {"persistentPty": False}

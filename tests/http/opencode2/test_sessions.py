@@ -101,6 +101,75 @@ async def test_pages_of_messages(r: Tui) -> None:
     assert zero.body["kind"] == "Query"
 
 
+async def test_idle_marks_are_a_type_of_message(r: Tui) -> None:
+    for _ in range(2):
+        await r.turn("echo hello")
+    found = (await r.call("GET", f"/api/session/{r.session}/message", type="idle")).body["data"]
+    assert [(one["type"], one["outcome"]) for one in found] == [("idle", "succeeded")] * 2
+
+
+async def archived(r: Tui, **query: str) -> list[str]:
+    return [one["id"] for one in (await r.call("GET", "/api/session", **query)).body["data"]]
+
+
+async def test_a_session_is_archived_and_restored(r: Tui) -> None:
+    kept = (await made(r))["id"]
+    await r.new()
+    base = f"/api/session/{r.session}"
+    await r.call("PATCH", base, {"archived": True}, status=204)
+    time = (await r.call("GET", base)).body["data"]["time"]["archived"]
+    assert isinstance(time, int)
+    first = (await r.live.api.get(f"/session/{r.session}", status=200)).body
+    assert first["time"]["archived"] == time
+    assert await archived(r, archived="true") == [r.session]
+    assert await archived(r, archived="false") == [kept]
+    assert await archived(r) == [r.session, kept]
+    await r.call("PATCH", base, {"archived": True}, status=204)
+    assert (await r.call("GET", base)).body["data"]["time"]["archived"] == time, "again is no change"
+    await r.call("PATCH", base, {"archived": False}, status=204)
+    await r.call("PATCH", base, {"title": "over"}, status=204)
+    while "session.renamed" not in r.types:
+        await r.one()
+    told = [kind for kind in r.types if "archived" in kind]
+    assert told == ["session.archived", "session.unarchived"]
+    assert await archived(r, archived="true") == []
+
+
+async def test_a_page_of_archived_sessions_goes_on_with_archived_ones(r: Tui) -> None:
+    ids = [(await made(r))["id"] for _ in range(4)]
+    for id_ in ids[1:]:
+        await r.call("PATCH", f"/api/session/{id_}", {"archived": True}, status=204)
+    first = (await r.call("GET", "/api/session", archived="true", limit="2")).body
+    rest = (await r.call("GET", "/api/session", limit="2", cursor=first["cursor"]["next"])).body["data"]
+    assert len(first["data"]) == 2
+    assert {one["id"] for one in [*first["data"], *rest]} == set(ids[1:])
+
+
+async def test_what_a_client_of_1x_archives_is_archived_for_clients_of_2x(r: Tui) -> None:
+    """The TUI of 1.x sends a number with a fraction of none, as JavaScript writes it; some clients write `.0`."""
+    await r.new()
+    answer = await r.live.api.patch(f"/session/{r.session}", {"time": {"archived": 1795383022066.0}}, status=200)
+    assert repr(answer.body["time"]["archived"]) == "1795383022066"
+    shown = (await r.call("GET", f"/api/session/{r.session}")).body["data"]["time"]["archived"]
+    assert repr(shown) == "1795383022066"
+    assert await archived(r, archived="true") == [r.session]
+    await r.live.api.patch(f"/session/{r.session}", {"time": {"archived": None}}, status=200)
+    assert await archived(r, archived="true") == []
+
+
+async def test_an_rpc_of_an_unknown_plugin_is_an_rpc_error(r: Tui) -> None:
+    answer = (await r.call("POST", "/api/rpc/counter/add", {"input": {"amount": 2}}, status=400)).body
+    assert (answer["_tag"], answer["type"]) == ("RpcError", "rpc.not_found")
+    assert "counter" in answer["message"]
+
+
+async def test_speech_is_refused_with_a_reason(r: Tui) -> None:
+    body = {"model": "m", "transport": {"type": "websocket"}}
+    answer = (await r.call("POST", "/api/experimental/voice/session", body, status=501)).body
+    assert (answer["_tag"], answer["operation"]) == ("UnsupportedError", "experimental.voice.session")
+    assert "voice model" in answer["message"]
+
+
 async def test_a_session_is_changed_and_told_so(r: Tui) -> None:
     await r.new()
     base = f"/api/session/{r.session}"

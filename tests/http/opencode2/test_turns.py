@@ -87,6 +87,28 @@ async def test_always_is_not_asked_again_and_can_be_taken_back(client: Tui) -> N
     assert (await client.call("GET", "/api/permission/saved")).body["data"] == []
 
 
+async def test_what_is_allowed_for_good_can_be_changed(r: Tui) -> None:
+    """A changed rule allows what it says now, and no more what it said."""
+    await r.turn("permission", answering("always"))
+    [saved] = (await r.call("GET", "/api/permission/saved")).body["data"]
+    path = f"/api/permission/saved/{saved['id']}"
+    changed = (await r.call("PATCH", path, {"resource": "git fetch *"})).body["data"]
+    assert {**changed, "time": None} == {**saved, "resource": "git fetch *", "time": None}
+    assert changed["time"]["updated"] >= changed["time"]["created"] == saved["time"]["created"]
+    assert (await r.call("GET", "/api/permission/saved")).body["data"] == [changed]
+    ask = f"/api/session/{r.session}/permission"
+    effects = [
+        (await r.call("POST", ask, {"action": "shell", "resources": [line]})).body["data"]["effect"]
+        for line in ("git fetch origin", "git push origin")
+    ]
+    assert effects == ["allow", "ask"]
+    moved = (await r.call("PATCH", path, {"action": "subagent"})).body["data"]
+    assert (moved["action"], moved["resource"]) == ("subagent", "git fetch *")
+    unknown = await r.call("PATCH", "/api/permission/saved/psv_none", {"resource": "x"}, status=404)
+    assert (unknown.body["_tag"], unknown.body["id"]) == ("PermissionSavedNotFoundError", "psv_none")
+    assert (await r.call("PATCH", path, {"resource": ""}, status=400)).body["field"] == "resource"
+
+
 async def test_a_form(client: Tui) -> None:
     base = "/api/session/{}/form"
 

@@ -1,0 +1,115 @@
+"""Our document of OpenCode 2's wire beside the contract of 2.1.2, as the models of `opencode-python-sdk` have it.
+
+A difference without a row in `compat_fixtures/opencode2/contract_2.1.2.toml` fails, and so does a row that is no difference.
+`python -m tests.conformance.test_contract2` prints what is different: run it when the SDK has a new version.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pkgutil
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pydantic
+from opencode import API_VERSION, resources
+from opencode.types import _generated as models
+
+from shim.opencode2.operations import OPENCODE2_VERSION, OPERATIONS2
+from tests.support.oracle2 import oracle2
+from tools.generate2 import FIXTURES
+
+PLACEHOLDER = re.compile(r"\{\w+\}|:\w+")
+OPERATION = re.compile(r"``(GET|POST|PUT|PATCH|DELETE) (/\S+?)``")
+REST = "/*"
+
+
+def operations_of_sdk() -> set[str]:
+    """`METHOD /path` of each method of the SDK's resources, as its documentation says it."""
+    found: set[str] = set()
+    for module in pkgutil.iter_modules(resources.__path__):
+        tree = ast.parse(inspect.getsource(import_module(f"opencode.resources.{module.name}")))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for function in functions:
+            match = OPERATION.search(ast.get_docstring(function) or "")
+            if match:
+                found.add(f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}")
+    return found
+
+
+def operations_of_ours() -> set[str]:
+    return {f"{row.method} {PLACEHOLDER.sub('{}', row.path)}" for row in OPERATIONS2.values()}
+
+
+def fields(model: type[pydantic.BaseModel]) -> dict[str, bool]:
+    """Name on the wire -> whether it is required, but for the tag, which has a default there."""
+    named = {field.serialization_alias or field.alias or name: field.is_required() for name, field in model.model_fields.items()}
+    return {name: required for name, required in named.items() if name not in ("type", "_tag", "status")}
+
+
+def properties(schema: dict[str, Any]) -> dict[str, bool]:
+    """The same of one of our schemas."""
+    if "$ref" in schema:
+        return properties(oracle2().schemas[schema["$ref"].rsplit("/", 1)[-1]])
+    found: dict[str, bool] = {}
+    for part in schema.get("allOf", ()):
+        found |= properties(part)
+    required = schema.get("required", ())
+    found |= {name: name in required for name in schema.get("properties", {})}
+    return {name: needed for name, needed in found.items() if name not in ("type", "_tag", "status")}
+
+
+def differences() -> Iterator[str]:
+    """What our document has otherwise than the SDK, a line each."""
+    ours, theirs = operations_of_ours(), operations_of_sdk()
+    yield from (f"operation - {one}" for one in sorted(theirs - ours))
+    yield from (f"operation + {one}" for one in sorted(ours - theirs))
+    schemas = oracle2().schemas
+    events: dict[str, str] = {}
+    for name, model in vars(models).items():
+        if not (isinstance(model, type) and issubclass(model, pydantic.BaseModel)):
+            continue
+        tag = model.model_fields["type"].default if "type" in model.model_fields else None
+        if name.endswith("Event") and isinstance(tag, str):
+            events[tag] = name
+        elif name in schemas and "anyOf" not in schemas[name]:
+            yield from _of(name, fields(model), properties(schemas[name]))
+    known = {name.removeprefix("Event.") for name in schemas if name.startswith("Event.")}
+    yield from (f"event - {one}" for one in sorted(events.keys() - known))
+    yield from (f"event + {one}" for one in sorted(known - events.keys()))
+    for type_ in sorted(events.keys() & known):
+        envelope = schemas[f"Event.{type_}"]["properties"]
+        data = getattr(models, f"{events[type_]}Data", None)
+        if data is not None:
+            yield from _of(f"Event.{type_}", fields(data), properties(envelope["data"]))
+        durable = getattr(models, f"{events[type_]}Durable", None)
+        if (durable is not None) != ("durable" in envelope):
+            yield f"durable {type_}"
+        elif durable is not None:
+            version = envelope["durable"]["properties"]["version"]["enum"]
+            yield from [f"version {type_}"] if version != [durable.model_fields["version"].default] else []
+
+
+def _of(name: str, theirs: dict[str, bool], ours: dict[str, bool]) -> Iterator[str]:
+    yield from (f"{name} - {field}" for field in theirs if field not in ours)
+    yield from (f"{name} + {field}" for field in ours if field not in theirs)
+    yield from (f"{name} ! {field}" for field in theirs if field in ours and theirs[field] != ours[field])
+
+
+def test_our_document_is_the_contract_of_the_typed_client() -> None:
+    rows = tomllib.loads((FIXTURES / "contract_2.1.2.toml").read_text())["difference"]
+    assert all(len(row["why"]) > 20 for row in rows)
+    assert sorted(differences()) == sorted(row["is"] for row in rows)
+
+
+def test_the_version_is_that_of_the_contract() -> None:
+    """Clients are told it by `/api/info`."""
+    assert OPENCODE2_VERSION == API_VERSION == "2.1.2"
+
+
+if __name__ == "__main__":
+    print("\n".join(differences()))  # noqa: T201

@@ -1,0 +1,36 @@
+"""Grants of a person: changed, and never two of the same in one directory."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.clock import ManualClock
+from shim.ids import Ids
+from shim.sessions.permissions.grants import Grants
+
+
+@pytest.fixture
+def grants() -> Grants:
+    clock = ManualClock()
+    return Grants(clock, Ids(clock))
+
+
+def test_a_change_that_would_double_a_rule_is_refused(grants: Grants) -> None:
+    grants.allow("/here", "bash", ["git push *", "git fetch *"])
+    grants.allow("/there", "bash", ["git pull *"])
+    push, fetch, pull = grants.all()
+    with pytest.raises(ValueError):
+        grants.change(push.id, None, "git fetch *")
+    assert grants.all() == (push, fetch, pull)
+    assert grants.change(pull.id, None, "git push *").directory == "/there"
+
+
+def test_a_change_to_what_it_says_already_is_fine(grants: Grants) -> None:
+    grants.allow("/here", "bash", ["git push *"])
+    [rule] = grants.all()
+    assert grants.change(rule.id, "bash", "git push *").place == rule.place
+
+
+def test_an_unknown_rule_cannot_be_changed(grants: Grants) -> None:
+    with pytest.raises(KeyError):
+        grants.change("psv_none", None, "x")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.projection.opencode1.state import NOT_BEGUN
+from shim.projection.opencode1.state import NOT_BEGUN, START_FAILED
 from shim.runtime.tail import structured
 from shim.sessions.accepted import Accepted
 from universal.codec import Exit
@@ -30,7 +30,7 @@ def exit_error(agent: str, exit_: Exit) -> ErrorData:
 
 def start_error(accepted: Accepted, message: str) -> ErrorData:
     """The error of a turn whose agent could not be started, or whose agent or model does not exist."""
-    return ErrorData(message=message, code=NOT_BEGUN if accepted.refused else "agent_start_failed")
+    return ErrorData(message=message, code=NOT_BEGUN if accepted.refused else START_FAILED)
 
 
 def ended_by_agent(agent: str, exit_: Exit, *, in_turn: bool) -> SessionEndedData:

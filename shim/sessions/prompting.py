@@ -56,6 +56,8 @@ class Body:
     format: Wire | None = None
 
 
+INSTEAD = "Choose another one, then send the next prompt: this one goes along with it."
+"""What a person can do about a prompt whose agent or model does not exist."""
 OWN_CHOICE = "default"
 """Model id of prompts that came before the agent had told its models, and of the rest of such a session: what it is set to."""
 CAREFUL = frozenset({"plan", "read-only"})
@@ -110,7 +112,7 @@ def refused(agents: AgentDirectory, conversation: Conversation, body: Body, why:
     model = obj(conversation.info.get("model"))
     wire = obj(body.model) or {"providerID": text(model.get("providerID")), "modelID": text(model.get("id"))}
     mode = body.mode or text(conversation.info.get("agent")) or "build"
-    return Choice(agents.default(), None, None, mode, wire, str(why))
+    return Choice(agents.default(), None, None, mode, wire, f"{why} {INSTEAD}")
 
 
 def _is_imported(conversation: Conversation, model: Wire) -> bool:

@@ -108,7 +108,9 @@ def test_a_model_that_is_not_there(client: Client) -> None:
     assert client.wait(session) == "failed"
     [end] = [one for one in client.messages(session) if one["type"] == "idle"]
     assert 'Model not found: "claude/no-such-model"' in end["error"]["message"]
-    assert [one["id"] for one in client.call("GET", f"/api/session/{session}/inbox")["data"]] == [waiting]
+    assert client.call("GET", f"/api/session/{session}/inbox")["data"] == []
+    kept = [one for one in client.messages(session) if one["type"] in ("user", "idle")]
+    assert [(one["type"], one["id"] == waiting) for one in kept] == [("user", True), ("idle", False)]
 
 
 def test_what_waits_outlives_the_server_and_its_agent_goes_on(client: Client, served: Bench) -> None:

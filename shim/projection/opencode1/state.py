@@ -18,9 +18,13 @@ from universal.codec import COMPACT
 HANDOVER: dict[str, object] = {"handover": True}
 """Metadata of the text part by which a person is told that another agent took over. No agent is sent it."""
 
+START_FAILED = "agent_start_failed"
+"""Code of the error of a prompt whose agent did not start."""
 NOT_BEGUN = "choice_unknown"
 """Code of the error of a prompt that nobody could be given, since its agent or model does not exist: no message says so, as by
 native, and what the turn has answered before has not failed."""
+START_ERRORS = frozenset({NOT_BEGUN, START_FAILED})
+"""Codes of errors of prompts that no agent was given."""
 
 RUNNING_CHARS = 30_000
 """Of the output of a tool that runs; its result has more. As much as native shows."""

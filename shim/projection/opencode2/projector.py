@@ -6,7 +6,8 @@ messages are that one's (`shim.projection.opencode1`); this one says them in the
 Owned here: one `execution.started`, then one of `succeeded`, `failed`, `interrupted`, then `session.status` idle and one
 `session.idle`, and nothing of the turn after that (`divergences.toml`: native lists the two and does not send them); a prompt
 is in the inbox until it is handed to the agent, and a message from then on (one that an abort has cancelled is parked there, and
-delivered with the next one, which tells the agent of it); an `idle` message for each end.
+delivered with the next one, which tells the agent of it; one whose agent or model does not exist, or does not start, is a message
+before its execution fails, as in 2.1, so that a person sees what failed); an `idle` message for each end.
 Source: `OPENCODE_V2_WIRE` sections 4, 5, 7, 11, 12; recordings `v2-20260717`.
 """
 
@@ -18,7 +19,7 @@ from typing import Any, ClassVar
 from shim.ids import IdSequence
 from shim.opencode2.events import Event2, Wire
 from shim.projection.opencode1.projector import Projector
-from shim.projection.opencode1.state import NOT_BEGUN
+from shim.projection.opencode1.state import NOT_BEGUN, START_ERRORS
 from shim.projection.opencode2 import asks, names, prompts, session
 from shim.projection.opencode2.asides import Asides
 from shim.projection.opencode2.state import Conversation2
@@ -66,6 +67,8 @@ class Projector2:
         if self._label == "imported":
             self._imported(event)
             return self._teller.out
+        if isinstance(event.data, ErrorData) and event.data.code in START_ERRORS:
+            self._deliver(self._statuses.take_cancelled())
         for one in made:
             handler = self._FIRST.get(one.type)
             if handler is not None:

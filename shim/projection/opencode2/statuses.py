@@ -39,6 +39,7 @@ class Statuses:
         self._steps = steps
         self._first = first
         self._deliver = deliver
+        self._cancelled: list[str] = []
 
     # --- the session's properties --------------------------------------------------------------------------
 
@@ -95,10 +96,17 @@ class Statuses:
             return
         elif state == "withdrawn" or (state == "cancelled" and entry["type"] == "compaction"):
             self.withdraw(id_)
+        elif state == "cancelled":
+            self._cancelled = [id_]
         elif state == "delivery":
             delivery = text(meta.get("delivery"), "steer")
             inbox[id_] = {**entry, "delivery": delivery}
             self._teller.tell("session.inbox.delivery.changed", {"inboxID": id_, "delivery": delivery})
+
+    def take_cancelled(self) -> list[str]:
+        """The prompt that was cancelled last, once: it belongs to the error that the journal has behind it."""
+        found, self._cancelled = self._cancelled, []
+        return found
 
     def _instructed(self, told: Wire) -> None:
         """Instructions that have changed go along with the prompt; the session's first ones are no message."""

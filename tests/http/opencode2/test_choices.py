@@ -1,4 +1,5 @@
-"""A session whose agent or model does not exist: accepted, and its execution fails with a message that says so, as by native."""
+"""A session whose agent or model does not exist: the prompt is accepted and shown, and its execution fails with what to do, as in
+2.1. (The build of July left the prompt in its inbox.)"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ async def inbox(client: Tui) -> list[str]:
 
 
 async def failed(client: Tui) -> str:
-    """The message of the execution that fails next; nothing was begun, and the prompt waits."""
+    """The message of the execution that fails next; no step was begun, and the prompt is shown before the error."""
     seen: list[dict[str, Any]] = []
 
     async def act(_: Tui, event: dict[str, Any]) -> None:
@@ -26,14 +27,23 @@ async def failed(client: Tui) -> str:
 
     assert await client.end(act) == "failed"
     assert "session.step.started" not in client.types
-    assert client.name("session.inbox.delivered") not in client.types
+    execution = client.types.index("session.execution.failed")
+    assert client.name("session.inbox.delivered") in client.types[:execution]
     [error] = seen
     assert error["type"] == "unknown"
     info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
     if client.dialect == "R":
         assert info["outcome"] == "failed"
     await client.same()
+    assert await inbox(client) == []
+    assert "send the next prompt" in error["message"], "it says what to do"
     return str(error["message"])
+
+
+async def shown(client: Tui) -> list[str]:
+    """Types of the messages, without what was chosen meanwhile."""
+    page = (await client.call("GET", f"/api/session/{client.session}/message", order="asc")).body["data"]
+    return [one["type"] for one in page if not one["type"].endswith("-switched")]
 
 
 @pytest.mark.parametrize(
@@ -44,13 +54,14 @@ async def failed(client: Tui) -> str:
         ("agent", {"agent": "nosuch"}, 'Agent not found: "nosuch"'),
     ],
 )
-async def test_what_is_not_there_is_named_and_the_prompt_waits(client: Tui, switch: str, body: Any, names: str) -> None:
+async def test_what_is_not_there_is_named_and_the_prompt_can_be_resumed(client: Tui, switch: str, body: Any, names: str) -> None:
     await client.new()
     base = f"/api/session/{client.session}"
     await client.call("POST", f"{base}/{switch}", body, status=204)
     waiting = await client.prompt("echo after all")
     assert names in await failed(client)
-    assert await inbox(client) == [waiting["id"]]
+    assert await shown(client) == (["user", "idle"] if client.dialect == "R" else ["user"])
+    assert waiting["id"] in [one["id"] for one in (await client.call("GET", f"{base}/message")).body["data"]]
     back = {"model": {"providerID": "mock", "id": "mock"}} if switch == "model" else {"agent": "build"}
     await client.call("POST", f"{base}/{switch}", back, status=204)
     await client.call("POST", f"{base}/resume", status=204)
@@ -58,6 +69,23 @@ async def test_what_is_not_there_is_named_and_the_prompt_waits(client: Tui, swit
     await client.same()
     assert client.texts() == ["after all"]
     assert await inbox(client) == []
+    assert (await shown(client)).count("user") == 1, "it is the same prompt"
+
+
+async def test_the_next_prompt_takes_along_the_one_that_failed(r: Tui) -> None:
+    """Clients of 2.1 cannot resume: another model, and anything that is sent, is enough."""
+    await r.new()
+    base = f"/api/session/{r.session}"
+    await r.call("POST", f"{base}/model", {"model": NONE}, status=204)
+    await r.prompt("echo what was asked")
+    await failed(r)
+    await r.call("POST", f"{base}/model", {"model": {"providerID": "mock", "id": "mock"}}, status=204)
+    await r.prompt("remember")
+    assert await r.end() == "succeeded"
+    await r.same()
+    assert await shown(r) == ["user", "idle", "user", "assistant", "idle"]
+    [said] = r.texts()
+    assert "I was also told what others said" in said
 
 
 async def test_a_session_is_made_with_any_model(r: Tui) -> None:
@@ -74,11 +102,11 @@ async def test_resumed_again_without_a_change_it_fails_again(r: Tui) -> None:
     await r.new()
     base = f"/api/session/{r.session}"
     await r.call("POST", f"{base}/agent", {"agent": "nosuch"}, status=204)
-    waiting = await r.prompt("echo hello")
+    await r.prompt("echo hello")
     await failed(r)
     await r.call("POST", f"{base}/resume", status=204)
     assert await r.end() == "failed"
-    assert await inbox(r) == [waiting["id"]]
+    assert await shown(r) == ["user", "idle", "idle"]
 
 
 async def test_a_prompt_that_waits_is_handed_to_the_model_that_the_session_has_then(r: Tui) -> None:

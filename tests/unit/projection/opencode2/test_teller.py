@@ -1,0 +1,43 @@
+"""`session.status` and `session.idle`, which accompany the start and the end of an execution."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.fold2 import ENDS
+from tests.support.second_story import Story
+
+
+@pytest.mark.parametrize("reason", ["completed", "aborted", "error", "agent_exited"])
+def test_idle_follows_the_end_of_a_turn_and_is_its_last_event(reason: str) -> None:
+    """What `opencode-python-sdk` waits by. Both are live only: the session's log has the end itself."""
+    story = Story()
+    story.prompt("hello")
+    story.say("Hi.")
+    story.end(reason)
+    execution, status, idle = story.told[-3:]
+    assert execution.type in ENDS
+    assert (status.type, status.data) == ("session.status", {"sessionID": story.id, "status": {"type": "idle"}})
+    assert (idle.type, idle.data, idle.seq) == ("session.idle", {"sessionID": story.id}, None)
+    assert [event.type for event in story.told].count("session.idle") == 1
+
+
+def test_status_is_busy_from_the_start_and_names_each_retry() -> None:
+    story = Story()
+    story.prompt("hello")
+    story.status("retry", attempt=1, message="overloaded", delay_ms=500)
+    story.say("Back again.")
+    story.end()
+    statuses = [event.data["status"] for event in story.told if event.type == "session.status"]
+    assert [status["type"] for status in statuses] == ["busy", "retry", "busy", "idle"]
+    assert (statuses[1]["attempt"], statuses[1]["message"]) == (1, "overloaded")
+
+
+def test_accompanying_events_change_no_id_of_others() -> None:
+    """Ids of messages are made of counted events: a session from an older journal keeps the ids that clients have seen."""
+    story = Story()
+    story.turn()
+    story.turn()
+    main = [event.id for event in story.told if event.type not in ("session.status", "session.idle")]
+    assert [int(id_[-11:-4], 16) for id_ in main] == list(range(1, len(main) + 1))
+    assert [event.id for event in story.told] == sorted(event.id for event in story.told)

@@ -34,6 +34,8 @@ from shim.host.workspaces import Workspaces
 from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.http.operation import SERVICES
+from shim.http.probe_file import FILE as PROBE_FILE
+from shim.http.probe_file import ProbeFile
 from shim.ids import Ids
 from shim.projection.opencode1.accesses import Place
 from shim.routes import EARLY, modules
@@ -158,6 +160,7 @@ def build_app(
         if on:
             feed.observe(observer)
     views = Views(sessions, kept, SecondHub(clock, ids, bursts=hub.bursts), clock=clock, ids=ids, first=hub)
+    probe_file = ProbeFile(settings.data_dir / PROBE_FILE, views.probes)
     projects = Projects(kept, clock)
     worktrees = Worktrees(settings.data_dir, projects, hub.publish)
     services = Services(
@@ -193,8 +196,9 @@ def build_app(
             ends.push_async_callback(kept.close)
             if web_ui is not None:
                 ends.push_async_callback(web_ui.close)
-            for part in (agents, trees, sessions, hooks, installs):
+            for part in (agents, trees, sessions, hooks, installs, probe_file):
                 ends.push_async_callback(part.close)
+            await probe_file.start()
             await agents.start()
             await sessions.start()
             await names.start()

@@ -2,22 +2,24 @@
 
 Handlers know R alone. A dialect is what `?dialect=` or the header `x-opencode-dialect` says, else P for clients of the preview
 (`FIRST_GENERATION`, and the JS SDK, by how it names its directory), else that of the client's last probe: J has
-`/api/health` where R has `/api/info`; a browser that asks there is the web UI of 1.18, W. A client is its address and User-Agent.
+`/api/health` where R has `/api/info`; a browser that asks there is the web UI of 1.18, W. Without a probe it is J for the
+programs of July, by their User-Agent, else R. A client is its address and User-Agent.
 Routes that only other dialects have (`Dialect.aliases`) are served to everybody, in that dialect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
 from shim.errors import BadRequest
 from shim.http.access import READING
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
-from shim.opencode2.dialects import DIALECTS, Dialect, R, by_body
+from shim.opencode2.dialects import DIALECTS, Dialect, by_body
 from shim.opencode2.operations import Operation2
+from shim.opencode2.probes import dialect_by_agent
 from shim.opencode2.rewriting import Alias, Asked, Nothing
 
 PREVIEW = "P"
@@ -30,6 +32,8 @@ BROWSER = "Mozilla/"
 """How every browser's begins."""
 QUERY = "dialect"
 HEADER = "x-opencode-dialect"
+STATE: web.RequestKey[Any] = web.RequestKey("opencode2.state", object)
+"""Where a request carries the state of its session that the answer is to be made from, if that is not the present one."""
 
 Route: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
@@ -43,11 +47,12 @@ def dialect_of(request: web.Request) -> Dialect:
         if named not in DIALECTS:
             raise BadRequest(f"Unknown dialect {named!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
         return DIALECTS[named]
-    if request.headers.get("User-Agent", "").startswith(FIRST_GENERATION) or _is_sdk(request):
+    agent = request.headers.get("User-Agent", "")
+    if agent.startswith(FIRST_GENERATION) or _is_sdk(request):
         return DIALECTS[PREVIEW]
     second = request.app[SERVICES].second
     probed = None if second is None else second.probes.last(client_of(request))
-    return DIALECTS.get(probed or R.name, R)
+    return DIALECTS[probed if probed in DIALECTS else dialect_by_agent(agent)]
 
 
 def _is_sdk(request: web.Request) -> bool:
@@ -114,7 +119,23 @@ async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, r
         return dialect.request(row, asked._replace(query={**asked.query, **elsewhere}))
 
     given = await arguments(one, request, ask)
-    result = await one.handler(**given)
+    result = await _result(request, one, dialect, given)
     if not isinstance(result, web.StreamResponse) and result is not NO_CONTENT:
         result = dialect.answer(row, result)
     return to_response(NO_CONTENT if isinstance(result, Nothing) else result)
+
+
+async def _result(request: web.Request, one: BoundOperation, dialect: Dialect, given: dict[str, Any]) -> object:
+    """What the handler gives; for a client that overwrites events with it, made and timed as `Rereads` says."""
+    services = request.app[SERVICES]
+    if services.second is None:
+        return await one.handler(**given)
+    rereads, client, session_id = services.second.rereads, client_of(request), request.match_info.get("sessionID", "")
+    if request.method not in READING:
+        rereads.end(client)
+    if one.id not in dialect.overwrites or services.sessions.find(session_id) is None:
+        return await one.handler(**given)
+    async with rereads.answering(dialect, client, session_id) as state:
+        if state is not None:
+            request[STATE] = state
+        return await one.handler(**given)

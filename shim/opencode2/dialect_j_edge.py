@@ -40,6 +40,11 @@ ALIASES: tuple[Alias, ...] = (
 """Its lists of questions, which are forms there already, are empty: `shim.routes.opencode1.preview`."""
 
 
+OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.permission.list", "session.form.list"})
+"""What its TUI reads of a session that a person opens, and of a new one after its first prompt. Each answer stands in the place
+of the messages, requests and forms that events have told meanwhile. Source: its `context/data.tsx` ("last write wins")."""
+
+
 def _command(asked: Asked) -> Asked:
     """`{command, arguments?}` is R's `{name, text}`."""
     renamed = renaming(command="name", arguments="text")(asked)

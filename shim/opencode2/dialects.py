@@ -46,6 +46,8 @@ class Dialect:
 
     `request` and `answer`: what comes in and goes out at R's operation of that name (or a row of `aliases`, `Alias.row`);
     `rewriting.Nothing` is an answer without a body. `aliases`: routes that R has elsewhere, served to everybody in this dialect.
+    `joins`: each piece of text costs its client a redraw, so it gets the pieces of one burst as one.
+    `overwrites`: R's operations whose answers its client puts in the place of what events have told it (`shim.sessions.rereads`).
     """
 
     name: str
@@ -55,6 +57,8 @@ class Dialect:
     answer: Callable[[str, Any], Any] = _same_answer
     request: Callable[[str, Asked], Asked] = _same_request
     aliases: tuple[Alias, ...] = ()
+    joins: bool = False
+    overwrites: frozenset[str] = frozenset()
 
 
 NUMBERED = ("session.prompt", "session.synthetic", "session.compact", "session.inbox.list")
@@ -81,6 +85,8 @@ J = Dialect(
     answer=dialect_j_edge.answer,
     request=dialect_j_edge.request,
     aliases=dialect_j_edge.ALIASES,
+    joins=True,
+    overwrites=dialect_j_edge.OVERWRITES,
 )
 
 P = Dialect(

@@ -27,6 +27,7 @@ from shim.opencode2.probes import Probes
 from shim.sessions.feed import Feed
 from shim.sessions.forms import Forms
 from shim.sessions.manager import SessionManager
+from shim.sessions.rereads import Rereads
 from shim.sse.event import OpenCodeEvent
 from shim.sse.hub import Hub
 from shim.sse.second import SecondHub
@@ -94,11 +95,12 @@ class View:
 
 
 class Views:
-    """All views. Beside them are `probes`, what is known of who reads, and `forms`, those of clients."""
+    """All views. Beside them are `probes` and `rereads`, what is known of who reads, and `forms`, those of clients."""
 
     def __init__(self, manager: SessionManager, store: Store, hub: SecondHub, *, clock: Clock, ids: Ids, first: Hub) -> None:
         self.hub = hub
         self.probes = Probes()
+        self.rereads = Rereads(hub, self.of, self.seen, clock=clock, ids=ids)
         self.forms = Forms(ids, self.tell)
         self._counted: Counted | None = None
         self._manager = manager
@@ -165,6 +167,7 @@ class Views:
         """The server stops."""
         self._is_closed = True
         self._stop()
+        self.rereads.close()
         self.hub.close()
         if self._sweeper is not None:
             self._sweeper.cancel()

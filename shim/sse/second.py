@@ -12,7 +12,7 @@ missed something is thrown away.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -22,9 +22,10 @@ from shim.clock import Clock
 from shim.ids import Ids
 from shim.opencode2.dialects import Dialect
 from shim.opencode2.events import Event2
+from shim.opencode2.probes import Client
 from shim.sse.batch import Batch, batches
 from shim.sse.burst import Bursts
-from shim.sse.frame import Frame, event_at, place, to_json
+from shim.sse.frame import Frame, compact, event_at, place, to_json
 from shim.sse.hub import DEFAULT_BOUNDS, HubBounds, HubStats
 from shim.sse.ring import Ring
 from shim.sse.subscription import Bounds, State, Subscription
@@ -50,9 +51,10 @@ log = structlog.get_logger()
 
 @frozen
 class Kind2:
-    """What a reader asked for."""
+    """What a reader asked for, and who it is."""
 
     dialect: Dialect
+    client: Client = ("", "")
     scope: None = None
 
     def form(self, frame: Frame) -> bytes:
@@ -173,12 +175,12 @@ class SecondHub:
             made = formed.get(dialect.name)
             if made is None:
                 frames = [frame for entry in burst if (frame := entry.frame(dialect)) is not None]
-                made = formed[dialect.name] = batches(frames, reader.kind.form)
+                made = formed[dialect.name] = batches(compact(frames) if dialect.joins else frames, reader.kind.form)
             for batch in made:
                 reader.put(batch)
 
-    def subscribe(self, dialect: Dialect, last_event_id: str | None = None) -> Reader:
-        """A new reader. Its owner must hand it to `stream`, or `close` it.
+    def subscribe(self, dialect: Dialect, last_event_id: str | None = None, client: Client = ("", "")) -> Reader:
+        """A new reader of a client. Its owner must hand it to `stream`, or `close` it.
 
         In: `last_event_id`, the last frame or event that it saw. Out: first `server.connected`, whose place is that of the
         event before the ones that follow; then what was missed, if that is still known; then live.
@@ -190,13 +192,31 @@ class SecondHub:
         missed = self._missed(last_event_id) if last_event_id else None
         position = self._ring.last if missed is None or last_event_id is None else self._place(last_event_id)
         connected = to_json({"id": self._ids.new("event"), "type": "server.connected", "data": {}})
-        first = [Frame(position, _data(position, connected), b"", urgent=True), self._beat(Kind2(dialect))]
+        kind = Kind2(dialect, client)
+        first = [Frame(position, _data(position, connected), b"", urgent=True), self._beat(kind)]
         first += [frame for entry in missed or () if (frame := entry.frame(dialect)) is not None]
-        reader = Subscription(Kind2(dialect), first, bounds=self._bounds.reader, beat=self._beat, closed=self._left)
+        reader = Subscription(kind, first, bounds=self._bounds.reader, beat=self._beat, closed=self._left, joins=dialect.joins)
         self._readers[reader] = self._clock.now_ms()
         if self._is_closed:
             reader.end()
         return reader
+
+    def hold(self, dialect: Dialect, client: Client) -> list[Reader]:
+        """Keep back what is published from now on from this client's readers, until their `go_on`."""
+        self._bursts.deliver()
+        found = [reader for reader in self._readers if reader.kind.dialect is dialect and reader.kind.client == client]
+        for reader in found:
+            reader.hold()
+        return found
+
+    def tell(self, event: Event2, readers: Iterable[Reader]) -> None:
+        """Send an event to these readers alone; it is in no replay."""
+        self._bursts.deliver()
+        for reader in readers:
+            said = reader.kind.dialect.event(event)
+            if said is not None:
+                for batch in batches((encode(said, self._ring.last),), reader.kind.form):
+                    reader.put(batch)
 
     def close(self) -> None:
         """End all streams after what waits. For the server's shutdown; again is fine."""

@@ -84,6 +84,7 @@ class Subscription(Generic[FormT]):
     """A reader's end of the hub. `take` and `close` are the reader's; the rest is the hub's.
 
     on_end  called when the state changes by the hub's hand, for a reader that is busy sending
+    joins   for a client to which each piece of text costs a redraw: it gets those that go out together as one
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Subscription(Generic[FormT]):
         bounds: Bounds,
         beat: Callable[[FormT], Frame],
         closed: Callable[[Subscription[FormT]], None],
+        joins: bool = False,
     ) -> None:
         self.kind = kind
         self.state = State.OPEN
@@ -101,8 +103,11 @@ class Subscription(Generic[FormT]):
         self._bounds = bounds
         self._beat = beat
         self._closed = closed
-        self._first = deque(batches(first, kind.form))
+        self._joins = joins
+        self._first = deque(batches(compact(first) if joins else first, kind.form))
         self._live: deque[Batch] = deque()
+        self._kept_back: deque[Batch] | None = None
+        """Live frames since `hold`; None when it is not on hold."""
         self._frames = self._bytes = 0
         self._hurry = True
         self._judging = False
@@ -158,11 +163,16 @@ class Subscription(Generic[FormT]):
         """Queue live frames. Never waits; a reader that is too far behind is dropped, now or when the loop has turned."""
         if self.state is not State.OPEN:
             return
-        self._live.append(batch)
         self._frames += len(batch.frames)
         self._bytes += len(batch.data)
-        self._quiet.clear()
         over = self._is_over(1)
+        if self._kept_back is not None:
+            self._kept_back.append(batch)
+            if over:
+                self.go_on()
+            return
+        self._live.append(batch)
+        self._quiet.clear()
         if over and self._is_over(HARD_FACTOR):
             self.drop()
             return
@@ -175,6 +185,19 @@ class Subscription(Generic[FormT]):
         elif self._due_at < math.inf and asyncio.get_running_loop().time() >= self._due_at:
             self._now.set()
         self._more.set()
+
+    def hold(self) -> None:
+        """Keep back what comes from now on; what waits already is sent. Again is fine."""
+        if self._kept_back is None:
+            self._kept_back = deque()
+
+    def go_on(self) -> None:
+        """Send what was kept back, in order, and whatever comes. Without a `hold` before it, nothing happens."""
+        kept_back, self._kept_back = self._kept_back, None
+        for batch in kept_back or ():
+            self._frames -= len(batch.frames)
+            self._bytes -= len(batch.data)
+            self.put(batch)
 
     async def settled(self) -> None:
         """Wait until all that is queued now has been sent, without gathering; or the reader is gone."""
@@ -190,6 +213,7 @@ class Subscription(Generic[FormT]):
 
     def end(self) -> None:
         """No more frames: what waits is still sent, then the stream ends."""
+        self.go_on()
         if self.state is State.OPEN:
             self._become(State.ENDING)
             self._closed(self)
@@ -211,6 +235,7 @@ class Subscription(Generic[FormT]):
     def _forget(self) -> None:
         self._first.clear()
         self._live.clear()
+        self._kept_back = None
         self._frames = self._bytes = 0
         self._more.set()
         self._now.set()
@@ -250,6 +275,8 @@ class Subscription(Generic[FormT]):
             taken.append(batch)
             size += len(batch.data)
         self._hurry = self._waiting()
+        if self._joins and len(taken) > 1:
+            return batches(compact(frame for batch in taken for frame in batch.frames), self.kind.form)
         return taken
 
 

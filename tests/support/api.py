@@ -179,8 +179,12 @@ class ApiClient:
 
 
 def dialect_of(options: Mapping[str, Any]) -> str:
-    """In which dialect of OpenCode 2's wire such a request is answered: P for clients of 1.x, else what it says, else R."""
-    if str((options.get("headers") or {}).get("User-Agent", "")).startswith("opencode/1."):
+    """In which dialect of OpenCode 2's wire such a request is answered: P for clients of 1.x, J for those of July, else what it
+    says, else R."""
+    agent = str((options.get("headers") or {}).get("User-Agent", ""))
+    if agent.startswith("opencode2/"):
+        return "J"
+    if agent.startswith("opencode/1."):
         return "P"
     return str((options.get("params") or {}).get("dialect", "R"))
 

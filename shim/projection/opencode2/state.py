@@ -32,6 +32,19 @@ class Conversation2:
     questions: dict[str, str] = field(default_factory=dict[str, str])
     running: bool = False
 
+    def copy(self) -> Conversation2:
+        """It as it is now, for somebody who reads it later."""
+        return Conversation2(
+            self.info,
+            dict(self.messages),
+            dict(self.inbox),
+            dict(self.permissions),
+            dict(self.forms),
+            dict(self.settled),
+            dict(self.questions),
+            self.running,
+        )
+
     @property
     def id(self) -> str:
         """The session's id."""

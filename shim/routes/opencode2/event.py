@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from shim.http.dialect import dialect_of
+from shim.http.dialect import client_of, dialect_of
 from shim.http.operation import Ctx, operation2
 from shim.http.streams import need_room
 from shim.routes.opencode2.sessions import views
@@ -19,6 +19,6 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     need_room(ctx.services)
     last = request.headers.get("Last-Event-ID") or request.query.get("after")
     hub = views(ctx).hub
-    subscription = hub.subscribe(dialect_of(request), last)
+    subscription = hub.subscribe(dialect_of(request), last, client_of(request))
     gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     return await stream(request, subscription, heartbeat_s=SECOND_HEARTBEAT_S, gzip=gzip, turnstile=hub.turnstile)

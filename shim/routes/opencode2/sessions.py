@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel
 
 from shim.errors import Tagged
+from shim.http.dialect import STATE
 from shim.http.operation import Ctx
 from shim.opencode.build import Wire
 from shim.projection.opencode2.names import ACTIONS
@@ -65,8 +66,9 @@ def views(ctx: Ctx) -> Views:
 
 
 async def seen(ctx: Ctx, session_id: str) -> Conversation2:
-    """A session as it is now. Raises NotFound."""
-    return await views(ctx).of(session_id)
+    """A session as it is now, or as it was when its client began to read it (`shim.sessions.rereads`). Raises NotFound."""
+    state: Conversation2 | None = ctx.request.get(STATE)
+    return state if state is not None and state.id == session_id else await views(ctx).of(session_id)
 
 
 def numbered(ctx: Ctx, item: Wire) -> Wire:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from shim.app import SERVICES
 from shim.errors import BadRequest
 from shim.http.dialect import dialect_of
 from tests.support.api import EventStream
-from tests.support.live import TURN_S, Live
+from tests.support.live import TURN_S, Live, live
 from tests.support.oracle import check_preview_event, check_response
 
 Wire = dict[str, Any]
 TUI_1 = {"User-Agent": "opencode/1.18.33"}
+JULY = {"User-Agent": "opencode2/2.0.0-v2.20260717"}
 BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"}
 ANY = {"User-Agent": "node"}
 DIRECTORY = {"x-opencode-directory": "%2Fa"}
@@ -28,7 +30,7 @@ SESSION = "/api/session/ses_1"
 def dialect(server: Live, method: str, path: str, headers: dict[str, str]) -> str:
     """The dialect of one request."""
     app = server.api.raw.server.app  # type: ignore[union-attr]
-    return dialect_of(make_mocked_request(method, path, headers=headers, app=app)).name
+    return dialect_of(make_mocked_request(method, path, headers=headers, app=app).clone(remote="127.0.0.1")).name
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,8 @@ def dialect(server: Live, method: str, path: str, headers: dict[str, str]) -> st
         ("GET", "/api/session", {}, "R"),
         ("GET", "/api/session", {"User-Agent": "opencode/latest/2.0.26/cli"}, "R"),
         ("GET", "/api/event", BROWSER, "R"),
+        # the program of July, which asks /api/health once and goes on with a server that was restarted
+        ("GET", "/api/event", JULY, "J"),
         ("GET", "/api/session", TUI_1, "P"),
         ("GET", "/api/session", {"User-Agent": "lildax/1.18.18"}, "P"),
         # the SDK of 1.19, as it names its directory
@@ -72,6 +76,31 @@ async def test_the_last_probe_counts_for_each_client(server: Live) -> None:
         async with server.api.raw.get(path, headers=headers) as answer:
             assert answer.status == 200
         assert probes.last(("127.0.0.1", headers["User-Agent"])) == wanted, path
+
+
+async def test_a_program_of_the_july_series_that_asks_for_info_speaks_the_release(server: Live) -> None:
+    async with server.api.raw.get("/api/info", headers=JULY) as answer:
+        assert answer.status == 200
+    assert dialect(server, "GET", "/api/event", JULY) == "R"
+    async with server.api.raw.get("/api/health", headers=JULY) as answer:
+        assert answer.status == 200
+    assert dialect(server, "GET", "/api/event", JULY) == "J"
+
+
+@pytest.mark.parametrize(
+    ("probe", "headers", "wanted"),
+    [(None, JULY, "J"), ("/api/info", JULY, "R"), ("/api/health", ANY, "J"), ("/api/health", BROWSER, "W")],
+)
+async def test_a_client_keeps_its_dialect_when_the_server_was_restarted(
+    tmp_path: Path, probe: str | None, headers: dict[str, str], wanted: str
+) -> None:
+    """It asks nothing twice: it comes back with its stream, and with the sessions on its screen."""
+    async with live(tmp_path) as before:
+        if probe is not None:
+            async with before.api.raw.get(probe, headers=headers) as answer:
+                assert answer.status == 200
+    async with live(tmp_path) as after:
+        assert dialect(after, "GET", "/api/event", headers) == wanted
 
 
 async def test_the_home_page_of_the_web_ui_gets_its_five_thousand(server: Live) -> None:

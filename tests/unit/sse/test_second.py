@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.opencode2.dialects import DIALECTS, Dialect, R
@@ -206,3 +208,70 @@ async def test_the_end() -> None:
     assert kinds(await taken(reader)) == ["server.connected"]
     assert reader.over
     assert hub.subscribe(R).state is State.ENDING
+
+
+async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> None:
+    """The text is the same, other events keep their places, and other readers get each piece."""
+    hub, _ = make()
+    bursts = hub._bursts
+    readers = [hub.subscribe(J), hub.subscribe(R)]
+    for reader in readers:
+        await taken(reader)
+    with bursts.burst():
+        for number in range(2000):
+            hub.publish(delta(f"{number} ", ordinal=number % 2))
+            if number == 999:
+                hub.publish(said(1))
+    july, release = [await taken(reader) for reader in readers]
+    assert kinds(july) == ["session.text.delta"] * 2 + ["session.renamed"] + ["session.text.delta"] * 2
+    assert len(release) == 2001
+    for ordinal in (0, 1):
+        texts = [
+            "".join(one["data"]["delta"] for one in told if one["data"].get("ordinal") == ordinal) for told in (july, release)
+        ]
+        assert texts[0] == texts[1] == "".join(f"{n} " for n in range(ordinal, 2000, 2))
+
+
+async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws_each() -> None:
+    """Bursts that come while a write is under way, or while the reader is on hold."""
+    hub, _ = make()
+    reader = hub.subscribe(J)
+    await taken(reader)
+    for number in range(50):
+        hub.publish(delta(f"{number} "))
+    assert len(await taken(reader)) == 1
+    reader.hold()
+    for number in range(50):
+        hub.publish(delta(f"{number} "))
+    assert await taken(reader) == []
+    reader.go_on()
+    [one] = await taken(reader)
+    assert one["data"]["delta"] == "".join(f"{number} " for number in range(50))
+
+
+async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_later() -> None:
+    hub, _ = make()
+    client = ("::1", "opencode2/x")
+    held, other = hub.subscribe(J, None, client), hub.subscribe(J, None, ("::1", "node"))
+    with hub._bursts.burst():
+        hub.publish(said(1))
+        assert hub.hold(J, client) == [held]
+        hub.publish(said(2))
+    assert [one["data"].get("title") for one in (await taken(held))[1:]] == ["1"]
+    assert [one["data"].get("title") for one in (await taken(other))[1:]] == ["1", "2"]
+    assert hub.hold(R, client) == []
+    held.go_on()
+    assert [one["data"]["title"] for one in await taken(held)] == ["2"]
+
+
+@pytest.mark.parametrize("end", ["too much waits", "the server stops"])
+async def test_a_hold_never_costs_an_event(end: str) -> None:
+    hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
+    reader = hub.subscribe(J)
+    await taken(reader)
+    reader.hold()
+    for number in range(5 if end == "too much waits" else 2):
+        hub.publish(said(number))
+    if end == "the server stops":
+        hub.close()
+    assert kinds(await taken(reader)) == ["session.renamed"] * (5 if end == "too much waits" else 2)

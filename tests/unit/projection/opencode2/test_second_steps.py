@@ -1,4 +1,4 @@
-"""Calls on the OpenCode 2 face: names, arguments, results."""
+"""Steps and calls on the OpenCode 2 face: times and texts; names, arguments, results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.second_story import Story
+from tests.support.second_story import STEP_MS, Story
 from universal.items import FileRefPart, ImagePart
 
 PATH = "/home/user/project/a.txt"
@@ -24,6 +24,10 @@ def play(agent: str, tool: str, given: dict[str, Any], output: str, *more: Any, 
     story.whole(item)
     story.end()
     return story
+
+
+def step_of(story: Story) -> dict[str, Any]:
+    return next(m for m in story.now.messages.values() if m["type"] == "assistant")
 
 
 def tool_of(story: Story) -> dict[str, Any]:
@@ -159,3 +163,26 @@ def test_a_call_that_is_cut_off_ends_with_its_turn() -> None:
         *("input.started", "input.ended", "called", "failed")
     ]
     assert tool_of(story)["state"]["error"] == {"type": "aborted", "message": "Tool execution interrupted"}
+
+
+def test_a_text_that_has_ended_is_whole_in_get_while_a_permission_waits() -> None:
+    story = Story()
+    story.prompt("hello")
+    item = story.message()
+    story.delta(item, "Let me run that.")
+    story.call("bash", {"command": "echo hi"}, parent=item)
+    story.ask(command="echo hi")
+    assert step_of(story)["content"][0] == {"type": "text", "text": "Let me run that."}
+
+
+def test_a_turn_that_failed_before_its_first_word_lasted_since_its_prompt() -> None:
+    """Clients show how long a turn took by the times of its step, and nothing for 0 ms."""
+    story = Story()
+    story.prompt("hello")
+    asked = story.told[-1].created
+    story.error("API Error: 400")
+    story.end("error")
+    step = step_of(story)
+    assert step["time"] == {"created": asked, "completed": asked + STEP_MS}
+    [start] = (event for event in story.told if event.type == "session.step.started")
+    assert (start.created, start.data["started"]) == (asked, asked)

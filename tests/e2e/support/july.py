@@ -185,6 +185,12 @@ class July:
         self.api = JulyApi(api.url, api.directory)  # type: ignore[arg-type] - a path or its text
         self.health = self.api.ask("GET", "/api/health")
         self.api.here("fs/list")
+        self._opened: dict[str, int] = {}
+        self.at_start: dict[str, Any] = {}
+        self._connect()
+
+    def _connect(self) -> None:
+        """Its stream, and what it asks at each `server.connected`."""
         self.stream = JulyStream(self.api, "/api/event")
         first = self.stream.events[0][1]
         assert first["type"] == "server.connected" and "created" not in first, first
@@ -192,7 +198,12 @@ class July:
         self.location = self.api.here("location")
         self.api.ask("GET", f"/api/session?limit=50&order=desc&project={self.location['project']['id']}")
         self.at_start = {name: self.api.here(name)["data"] for name in AT_START}
-        self._opened: dict[str, int] = {}
+
+    def reconnect(self) -> dict[str, list[Json]]:
+        """After its stream was lost: the same calls but the first one, and the messages of each session that it has opened."""
+        self.stream.close()
+        self._connect()
+        return {one: self.api.ask("GET", f"/api/session/{one}{READ['message']}")["data"] for one in self._opened}
 
     def begin(self, text: str) -> str:
         """The first prompt: a session, and what the client reads of it."""

@@ -1,0 +1,71 @@
+"""The TUI of OpenCode 2 of July over a restart of the server on the same data directory and port.
+
+It asks `/api/health` when it starts, and never again: after the restart it comes back with its stream, reads the sessions on its
+screen, and goes on. A call in the form of another build ends it at once (`undefined is not an object`). Played by `support.july`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.july import July
+from .support.wire import Json
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(params=[MOCK, CLAUDE])
+def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    with bench(request.param) as made:
+        yield made
+
+
+def calls_of(messages: list[Json]) -> list[Json]:
+    """What that TUI draws of each call: its fields in its own build's names."""
+    found = [part for one in messages if one["type"] == "assistant" for part in one["content"] if part["type"] == "tool"]
+    for call in found:
+        state = call["state"]
+        assert isinstance(state["structured"], dict), call
+        assert isinstance(state["content"], list), call
+        assert "metadata" not in state, call
+    return [{"name": call["name"], "status": call["state"]["status"]} for call in found]
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_it_goes_on_with_the_sessions_on_its_screen(served: Bench, kill: bool) -> None:
+    july = July(served.api)
+    session = july.begin(served.say("[scene:read_edit] edit", "edit README.md"))
+    before = july.idle(session)
+    assert before.tools()
+    served.restart(kill=kill)
+    messages = july.reconnect()[session]
+    assert [call["status"] for call in calls_of(messages)] == [tool["status"] for tool in before.tools()]
+    assert [one["type"] for one in messages].count("idle") == 0, "that build knows no such message"
+    july.say(session, served.say("[scene:read_edit] once more", "edit README.md"))
+    after = july.idle(session)
+    assert after.ends == ["succeeded"]
+    assert [tool["status"] for tool in after.tools()] == ["completed"] * len(after.tools())
+    info = july.api.ask("GET", f"/api/session/{session}")["data"]
+    assert info["model"]["variant"] == "default", "it selects the model anew before each prompt otherwise"
+    july.close()
+
+
+def test_an_undo_after_the_restart_puts_its_file_back(served: Bench) -> None:
+    july = July(served.api)
+    readme = served.place.project / "README.md"
+    written = readme.read_text()
+    session = july.begin(served.say("[scene:read_edit] edit", "edit README.md"))
+    july.idle(session)
+    changed = readme.read_text()
+    assert changed != written
+    served.restart()
+    [prompt] = [one for one in july.reconnect()[session] if one["type"] == "user"]
+    staged = july.api.ask("POST", f"/api/session/{session}/revert/stage", {"messageID": prompt["id"]})["data"]
+    assert [one["file"] for one in staged["files"]] == ["README.md"]
+    assert readme.read_text() == written
+    july.api.ask("POST", f"/api/session/{session}/revert/clear", status=204)
+    assert readme.read_text() == changed
+    july.close()

@@ -63,12 +63,13 @@ def forget(conversation: Conversation, agent: str) -> None:
 
 
 def _handover(conversation: Conversation, agent: str, ids: Sequence[str], *, cut: bool) -> str:
+    """The sentence for the person; empty if `agent` itself gave the last of these answers, as in a fork of its own session."""
     infos = [conversation.messages[id_].info for id_ in ids]
-    others = [info["providerID"] for info in infos if info["role"] == "assistant" and info["providerID"] != agent]
-    if not others:
+    answered = [info["providerID"] for info in infos if info["role"] == "assistant"]
+    if not answered or answered[-1] == agent:
         return ""
     older = "; what is older did not fit and was left out" if cut else ""
-    return f"{agent} takes over from {others[-1]}. It is told what was said so far ({len(infos)} messages, as text{older})."
+    return f"{agent} takes over from {answered[-1]}. It is told what was said so far ({len(infos)} messages, as text{older})."
 
 
 def _block(message: Message) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shim.projection.opencode1.catalog import SHARED_MODES
 from tests.fakes.agents_directory import FakeAgents, claude, codex, silent
 from tests.http.conftest import Place
 
@@ -74,8 +75,11 @@ async def test_modes_of_all_agents(place: Place) -> None:
         "full-access": "primary",
         "general": "subagent",
     }
-    # The default agent describes what several have.
-    assert rows[0]["description"] == "Asks before it edits."
+    descriptions = {row["name"]: row["description"] for row in rows}
+    # Claude and Codex describe it differently; the third agent has told nothing yet, and has no modes.
+    assert descriptions["build"] == f"{SHARED_MODES['build']} (Claude Code, Codex)"
+    assert descriptions["plan"] == "Plans. (Claude Code)"
+    assert descriptions["full-access"] == "Everything. (Codex)"
 
 
 async def test_default_agent_of_the_config_leads(place: Place) -> None:

@@ -65,6 +65,26 @@ async def test_another_agent_is_told_the_conversation_and_the_person_is_told_tha
         )
 
 
+async def test_a_fork_says_who_takes_over_from_whom(server: Live) -> None:
+    """Its agent begins a new conversation and is told all; that it goes on with its own words is no take-over."""
+    session = await server.session()
+    await answer(server, session, "hi", SMALL)
+    await answer(server, session, "echo the word is magenta", MOCK)
+    copy = (await server.api.post(f"/session/{session}/fork", {}, status=200)).body["id"]
+    copied = len(await server.messages(copy))
+    await server.ask(copy, "echo on")
+    assert (await server.messages(copy))[-1]["info"]["providerID"] == "mock", "the agent of the session that it is a copy of"
+    assert handovers((await server.messages(copy))[copied:]) == []
+    await answer(server, copy, "and you", LARGE)
+    [sentence] = handovers((await server.messages(copy))[copied:])
+    assert sentence.startswith("*two takes over from mock. ")
+
+
+def handovers(messages: list[Any]) -> list[str]:
+    """The sentences by which the person is told of another agent."""
+    return [part["text"] for message in messages for part in message["parts"] if part.get("metadata") == {"handover": True}]
+
+
 async def toast(events: EventStream) -> Any:
     """The next sentence that the person is shown."""
     async with asyncio.timeout(TURN_S):

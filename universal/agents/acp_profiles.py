@@ -61,38 +61,38 @@ class Profile:
 
 
 _CLAUDE_MODES = (
-    Mode("build", "Claude asks before it edits files or runs commands that change something.", "default"),
-    Mode("plan", "Claude only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
-    Mode("accept-edits", "Claude edits files in the project without asking; other commands are still asked.", "acceptEdits"),
+    Mode("build", "Asks before it edits files or runs commands that change something.", "default"),
+    Mode("plan", "Only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
+    Mode("accept-edits", "Edits files in the project without asking; other commands are still asked.", "acceptEdits"),
     Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
-    Mode("bypass", "Claude does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
+    Mode("bypass", "Does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
 )
 _CODEX_MODES = (
     BUILD,
-    Mode("plan", "Codex plans before it makes changes.", "collaboration_mode=plan"),
-    Mode("read-only", "Codex asks before it edits files or uses the network.", "read-only"),
-    Mode("full-access", "Codex does everything without asking. Only for sandboxes: nothing is held back.", "agent-full-access"),
+    Mode("plan", "Plans before it makes changes.", "collaboration_mode=plan"),
+    Mode("read-only", "Asks before it edits files or uses the network.", "read-only"),
+    Mode("full-access", "Does everything without asking. Only for sandboxes: nothing is held back.", "agent-full-access"),
 )
-_EDITS = "{} edits files in the project without asking; other commands are still asked."
-_ALL = "{} does everything without asking. Only for sandboxes: nothing is held back."
+_EDITS = "Edits files in the project without asking; other commands are still asked."
+_ALL = "Does everything without asking. Only for sandboxes: nothing is held back."
 _GEMINI_MODES = (
     BUILD,
     PLAN,
-    Mode("accept-edits", _EDITS.format("Gemini"), "autoEdit"),
-    Mode("bypass", _ALL.format("Gemini"), "yolo"),
+    Mode("accept-edits", _EDITS, "autoEdit"),
+    Mode("bypass", _ALL, "yolo"),
 )
 _QWEN_MODES = (
     BUILD,
     PLAN,
-    Mode("ask", "Qwen Code asks before it edits files or runs commands.", "default"),
-    Mode("accept-edits", _EDITS.format("Qwen Code"), "auto-edit"),
+    Mode("ask", "Asks before it edits files or runs commands.", "default"),
+    Mode("accept-edits", _EDITS, "auto-edit"),
     Mode("auto", "A model decides what is safe to do without asking, and holds back the rest.", "auto"),
-    Mode("bypass", _ALL.format("Qwen Code"), "yolo"),
+    Mode("bypass", _ALL, "yolo"),
 )
 _COPILOT_MODES = (
     BUILD,
-    Mode("plan", "Copilot makes a plan and carries it out when you have approved it.", "plan"),
-    Mode("bypass", _ALL.format("Copilot"), "allow_all=on"),
+    Mode("plan", "Makes a plan and carries it out when you have approved it.", "plan"),
+    Mode("bypass", _ALL, "allow_all=on"),
 )
 
 KNOWN: tuple[Profile, ...] = (

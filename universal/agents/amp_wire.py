@@ -61,7 +61,7 @@ def _file(item: Attachment) -> str:
 
 MODES: tuple[Mode, ...] = (
     Mode("build", "Amp's own permission rules decide (`amp.permissions` in its settings); it cannot ask here.", "settings"),
-    Mode("bypass", "Amp does everything without asking, also what its rules forbid.", "allow-all"),
+    Mode("bypass", "Does everything without asking, also what its rules forbid.", "allow-all"),
 )
 
 DEFAULT_MODEL = "default"

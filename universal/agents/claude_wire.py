@@ -147,11 +147,11 @@ def _attached(item: Attachment) -> Msg:
 # --- modes, models, commands --------------------------------------------------------------------------
 
 MODES: tuple[Mode, ...] = (
-    Mode("build", "Claude asks before it edits files or runs commands that change something.", "default"),
-    Mode("plan", "Claude only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
-    Mode("accept-edits", "Claude edits files in the project without asking; other commands are still asked.", "acceptEdits"),
+    Mode("build", "Asks before it edits files or runs commands that change something.", "default"),
+    Mode("plan", "Only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
+    Mode("accept-edits", "Edits files in the project without asking; other commands are still asked.", "acceptEdits"),
     Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
-    Mode("bypass", "Claude does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
+    Mode("bypass", "Does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
 )
 
 NATIVE_MODE: dict[str, str] = {mode.id: mode.native for mode in MODES}

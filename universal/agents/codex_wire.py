@@ -44,10 +44,10 @@ PRESETS: dict[str, Preset] = {
 }
 
 MODES: tuple[Mode, ...] = (
-    Mode("build", "Codex reads freely, and asks before it edits files or runs a command outside of its sandbox.", "read-only"),
-    Mode("plan", "Codex only reads and thinks, then proposes a plan.", "plan"),
-    Mode("accept-edits", "Codex edits files and runs commands in the project; it asks to go beyond that.", "workspace-write"),
-    Mode("bypass", "Codex does everything without asking and without a sandbox. Only for machines that do not matter.", "never"),
+    Mode("build", "Reads freely, and asks before it edits files or runs a command outside of its sandbox.", "read-only"),
+    Mode("plan", "Only reads and thinks, then proposes a plan.", "plan"),
+    Mode("accept-edits", "Edits files and runs commands in the project; it asks to go beyond that.", "workspace-write"),
+    Mode("bypass", "Does everything without asking and without a sandbox. Only for machines that do not matter.", "never"),
 )
 
 DEFAULT_MODE = "build"

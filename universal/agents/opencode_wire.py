@@ -24,8 +24,8 @@ NAME = "opencode"
 Msg: TypeAlias = dict[str, Any]
 
 MODES = (
-    Mode("build", "OpenCode's default agent: it reads, edits and runs what its configuration allows.", "build"),
-    Mode("plan", "OpenCode's planning agent: it reads and proposes, and edits nothing.", "plan"),
+    Mode("build", "Reads, edits and runs what OpenCode's configuration allows.", "build"),
+    Mode("plan", "Reads and proposes, and edits nothing.", "plan"),
 )
 
 DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")

@@ -140,10 +140,10 @@ def _file(item: Attachment) -> str:
 # --- modes, models, commands --------------------------------------------------------------------------
 
 MODES: tuple[Mode, ...] = (
-    Mode("build", "Pi asks before it edits files, runs commands or uses tools of extensions.", "build"),
-    Mode("plan", "Pi reads and proposes a plan; edits are refused, commands are asked.", "plan"),
-    Mode("accept-edits", "Pi edits files without asking; commands are still asked.", "accept-edits"),
-    Mode("bypass", "Pi does everything without asking, as it does by itself.", "bypass"),
+    Mode("build", "Asks before it edits files, runs commands or uses tools of extensions.", "build"),
+    Mode("plan", "Reads and proposes a plan; edits are refused, commands are asked.", "plan"),
+    Mode("accept-edits", "Edits files without asking; commands are still asked.", "accept-edits"),
+    Mode("bypass", "Does everything without asking, as it does by itself.", "bypass"),
 )
 
 LEVELS = ("off", "minimal", "low", "medium", "high")

@@ -20,6 +20,15 @@ Wire: TypeAlias = dict[str, Any]
 FIRST_MODES = ("build", "plan")
 """Where every OpenCode client expects them; what else there is follows."""
 
+SHARED_MODES = {
+    "build": "Asks before it edits files or runs commands, as far as its agent does so by itself.",
+    "plan": "Only reads and thinks, then proposes a plan.",
+    "accept-edits": "Edits files in the project without asking; what goes beyond that is asked.",
+    "auto": "A model decides what is safe to do without asking, and holds back the rest.",
+    "bypass": "Does everything without asking. Only for sandboxes: nothing is held back.",
+}
+"""Mode -> what it does with every agent that has it."""
+
 GENERAL: Wire = {
     "name": "general",
     "description": "General-purpose agent for researching complex questions and executing multi-step tasks.",
@@ -87,23 +96,33 @@ def _model(spec: AgentSpec, model: Model) -> Wire:
 
 
 def modes(offers: Sequence[Offer], first: str | None = None) -> list[Wire]:
-    """`Agent` objects: the union of all agents' modes, described by the first that has it; `first` leads if it exists."""
-    found: dict[str, Mode] = {}
+    """`Agent` objects: the union of all agents' modes; `first` leads if it exists.
+
+    The list is asked for without a session. A mode that agents describe differently is described for all of them, and one that
+    not every agent has says whose it is.
+    """
+    found: dict[str, list[tuple[Offer, Mode]]] = {}
     for offer in offers:
         for mode in modes_of(offer.spec, offer.catalogue):
-            found.setdefault(mode.id, mode)
-    if not found:
-        found[BUILD.id] = BUILD
-    wanted = [name for name in (first, *FIRST_MODES) if name in found]
-    ordered = dict.fromkeys([*wanted, *found])
-    listed = [_mode(found[name]) for name in ordered]
+            found.setdefault(mode.id, []).append((offer, mode))
+    described = {id_: _described(id_, having, len(offers)) for id_, having in found.items()} or {BUILD.id: BUILD.description}
+    wanted = [name for name in (first, *FIRST_MODES) if name in described]
+    listed = [_mode(name, described[name]) for name in dict.fromkeys([*wanted, *described])]
     return [*listed, GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else listed
 
 
-def _mode(mode: Mode) -> Wire:
+def _described(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> str:
+    """What a mode does. In: the agents that have it, and how many agents there are."""
+    texts = dict.fromkeys(mode.description for _, mode in having if mode.description)
+    words = next(iter(texts), "") if len(texts) < 2 else SHARED_MODES.get(id_, next(iter(texts)))
+    owners = f"({', '.join(offer.spec.title for offer, _ in having)})" if len(having) < agents else ""
+    return f"{words} {owners}".strip()
+
+
+def _mode(name: str, description: str) -> Wire:
     return {
-        "name": mode.id,
-        "description": mode.description,
+        "name": name,
+        "description": description,
         "mode": "primary",
         "native": True,
         # The agents' own; rules of the config come on top of them and are not tied to a mode.

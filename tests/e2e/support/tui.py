@@ -14,13 +14,22 @@ START_S = 90
 
 
 def tui(
-    place: Place, url: str, *, version: str = "1.18.33", session: str | None = None, columns: int = 120, rows: int = 40
+    place: Place,
+    url: str,
+    *,
+    version: str = "1.18.33",
+    session: str | None = None,
+    editor: str | None = None,
+    columns: int = 120,
+    rows: int = 40,
 ) -> Terminal:
     """The TUI in a window, once its first screen is there. It shares the place's home with the server."""
     argv = [program(f"opencode-{version}"), "attach", url, "--dir", str(place.project)]
     if session is not None:
         argv += ["--session", session]
     env = place.env(**OPENCODE_ENV, TERM="xterm-256color", COLORTERM="truecolor")
+    if editor is not None:
+        env["EDITOR"] = editor
     env["HOME"] = str(place.root / "tui")  # a home of its own: the server's database is not the client's business
     (place.root / "tui").mkdir(exist_ok=True)
     terminal = Terminal(argv, place.project, env, columns=columns, rows=rows)

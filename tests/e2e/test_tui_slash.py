@@ -1,0 +1,332 @@
+"""Every slash command of the TUI 1.18.33, typed in a session: with the real Claude behind us it does what it does on native.
+
+The same rows can be played on native (`E2E_NATIVE=1`), which shows that the expectations are right: they were, on 1.18.33.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from shim.opencode.client_commands import FOUND
+from tools.client_commands import found_now
+
+from .support.bench import CLAUDE, bench
+from .support.children import wait_for
+from .support.places import Place
+from .support.scenes import CONFIG, finished
+from .support.servers import Model, Native
+from .support.tmux import Terminal
+from .support.tui import tui
+from .support.wire import Api, Json
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
+NATIVE = "native"
+LIST_S = 10
+ACT_S = 20
+
+FIRST_PROMPT = "[scene:text] hello"
+EDITED = "from the editor"
+
+DIALOGS = {
+    "sessions": r"Sessions +esc",
+    "models": r"Select model +esc",
+    "agents": r"Select agent +esc",
+    "mcps": r"MCPs +esc",
+    "variants": r"Select variant +esc",
+    "connect": r"Connect a provider +esc",
+    "status": r"Status +esc",
+    "debug": r"(?s)Debug +esc.*Session ID +ses_",
+    "themes": r"Themes +esc",
+    "help": r"Help +esc",
+    "skills": r"Skills +esc",
+    "move": r"Move session +esc",
+    "timeline": r"Timeline +esc",
+    "rename": r"Rename Session +esc",
+    "fork": r"Fork session +esc",
+    "export": r"Export Options +esc",
+    "share": r"Share Session +esc",
+}
+"""Command -> the dialog that it opens."""
+ALIASES = {
+    "resume": "sessions",
+    "continue": "sessions",
+    "mo": "models",
+    "clear": "new",
+    "quit": "exit",
+    "q": "exit",
+    "summarize": "compact",
+    "toggle-thinking": "thinking",
+    "toggle-timestamps": "timestamps",
+}
+"""Alias -> the command that the list shows for it."""
+ACTING = frozenset(
+    {"new", "exit", "editor", "diff", "compact", "copy", "thinking", "timestamps", "undo", "redo", "unshare", "init", "review"}
+)
+"""Commands that open no dialog; each has a test."""
+NOT_LISTED = frozenset({"org", "orgs", "switch-org", "warp", "workspaces"})
+"""Not offered by this TUI without a login at opencode.ai or a workspace: with native, typing them finds nothing of that name."""
+WEB_UI = frozenset({"agent", "mcp", "model", "open", "terminal", "workspace"})
+"""Names in the same program that only the web UI has."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A server and a TUI in a session on it."""
+
+    name: str
+    place: Place
+    url: str
+    terminal: Terminal
+
+    @property
+    def api(self) -> Api:
+        return Api(self.url, self.place.project)
+
+    @property
+    def is_native(self) -> bool:
+        return self.name == NATIVE
+
+    def newest(self) -> Json:
+        """The root session that was made last."""
+        return max(self.api.get("/session?roots=true"), key=lambda session: session["time"]["created"])
+
+    def prompts(self, session: str) -> list[Json]:
+        """The user messages of a session."""
+        return [message for message in self.api.messages(session) if message["info"]["role"] == "user"]
+
+    def begin(self) -> None:
+        """To a new session with one answered prompt."""
+        if "Ask anything" not in self.terminal.screen():
+            self.terminal.key("C-x", "n", pause_s=0.3)
+        self.terminal.wait("Ask anything", LIST_S)
+        self.terminal.submit(FIRST_PROMPT)
+        finished(self.terminal)
+
+
+@pytest.fixture(scope="module", params=[CLAUDE, NATIVE] if os.environ.get("E2E_NATIVE") else [CLAUDE])
+def played(request: pytest.FixtureRequest) -> Iterator[Played]:
+    if request.param == CLAUDE:
+        with bench(CLAUDE) as served:
+            served.models()
+            terminal = open_tui(served.place, served.url)
+            served.later(terminal.close)
+            yield Played(CLAUDE, served.place, served.url, terminal)
+        return
+    place = Place.make()
+    model = Model(place)
+    native = Native(place, model, config=dict(CONFIG))
+    terminal = open_tui(place, native.url)
+    yield Played(NATIVE, place, native.url, terminal)
+    for end in (terminal.close, native.close, model.close, place.remove):
+        end()
+
+
+def open_tui(place: Place, url: str, session: str | None = None) -> Terminal:
+    editor = place.root / "editor"
+    editor.write_text(f'#!/bin/sh\nprintf "{EDITED}" >> "$1"\n')
+    editor.chmod(0o755)
+    return tui(place, url, session=session, editor=str(editor))
+
+
+@pytest.fixture
+def opened(played: Played) -> Played:
+    """In a session that has an answer: that of the test before, if it is on the screen, since each has a process of its own."""
+    if "You said: hello" not in played.terminal.screen():
+        played.begin()
+    return played
+
+
+def first_offered(screen: str) -> str:
+    """The command that stands first in the list of completions; Enter takes it."""
+    offered = re.findall(r"┃ /(\S+) {2,}\S", screen)
+    return offered[0] if offered else ""
+
+
+def choose(terminal: Terminal, command: str, *, shown_as: str | None = None) -> None:
+    """Type a command, see that the client's own stands first, press Enter."""
+    terminal.type(f"/{command}")
+    wanted = shown_as or ALIASES.get(command, command)
+    terminal.wait(
+        lambda screen: re.search(rf"┃ +/{command} *(┃|$)", screen, re.MULTILINE) and first_offered(screen) == wanted, LIST_S
+    )
+    terminal.key("Enter", pause_s=0.3)
+
+
+def close_dialog(terminal: Terminal, dialog: str) -> None:
+    terminal.key("Escape")
+    terminal.wait(dialog, LIST_S, gone=True)
+
+
+def test_every_command_of_the_program_is_tried() -> None:
+    tried = DIALOGS.keys() | ALIASES.keys() | ACTING | NOT_LISTED | WEB_UI
+    assert set(FOUND["opencode 1.18.33"]) == tried - {"init", "review"}
+
+
+def test_the_names_of_all_installed_clients_are_current() -> None:
+    assert found_now() == {client: list(names) for client, names in FOUND.items()}, "run `python -m tools.client_commands`"
+
+
+@pytest.mark.parametrize("command", [*DIALOGS, *(alias for alias, name in ALIASES.items() if name in DIALOGS)])
+def test_a_dialog_opens(opened: Played, command: str) -> None:
+    dialog = DIALOGS[ALIASES.get(command, command)]
+    choose(opened.terminal, command)
+    opened.terminal.wait(dialog, ACT_S)
+    close_dialog(opened.terminal, dialog)
+
+
+def test_diff(opened: Played) -> None:
+    choose(opened.terminal, "diff")
+    opened.terminal.wait("Diff working tree", ACT_S)
+    opened.terminal.key("Escape")
+    opened.terminal.wait("You said: hello", ACT_S)
+
+
+def test_copy(opened: Played) -> None:
+    choose(opened.terminal, "copy")
+    opened.terminal.wait("Session transcript copied", ACT_S)
+    opened.terminal.wait("Session transcript copied", ACT_S, gone=True)
+
+
+@pytest.mark.parametrize("command", ["timestamps", "toggle-timestamps"])
+def test_timestamps(opened: Played, command: str) -> None:
+    stamp = r"┃ +\d+:\d\d [AP]M"
+    choose(opened.terminal, command)
+    opened.terminal.wait(stamp, ACT_S)
+    choose(opened.terminal, command)
+    opened.terminal.wait(stamp, ACT_S, gone=True)
+
+
+@pytest.mark.parametrize("command", ["thinking", "toggle-thinking"])
+def test_thinking(opened: Played, command: str) -> None:
+    """The list says what the next use will do."""
+    for before, after in (("Expand", "Collapse"), ("Collapse", "Expand")):
+        opened.terminal.type(f"/{command}")
+        opened.terminal.wait(rf"/thinking +{before} thinking", LIST_S)
+        opened.terminal.key("Enter", pause_s=0.3)
+        opened.terminal.type("/thinking")
+        opened.terminal.wait(rf"/thinking +{after} thinking", LIST_S)
+        opened.terminal.key("Escape", "C-u", pause_s=0.5)
+        opened.terminal.wait("/thinking", LIST_S, gone=True)
+
+
+def test_editor(opened: Played) -> None:
+    choose(opened.terminal, "editor")
+    opened.terminal.wait(EDITED, ACT_S)
+    opened.terminal.key("C-u")
+    opened.terminal.wait(EDITED, LIST_S, gone=True)
+
+
+def test_rename(opened: Played) -> None:
+    choose(opened.terminal, "rename")
+    opened.terminal.wait(DIALOGS["rename"], ACT_S)
+    opened.terminal.key("C-u")
+    opened.terminal.type("Named by hand")
+    opened.terminal.key("Enter")
+    wait_for(lambda: opened.newest()["title"] == "Named by hand", ACT_S)
+
+
+def test_export(opened: Played) -> None:
+    choose(opened.terminal, "export")
+    opened.terminal.wait(DIALOGS["export"], ACT_S)
+    opened.terminal.key("Enter")
+    (exported,) = wait_for(lambda: list(opened.place.project.glob("session-ses_*.md")), ACT_S)
+    wait_for(lambda: exported.read_text().endswith(EDITED), ACT_S, "the editor has not had it")
+    assert "You said: hello" in exported.read_text()
+    exported.unlink()
+    opened.terminal.wait("You said: hello", ACT_S)
+
+
+def test_undo_and_redo(opened: Played) -> None:
+    terminal = opened.terminal
+    choose(terminal, "undo")
+    terminal.wait("1 message reverted", ACT_S)
+    terminal.key("C-u")
+    choose(terminal, "redo")
+    terminal.wait("1 message reverted", ACT_S, gone=True)
+    terminal.wait("You said: hello", ACT_S)
+
+
+@pytest.mark.parametrize("command", ["compact", "summarize"])
+def test_compact(opened: Played, command: str) -> None:
+    done = re.compile(r"▣ +Compaction · .* \d")
+    before = len(done.findall(opened.terminal.screen()))
+    choose(opened.terminal, command)
+    opened.terminal.wait(lambda screen: len(done.findall(screen)) > before, 40)
+
+
+def test_fork(opened: Played) -> None:
+    before = str(opened.newest()["id"])
+    choose(opened.terminal, "fork")
+    opened.terminal.wait("Full session", ACT_S)
+    opened.terminal.key("Enter", pause_s=0.3)
+    wait_for(lambda: opened.newest()["id"] != before, ACT_S)
+    opened.terminal.wait("You said: hello", ACT_S)
+    assert "(fork #" in str(opened.newest()["title"])
+
+
+def test_share_and_unshare(opened: Played) -> None:
+    if opened.is_native:
+        pytest.skip("native shares at opencode.ai, which is not there")
+    choose(opened.terminal, "share")
+    opened.terminal.wait(DIALOGS["share"], ACT_S)
+    opened.terminal.key("Enter")
+    wait_for(lambda: "share" in opened.newest(), ACT_S)
+    choose(opened.terminal, "unshare")
+    wait_for(lambda: "share" not in opened.newest(), ACT_S)
+
+
+@pytest.mark.parametrize("command", ["new", "clear"])
+def test_a_new_session_begins(opened: Played, command: str) -> None:
+    before = str(opened.newest()["id"])
+    sent = len(opened.api.messages(before))
+    choose(opened.terminal, command)
+    opened.terminal.wait("Ask anything", ACT_S)
+    assert opened.newest()["id"] == before, "it is made with its first prompt"
+    assert len(opened.api.messages(before)) == sent, "nothing was sent to the agent"
+
+
+@pytest.mark.parametrize(("command", "words"), [("init", "AGENTS.md"), ("review", "commit")])
+def test_a_command_of_the_server_is_its_own_text(opened: Played, command: str, words: str) -> None:
+    """The TUI puts its name into the box; the second Enter sends it."""
+    terminal, session = opened.terminal, str(opened.newest()["id"])
+    before = len(opened.prompts(session))
+    choose(terminal, command)
+    terminal.wait(lambda screen: not first_offered(screen), LIST_S)
+    terminal.key("Enter", pause_s=0.3)
+    prompts = wait_for(lambda: opened.prompts(session)[before:], ACT_S)
+    assert words in str(prompts[0]["parts"])
+    assert prompts[0]["parts"][0]["type"] == ("subtask" if command == "review" else "text")
+    wait_for(lambda: session not in opened.api.status(), 40)
+
+
+def test_claudes_own_command_is_reached_by_its_prefix(opened: Played) -> None:
+    if opened.is_native:
+        pytest.skip("native has no Claude")
+    terminal, session = opened.terminal, str(opened.newest()["id"])
+    before = len(opened.prompts(session))
+    choose(terminal, "claude:rename", shown_as="claude:rename")
+    terminal.wait(lambda screen: not first_offered(screen), LIST_S)
+    terminal.type("of-claude")
+    terminal.key("Enter", pause_s=0.3)
+    prompts = wait_for(lambda: opened.prompts(session)[before:], ACT_S)
+    assert prompts[0]["parts"][0]["text"] == "/rename of-claude"
+    terminal.wait("(?i)session renamed to: of-claude", ACT_S)
+    assert opened.newest()["title"] != "of-claude", "the name of Claude's conversation, not of the session"
+
+
+@pytest.mark.parametrize("command", ["exit", "quit", "q"])
+def test_exit_ends_the_client(opened: Played, command: str) -> None:
+    if opened.is_native and command != "exit":
+        pytest.skip("one of them shows what native does")
+    terminal = open_tui(opened.place, opened.url, str(opened.newest()["id"]))
+    try:
+        terminal.wait("You said: hello", ACT_S)
+        choose(terminal, command)
+        terminal.wait(r"\[exit 0\]", ACT_S)
+    finally:
+        terminal.close()

@@ -24,10 +24,13 @@ from shim.agents.keys import KeyStore
 from shim.clock import Clock, SystemClock
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
+from shim.host.project_settings import ProjectScanner
 from shim.host.projects import Projects
 from shim.host.shells import Shells
 from shim.host.snapshot import Snapshots
 from shim.host.terminals import Terminals
+from shim.host.trust import FILE as TRUST_FILE
+from shim.host.trust import ProjectTrust, TrustFile
 from shim.host.tui_control import TuiControl
 from shim.host.watcher import Watchers
 from shim.host.workspaces import Workspaces
@@ -134,6 +137,16 @@ def build_app(
     def snapshots(directory: str) -> Snapshots | None:
         return None if config.load(directory).values.get("snapshot") is False else trees
 
+    trust = ProjectTrust(
+        ProjectScanner(str(config.home)),
+        TrustFile(settings.data_dir / TRUST_FILE, clock),
+        roots=tuple(map(str, settings.trusted_roots)),
+        everything=settings.trust_all,
+    )
+
+    def listened(directory: str, session_id: str) -> bool:
+        return views.hub.wanted or hub.listened(directory) or feed.listened(session_id)
+
     sessions = SessionManager(
         SessionDeps(
             clock,
@@ -151,6 +164,9 @@ def build_app(
             roots=tuple(map(str, settings.roots)),
             snapshots=snapshots,
             feed=feed,
+            trust=trust,
+            trust_question_s=settings.trust_question_s,
+            listened=listened,
         )
     )
     names = UniversalSessions(sessions, agents, kept)

@@ -39,6 +39,8 @@ ALIASES = {
     "password": ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD"),
 }
 """OpenCode's own variables, weaker than ours; of two, the last one counts: 2.x reads `OPENCODE_PASSWORD` first."""
+NOT_OF_A_PROJECT = frozenset({"trusted_roots", "trust_all"})
+"""Settings that ./shim.toml may not have: a repository would trust itself."""
 SECRET_FIELDS = frozenset({"password", "agents", "hooks"})
 """Never shown, not even when they are wrong."""
 JSON_FIELDS = frozenset({"agents", "hooks"})
@@ -230,6 +232,23 @@ class Settings(BaseModel):
         "agents and commands may still read and write elsewhere.",
     )
 
+    trusted_roots: Annotated[tuple[Annotated[Path, AfterValidator(_existing_directory)], ...], BeforeValidator(_paths)] = Field(
+        default=(),
+        description="Directories in which every project is trusted: its hooks, plugins, MCP servers and allowing rules count "
+        "without a question. Joined by `:` in the environment. Not read from ./shim.toml.",
+    )
+
+    trust_all: bool = Field(
+        default=False,
+        description="Trust every project, also one that was just downloaded: whatever it brings runs. Not read from ./shim.toml.",
+    )
+
+    trust_question_s: float = Field(
+        default=120.0,
+        gt=0,
+        description="Seconds for an answer whether a project is trusted; then the turn goes on without its settings.",
+    )
+
     data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(
         default_factory=_default_data_dir,
         validate_default=True,
@@ -336,6 +355,11 @@ class Settings(BaseModel):
         origins: dict[str, str] = {}
         for path in config_files():
             for name, value in _read(path).items():
+                if path.name == PROJECT_FILE and name in NOT_OF_A_PROJECT:
+                    raise SettingsError(
+                        f"{path} sets {name}, which a project may not decide about itself. Set it in {config_files()[0]}, "
+                        f"as {env_name(name)}, or as a flag."
+                    )
                 values[name], origins[name] = value, f"file {path}"
         for name, variable in ((name, variable) for name, several in ALIASES.items() for variable in several):
             if os.environ.get(variable):

@@ -60,6 +60,7 @@ TrustProxy: TypeAlias = Annotated[bool | None, _flag("trust_proxy", "")]
 TlsCert: TypeAlias = Annotated[str | None, _flag("tls_cert", "FILE")]
 TlsKey: TypeAlias = Annotated[str | None, _flag("tls_key", "FILE")]
 Roots: TypeAlias = Annotated[list[str] | None, _flag("roots", "DIR")]
+TrustAll: TypeAlias = Annotated[bool | None, _flag("trust_all", "")]
 MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
 Server: TypeAlias = Annotated[
@@ -100,6 +101,7 @@ def serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     roots: Roots = None,
+    trust_all: TrustAll = None,
     move_aside_damaged: MoveAside = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
@@ -124,6 +126,7 @@ def web(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     roots: Roots = None,
+    trust_all: TrustAll = None,
     move_aside_damaged: MoveAside = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address, do not open a browser.")] = False,
 ) -> None:
@@ -203,7 +206,11 @@ def doctor(
     if json:
         typer.echo(as_json(found))
     else:
-        show(screen.console(sys.stdout), found)
+        out = screen.console(sys.stdout)
+        show(out, found)
+        from shim.cli.trust import state
+
+        screen.line(out, f"project: {state(settings, settings.directory)}")
     raise typer.Exit(1 if diagnosis.wrong(found, agent or ()) else 0)
 
 
@@ -215,6 +222,28 @@ def config(*, json: Json = False) -> None:
         typer.echo(screen.settings_json(settings))
     else:
         screen.settings_table(screen.console(sys.stdout), settings)
+
+
+@cli.command()
+def trust(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="The project; else the current directory.")] = Path(),
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show what was decided, of all projects.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Forget what was decided about DIR.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Trust a project: its hooks, plugins, MCP servers and allowing rules run and count. Shows them first, and asks."""
+    settings = Settings.load({"data_dir": data_dir})
+    configure("error", "console", sys.stderr)
+    from shim.cli import trust as job  # late: it loads the whole server
+
+    out = screen.console(sys.stdout)
+    if show:
+        raise typer.Exit(job.show_all(settings, out))
+    if remove:
+        raise typer.Exit(job.remove(settings, directory, out))
+    raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
 @cli.command()

@@ -11,10 +11,10 @@ from typing import Any
 
 FLAGS = (
     *("hostname", "port", "directory", "data_dir", "default_agent", "cors", "log_level", "log_format"),
-    *("allowed_hosts", "base_path", "trust_proxy", "tls_cert", "tls_key", "roots", "move_aside_damaged"),
+    *("allowed_hosts", "base_path", "trust_proxy", "tls_cert", "tls_key", "roots", "trust_all", "move_aside_damaged"),
 )
 """The settings that have a flag, on `serve` and `web`; the others are for the environment and the file."""
-SWITCHES = frozenset({"trust_proxy", "move_aside_damaged"})
+SWITCHES = frozenset({"trust_proxy", "trust_all", "move_aside_damaged"})
 """Flags without a value."""
 LISTS = frozenset({"cors", "allowed_hosts", "roots"} & set(FLAGS))
 """Flags that may be repeated."""

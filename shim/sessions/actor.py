@@ -31,6 +31,7 @@ from shim.sessions.permissions.requests import Requests
 from shim.sessions.rewind import UndoneNotes
 from shim.sessions.steps import Steps
 from shim.sessions.stopping import Stopping
+from shim.sessions.trust_gate import trust_gate
 from universal.codec import (
     CheckingCodec,
     Codec,
@@ -104,6 +105,8 @@ class SessionActor:
         self._stopping = Stopping(branch.id)
         self._host = host_calls(deps, directory, lambda: self._codec, self._process)
         self._own: OwnWork | None = None
+        self._trust = trust_gate(deps, branch, directory, policy)
+        self._may_use_project_settings = self._has_project_settings = True
 
     # --- from clients ------------------------------------------------------------------------------------
 
@@ -143,7 +146,8 @@ class SessionActor:
     def reply_question(self, reply: QuestionReply) -> None:
         """The person's answers, or their refusal."""
         self._touch()
-        self._requests.reply_question(reply)
+        if self._trust is None or not self._trust.reply(reply):
+            self._requests.reply_question(reply)
 
     def background(self) -> bool:
         """What the turn waits for works on in the background, and the turn goes on; False if its agent cannot be told so."""
@@ -194,6 +198,8 @@ class SessionActor:
         self._touch()
         self._forget_prompt()
         self._requests.forget(self.main)
+        if self._trust is not None:
+            self._trust.cancel()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
             self._abort_timer = None
@@ -236,7 +242,7 @@ class SessionActor:
 
     def _hand(self, key: str) -> None:
         accepted = self._accepted[key]
-        if not self.steps.look() and self._ready_for(accepted):
+        if not self.steps.look() and self._trust is None and self._ready_for(accepted):
             self._write_prompt(accepted)
             return
         self._waiting_hand = key
@@ -257,7 +263,8 @@ class SessionActor:
         return self._policy(self.main, accepted.prompt.mode or "").for_agent()
 
     def _ready_for(self, accepted: Accepted) -> bool:
-        return self.alive and self._agent_name == accepted.agent and self._codec is not None and not accepted.refused
+        is_it = self._agent_name == accepted.agent and self._has_project_settings == self._may_use_project_settings
+        return self.alive and is_it and self._codec is not None and not accepted.refused
 
     async def _launch(self) -> None:
         """Start the agent (again) for the prompt that waits, and hand it over, unless it was aborted meanwhile.
@@ -271,6 +278,8 @@ class SessionActor:
                 self._write_prompt(accepted)
                 return
             try:
+                if begun != key and not await self._still_waits(accepted):
+                    continue
                 start = () if self._ready_for(accepted) else (self._start(accepted),)
                 begin = () if begun == key else (self.steps.begin(),)
                 begun = key
@@ -280,6 +289,14 @@ class SessionActor:
             except Exception as error:
                 log.exception("agent.launch_failed", session_id=self.main.id, agent=accepted.agent)
                 self._launch_failed(accepted, f"{accepted.agent} could not be started: {error}")
+
+    async def _still_waits(self, accepted: Accepted) -> bool:
+        """Find out whether the agent may use the project's settings, which may ask a person. False if the turn is over."""
+        agent = self.deps.agents.get(accepted.agent)
+        if self._trust is not None and agent is not None and not accepted.refused:
+            may_use = await self._trust.may_use(agent.spec)
+            self._may_use_project_settings = bool(may_use)
+        return self._waiting_hand == accepted.prompt.key
 
     def _launch_failed(self, accepted: Accepted, message: str) -> None:
         if self._waiting_hand != accepted.prompt.key:
@@ -304,7 +321,8 @@ class SessionActor:
             raise AgentNotFound(f'There is no agent named "{accepted.agent}". Choose another model.')
         name = agent.spec.name
         options = accepted.launch_options(agent.located.path or "", self.directory, self.native.get(name), self.main.variables)
-        options = replace(options, rules=self._rules_for(accepted))
+        self._has_project_settings = self._may_use_project_settings
+        options = replace(options, rules=self._rules_for(accepted), project_settings=self._has_project_settings)
         codec = agent.spec.make(self.deps.ids.factory())
         self._generation += 1
         generation = self._generation

@@ -8,11 +8,13 @@ from typing import Protocol
 
 from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
+from shim.host.trust import ProjectTrust
 from shim.ids import Ids
 from shim.projection.opencode1.accesses import Place
 from shim.sessions.branch import Publisher
 from shim.sessions.feed import Feed
 from shim.sessions.steps import Trees
+from shim.sessions.trust_question import QUESTION_S, TrustQuestions
 from shim.store.base import Store
 from universal.frozen import frozen
 from universal.permissions import Rule
@@ -55,3 +57,10 @@ class SessionDeps:
     """Directories that attached files must lie in; empty: anywhere."""
     snapshots: Callable[[str], Trees | None] = lambda _directory: None
     """Where snapshots of a directory are kept; None if there are to be none (`snapshot: false` in its config)."""
+    trust: ProjectTrust | None = None
+    """Whether the settings of a project may count; None: all do."""
+    trust_questions: TrustQuestions = field(default_factory=TrustQuestions)
+    trust_question_s: float = QUESTION_S
+    """How long a person has to answer whether a project is trusted."""
+    listened: Callable[[str, str], bool] = lambda _directory, _session_id: True
+    """Whether a client is connected that could show a question of this session of this directory."""

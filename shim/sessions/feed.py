@@ -163,6 +163,10 @@ class Feed:
             listener.end()
         return listener
 
+    def listened(self, session_id: str) -> bool:
+        """Whether somebody reads this session's live events."""
+        return session_id in self._listeners
+
     def end(self, session_id: str) -> None:
         """The session is gone: its readers get what waits, then the end."""
         for listener in self._listeners.get(session_id, ()):

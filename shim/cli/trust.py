@@ -1,0 +1,112 @@
+"""`opencode-shim trust`: shows what a project would run, and keeps whether it is trusted. Works without a server.
+
+A server on the same data directory sees the decision at its next prompt there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from shim.app import agents_of
+from shim.cli import screen
+from shim.clock import SystemClock
+from shim.errors import ShimError
+from shim.host.project_settings import ProjectScanner, ProjectSettings
+from shim.host.roots import within
+from shim.host.trust import FILE, TrustFile, each_agents_settings
+from shim.settings import Settings
+
+LISTED = 20
+"""Entries of one project that `--list` shows."""
+
+
+def decisions(settings: Settings) -> TrustFile:
+    """The decisions of the data directory."""
+    return TrustFile(settings.data_dir / FILE, SystemClock())
+
+
+def look(directory: Path) -> ProjectSettings:
+    """What the project at a directory brings. Raises ShimError if there is no such directory."""
+    place = directory.expanduser().resolve()
+    if not place.is_dir():
+        raise ShimError(f"There is no directory {place}.")
+    return ProjectScanner(str(Path.home())).look(str(place))
+
+
+def parts(settings: Settings, found: ProjectSettings) -> list[ProjectSettings]:
+    """What each agent would read of it."""
+    return each_agents_settings(found, [spec.project_settings.reads for spec in agents_of(settings).values()])
+
+
+def trust(settings: Settings, directory: Path, out: screen.Console, confirm: Callable[[str], bool]) -> int:
+    """Show what would run, ask, and keep a yes. The exit code: 0 trusted, or nothing to trust; 1 not trusted."""
+    found = look(directory)
+    several = parts(settings, found)
+    if not several:
+        screen.line(out, f"Nothing in {found.root} would run a program or allow a call: there is nothing to trust.")
+        return 0
+    file = decisions(settings)
+    show(out, found)
+    if all(file.decision(part) == "trusted" for part in several):
+        screen.line(out, "It is trusted already.")
+        return 0
+    if not confirm("Trust this project? These settings then run and count, until they change."):
+        screen.line(out, "Not trusted.")
+        return 1
+    file.decide(several, trusted=True)
+    screen.line(out, f"Trusted. To take it back: opencode-shim trust --remove {found.root}")
+    return 0
+
+
+def show(out: screen.Console, found: ProjectSettings) -> None:
+    """One line for each entry. Agents that read the same file share it."""
+    screen.line(out, f"{found.root} brings settings that run programs or allow calls:")
+    families: dict[tuple[str, str], list[str]] = {}
+    for setting in found.settings:
+        families.setdefault((setting.effect, setting.line), []).append(setting.family)
+    for (effect, line), names in families.items():
+        screen.line(out, f"  {effect:<6} {line}  ({', '.join(dict.fromkeys(names))})")
+
+
+def show_all(settings: Settings, out: screen.Console) -> int:
+    """All decisions, and what is always trusted."""
+    if settings.trust_all:
+        screen.line(out, "Every project is trusted (trust_all).")
+    for root in settings.trusted_roots:
+        screen.line(out, f"trusted   {root} and everything in it (trusted_roots)")
+    rows = decisions(settings).all()
+    for row in rows:
+        screen.line(out, f"{'trusted' if row.trusted else 'declined':<9} {row.directory}  since {row.at[:10]}")
+        for line in row.settings[:LISTED]:
+            screen.line(out, f"            {line}")
+    if not rows and not settings.trusted_roots and not settings.trust_all:
+        screen.line(out, "No project is trusted or declined.")
+    return 0
+
+
+def remove(settings: Settings, directory: Path, out: screen.Console) -> int:
+    """Forget the decisions about a directory: the next prompt there asks again. 1 if there were none."""
+    place = str(directory.expanduser().resolve())
+    file = decisions(settings)
+    count = file.remove(place) or file.remove(look(directory).root if Path(place).is_dir() else place)
+    screen.line(out, "Forgotten: the next prompt there asks again." if count else f"Nothing was decided about {place}.")
+    return 0 if count else 1
+
+
+def state(settings: Settings, directory: Path) -> str:
+    """One line for `doctor`: whether the project of a directory brings settings, and whether it is trusted."""
+    if settings.trust_all:
+        return "every project is trusted (trust_all)"
+    if settings.trusted_roots and within(str(directory), settings.trusted_roots):
+        return f"{directory} is always trusted (trusted_roots)"
+    found = look(directory)
+    several = parts(settings, found)
+    if not several:
+        return f"nothing in {found.root} would run or allow anything"
+    file = decisions(settings)
+    decided = [file.decision(part) for part in several]
+    if all(decision == "trusted" for decision in decided):
+        return f"{found.root} is trusted ({len(found.settings)} settings)"
+    word = "declined" if "declined" in decided else "not trusted yet"
+    return f"{found.root} brings {len(found.settings)} settings that run or allow, {word}: opencode-shim trust {found.root}"

@@ -1,0 +1,206 @@
+"""Which projects a person trusts: by directory and by the content of what would run there; kept in a file of the data directory.
+
+    {"version": 1, "projects": [{"directory", "digest", "trusted", "at", "settings": ["FILE  KEY: COMMAND", ...]}]}
+
+A changed setting has another digest and is asked about again. Server and command line use the same file: it is read again when
+it has changed. Blocking, but for what is in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, TypeAlias
+
+import structlog
+
+from shim.clock import Clock, rfc3339
+from shim.errors import ShimError
+from shim.host.project_settings import ProjectScanner, ProjectSettings
+from shim.host.roots import within
+from shim.host.settings_rules import ANY
+from universal.frozen import frozen
+from universal.jsonvalue import arr, obj, text
+
+log = structlog.get_logger(__name__)
+
+FILE = "trust.json"
+FILE_LIMIT_BYTES = 16 * 2**20
+KEPT_PROJECTS = 2000
+"""Decisions that are kept, the newest."""
+SETTINGS_KEPT = 200
+"""Lines of one project that are kept, for `opencode-shim trust --list`."""
+
+Decision: TypeAlias = Literal["trusted", "declined", "undecided"]
+
+
+@frozen
+class Decided:
+    """A decision of a person about one state of one project's settings."""
+
+    directory: str
+    digest: str
+    trusted: bool
+    at: str = ""
+    settings: tuple[str, ...] = ()
+
+
+@frozen
+class Verdict:
+    """What is known of a project for one agent. `settings` is empty where nothing would run or be allowed."""
+
+    settings: ProjectSettings
+    decision: Decision
+
+
+class TrustFile:
+    """The decisions in the data directory. May be used from several threads and processes; the last writer wins a race."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self._clock = clock
+        self._lock = Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._decided: tuple[Decided, ...] = ()
+
+    def all(self) -> tuple[Decided, ...]:
+        """All decisions, oldest first. A file that cannot be read holds none: everything is asked about again."""
+        with self._lock:
+            return self._read()
+
+    def decision(self, settings: ProjectSettings) -> Decision:
+        """What was decided about these settings."""
+        for row in reversed(self.all()):
+            if row.directory == settings.root and row.digest == settings.digest:
+                return "trusted" if row.trusted else "declined"
+        return "undecided"
+
+    def decide(self, several: Iterable[ProjectSettings], *, trusted: bool) -> None:
+        """Keep a decision about each of these. Raises ShimError if the file cannot be written."""
+        at = rfc3339(self._clock.now_ms())
+        new = [
+            Decided(s.root, s.digest, trusted, at, tuple(setting.line for setting in s.settings[:SETTINGS_KEPT]))
+            for s in several
+            if s.settings
+        ]
+        keys = {(row.directory, row.digest) for row in new}
+        with self._lock:
+            old = [row for row in self._read() if (row.directory, row.digest) not in keys]
+            self._write((*old, *new)[-KEPT_PROJECTS:])
+
+    def remove(self, directory: str) -> int:
+        """Forget all decisions about a directory; how many there were. Raises ShimError."""
+        with self._lock:
+            rows = self._read()
+            kept = tuple(row for row in rows if row.directory != directory)
+            if len(kept) != len(rows):
+                self._write(kept)
+            return len(rows) - len(kept)
+
+    def _read(self) -> tuple[Decided, ...]:
+        try:
+            status = self.path.stat()
+        except OSError:
+            self._stamp, self._decided = None, ()
+            return ()
+        stamp = status.st_mtime_ns, status.st_size, status.st_ino
+        if stamp == self._stamp:
+            return self._decided
+        try:
+            with self.path.open("rb") as file:
+                values = json.loads(file.read(FILE_LIMIT_BYTES))
+            self._decided = tuple(_decided(row) for row in arr(obj(values).get("projects")))
+        except (OSError, ValueError) as error:
+            log.warning("trust.unreadable", path=str(self.path), error=str(error))
+            self._decided = ()
+        self._stamp = stamp
+        return self._decided
+
+    def _write(self, rows: Sequence[Decided]) -> None:
+        document = {"version": 1, "projects": [_row(row) for row in rows]}
+        temporary = ""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # its mode is 0600
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(document, file, indent=1)
+            Path(temporary).replace(self.path)
+        except OSError as error:
+            with suppress(OSError):
+                if temporary:
+                    Path(temporary).unlink()
+            raise ShimError(
+                f"The decision could not be kept: {self.path} cannot be written ({error.strerror}). It is asked about again."
+            ) from error
+        self._stamp = None
+
+
+def _decided(row: Any) -> Decided:
+    fields = obj(row)
+    lines = tuple(text(line) for line in arr(fields.get("settings")))
+    return Decided(
+        text(fields.get("directory")), text(fields.get("digest")), fields.get("trusted") is True, text(fields.get("at")), lines
+    )
+
+
+def _row(row: Decided) -> dict[str, Any]:
+    return {
+        "directory": row.directory,
+        "digest": row.digest,
+        "trusted": row.trusted,
+        "at": row.at,
+        "settings": list(row.settings),
+    }
+
+
+class ProjectTrust:
+    """Says whether a project's settings may count.
+
+    In: `roots`, directories (absolute, resolved) that are always trusted; `everything`, whether all are.
+    """
+
+    def __init__(
+        self, scanner: ProjectScanner, decisions: TrustFile, *, roots: Sequence[str] = (), everything: bool = False
+    ) -> None:
+        self._scanner = scanner
+        self._decisions = decisions
+        self._roots = tuple(roots)
+        self._everything = everything
+        self._counting: dict[str, frozenset[tuple[str, str]] | None] = {}
+
+    def look(self, directory: str, families: Iterable[str]) -> Verdict:
+        """What agents of these families would read there, and what was decided about it. Blocking."""
+        if self._everything or (self._roots and within(directory, self._roots)):
+            self._counting[directory] = None
+            return Verdict(ProjectSettings(directory), "trusted")
+        settings = self._scanner.look(directory).read_by(families)
+        decision = self._decisions.decision(settings) if settings.settings else "trusted"
+        rules = ((entry.key, entry.value) for entry in settings.settings if entry.family == ANY)
+        self._counting[directory] = frozenset(rules if decision == "trusted" else ())
+        return Verdict(settings, decision)
+
+    def decide(self, settings: ProjectSettings, *, trusted: bool) -> None:
+        """Keep a person's decision. Blocking. Raises ShimError."""
+        self._decisions.decide([settings], trusted=trusted)
+
+    def counts(self, directory: str, permission: str, pattern: str) -> bool:
+        """Whether an `allow` rule of the project's own config counts: it stood there when it was trusted. Reads nothing.
+
+        A rule that an agent adds within a turn does not count before a person was asked.
+        """
+        counting = self._counting.get(directory, frozenset())
+        if counting is None or self._everything:
+            return True
+        is_for_all = permission == pattern == "*" and ("permission", "everything") in counting
+        return is_for_all or (f"permission.{permission}", pattern) in counting
+
+
+def each_agents_settings(found: ProjectSettings, families: Iterable[Sequence[str]]) -> list[ProjectSettings]:
+    """What each agent would read of a project, without repetitions: a person who trusts a directory trusts all of it."""
+    rows = {part.digest: part for part in (found.read_by(names) for names in families)}
+    return [part for digest, part in rows.items() if digest]

@@ -133,7 +133,11 @@ class Policy:
             return action
         if access.opaque and action == "allow":
             return "ask"
-        return "ask" if self._may_forbid(access.permission) else action
+        if self._may_forbid(access.permission):
+            return "ask"
+        if access.understood:
+            return action
+        return decide(access.permission, access.patterns, (rule for rule in rules if rule.pattern == "*"))
 
     def is_held_by_plan(self, access: Access) -> bool:
         """Whether plan mode forbids it: an edit of anything but the agent's own plan file."""

@@ -13,11 +13,11 @@ import pytest
 
 from shim.host import jsonc, markdown
 from shim.host.opencode_config import PLACEHOLDER
-from shim.projection.opencode1.shell_line import LENGTH_LIMIT, commands_of
 from shim.projection.opencode2 import prompts, results
 from shim.redaction import clean
 from universal.agents import claude_notes
 from universal.permissions import Rule, decide, matches
+from universal.shell_commands import LENGTH_LIMIT, parse_shell_line
 
 SIZE = 200_000
 BOUND_S = 2.0
@@ -26,12 +26,20 @@ BOUND_S = 2.0
 CASES: dict[str, Callable[[], object]] = {
     "a rule's stars": lambda: matches("*a*a*a*a*a*a*a*a*x", "a" * SIZE),
     "a rule's stars and marks": lambda: matches("*a?*a?*a?*b", "a" * SIZE),
-    "blanks in a command": lambda: commands_of("git" + " " * (LENGTH_LIMIT - 10) + "x"),
-    "signs in a command": lambda: commands_of("$(" * (LENGTH_LIMIT // 2)),
-    "separators in a command": lambda: commands_of(";&|" * (LENGTH_LIMIT // 3)),
-    "commands in commands": lambda: commands_of("$(" * (LENGTH_LIMIT // 3) + ")" * (LENGTH_LIMIT // 3)),
-    "groups in a command": lambda: commands_of("$(" + "(" * (LENGTH_LIMIT // 4) + ")" * (LENGTH_LIMIT // 4) + ")"),
-    "a long command": lambda: commands_of("a " * SIZE),
+    "blanks in a command": lambda: parse_shell_line("git" + " " * (LENGTH_LIMIT - 10) + "x"),
+    "signs in a command": lambda: parse_shell_line("$(" * (LENGTH_LIMIT // 2)),
+    "separators in a command": lambda: parse_shell_line(";&|" * (LENGTH_LIMIT // 3)),
+    "commands in commands": lambda: parse_shell_line("$(" * (LENGTH_LIMIT // 3) + ")" * (LENGTH_LIMIT // 3)),
+    "groups in a command": lambda: parse_shell_line("$(" + "(" * (LENGTH_LIMIT // 4) + ")" * (LENGTH_LIMIT // 4) + ")"),
+    "a long command": lambda: parse_shell_line("a " * (LENGTH_LIMIT // 2)),
+    "a command that is too long": lambda: parse_shell_line("a " * SIZE),
+    "quotes in a command": lambda: parse_shell_line("echo " + "\"a\"'b' " * (LENGTH_LIMIT // 10)),
+    "expansions in a command": lambda: parse_shell_line("echo " + "${x:-" * (LENGTH_LIMIT // 5)),
+    "here-documents in a command": lambda: parse_shell_line("cat <<A\n" * (LENGTH_LIMIT // 8)),
+    "a long here-document": lambda: parse_shell_line("cat <<A\n" + "$x `\n" * (LENGTH_LIMIT // 8) + "A"),
+    "a list of commands": lambda: parse_shell_line("a && " * (LENGTH_LIMIT // 6) + "b"),
+    "loops in a command": lambda: parse_shell_line("while x=$x; do " * 200 + "done;" * 200),
+    "brackets in a command": lambda: parse_shell_line("a[" * (LENGTH_LIMIT // 2)),
     "quotes of pydantic on stderr": lambda: clean("input_value=" * (SIZE // 12)),
     "blanks behind a name on stderr": lambda: clean("token" + " " * SIZE),
     "a file without its comma": lambda: prompts.item([{"type": "file", "url": "data:" + "a" * SIZE}], {}),
@@ -104,7 +112,8 @@ def test_stars_mean_what_they_did_as_one_expression(pattern: str, text: str) -> 
 )
 def test_nothing_rides_along_with_a_command_that_is_allowed(line: str) -> None:
     rules = [Rule("bash", "git *", "allow")]
-    assert decide("bash", commands_of(line), rules) != "allow"
-    assert decide("bash", commands_of("git log -1 && git status"), rules) == "allow"
-    assert decide("bash", commands_of("git log &>/dev/null rm -rf ~"), rules) != "allow"  # where `&>` is not what it is for bash
-    assert decide("bash", commands_of(line), [*rules, Rule("bash", "rm *", "deny")]) == "deny"
+    found = parse_shell_line(line)
+    assert not found.understood or decide("bash", found.commands, rules) != "allow"
+    assert decide("bash", found.commands, [*rules, Rule("bash", "rm *", "deny")]) == "deny"
+    assert decide("bash", parse_shell_line("git log -1 && git status").commands, rules) == "allow"
+    assert not parse_shell_line("git log &>/dev/null rm -rf ~").understood  # `&>` of dash is `&` and `>`

@@ -13,12 +13,12 @@ from typing import Any
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import indexed, relative
-from shim.projection.opencode1.shell_line import commands_of
 from shim.projection.opencode1.tools import view_call
 from universal.events import PermissionData
 from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 from universal.permissions import Access
+from universal.shell_commands import parse_shell_line
 
 EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch"})
 
@@ -98,10 +98,15 @@ def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
 
 def _bash(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
     lines = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
-    commands = tuple(dict.fromkeys(command for line in lines for command in commands_of(line)))
-    metadata = {"command": "\n".join(lines), **_description(meta)}
-    always = tuple(dict.fromkeys(map(always_of, commands)))
-    return (Access("bash", commands, always, metadata, opaque=opaque),)
+    parsed = [(line.strip(), parse_shell_line(line)) for line in lines]
+    commands = tuple(dict.fromkeys(command for line, found in parsed for command in found.commands or (line,)))
+    understood = all(found.understood for _, found in parsed)
+    metadata: Wire = {"command": "\n".join(lines), **_description(meta)}
+    if not understood:
+        metadata |= {"understood": False, "reason": "; ".join(found.reason for _, found in parsed if found.reason)}
+    always = tuple(dict.fromkeys(map(always_of, commands))) if understood else ()
+    paths = tuple(dict.fromkeys(path for _, found in parsed for path in found.paths))
+    return (*external(paths, place), Access("bash", commands, always, metadata, understood=understood, opaque=opaque))
 
 
 def _edit(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:

@@ -5,47 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shim.projection.opencode1.accesses import Place, accesses_of, always_of, primary_access
-from shim.projection.opencode1.shell_line import commands_of
 from universal.events import PermissionData
-
-
-@pytest.mark.parametrize(
-    ("line", "commands"),
-    [
-        ("echo hi && ls", ["echo hi", "ls"]),
-        ("a; b | c || d", ["a", "b", "c", "d"]),
-        ('echo "a && b"; ls', ['echo "a && b"', "ls"]),
-        ("echo 'x;y'", ["echo 'x;y'"]),
-        ("first\nsecond", ["first", "second"]),
-        ("sleep 1 & ls", ["sleep 1", "ls"]),
-        ("make 2>&1 | tee x &>y", ["make 2>&1", "tee x &>y"]),
-        ("cat x >&2 <&3", ["cat x >&2 <&3"]),
-        ("", [""]),
-        # what runs inside of a command
-        ("git log $(rm x)", ["git log $(rm x)", "rm x"]),
-        ('git log "a $(rm x; ls) b" && id', ['git log "a $(rm x; ls) b"', "rm x", "ls", "id"]),
-        ("git log `rm x`", ["git log `rm x`", "rm x"]),
-        ("git diff <(rm x) >(ls)", ["git diff <(rm x) >(ls)", "rm x", "ls"]),
-        ("echo $(a $(b (c)) d)", ["echo $(a $(b (c)) d)", "a $(b (c)) d", "b (c)"]),
-        ("echo '$(rm x)' \\`", ["echo '$(rm x)' \\`"]),
-        ("echo $((1 + 2))", ["echo $((1 + 2))"]),
-        ("echo $((a); rm x)", ["echo $((a); rm x)", "(a)", "rm x"]),
-        # quotes that are none
-        ("git log # it's\nrm x # it's", ["git log", "rm x"]),
-        ("git log $'it\\'s'; rm x '", ["git log $'it\\'s'; rm x '", "git log $'it\\'s'", "rm x '"]),
-        ("echo a\\'b; rm x", ["echo a\\'b", "rm x"]),
-        ("echo a#b; ls", ["echo a#b", "ls"]),
-        # what is not understood is cut at everything
-        ('echo "unclosed && rm', ['echo "unclosed && rm', 'echo "unclosed', "rm"]),
-        ("git commit -F - <<A\n'\nA\nrm x\ngit <<A\n'\nA", None),
-        ("git log # `\n" + "x" * 200_000 + "&rm x", None),
-        ("sleep 1 &", ["sleep 1 &"]),
-    ],
-)
-def test_commands_of_a_line(line: str, commands: list[str] | None) -> None:
-    """None: among them are the whole line and `rm x`."""
-    found = commands_of(line)
-    assert found == commands if commands is not None else {line, "rm x"} <= set(found)
+from universal.permissions import Policy, Rule
 
 
 @pytest.mark.parametrize(
@@ -119,3 +80,29 @@ def test_an_edit_of_unknown_files_is_opaque() -> None:
 def test_all_lines_of_a_call_with_several_commands_count() -> None:
     found = needs(Place("/p"), "Bash", {"commands": ["echo a", "rm b && ls"]}, command="echo a")
     assert found == [("bash", ("echo a", "rm b", "ls"))]
+
+
+def test_a_shell_line_that_is_not_understood_is_marked_and_grants_nothing() -> None:
+    [access] = accesses_of("claude", request("Bash", command="eval $x; rm y"), Place("/p"))
+    assert (access.understood, access.always, access.metadata["understood"]) == (False, (), False)
+    assert {"eval $x; rm y", "rm y"} <= set(access.patterns)
+
+
+@pytest.mark.parametrize("line", ["echo ${!x}", "echo ${x@P}", "echo $[a]"])
+def test_no_rule_or_grant_for_some_commands_allows_a_line_that_is_not_understood(line: str) -> None:
+    [access] = accesses_of("claude", request("Bash", command=line), Place("/p"))
+    assert Policy(config=(Rule("bash", "echo *", "allow"),)).action(access) is None
+    assert Policy(grants=(Rule("bash", "echo *", "allow"),)).action(access) is None
+    assert Policy(config=(Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"))).action(access) == "ask"
+    assert Policy(config=(Rule("bash", "*", "allow"),)).action(access) == "allow"
+
+
+def test_paths_of_a_shell_line_outside_need_their_folder() -> None:
+    place = Place("/p", home="/home/me")
+    assert needs(place, "Bash", command="cd /tmp/a && cat x ../b")[:2] == [
+        ("external_directory", ("/tmp/a/*",)),
+        ("external_directory", ("/tmp/*",)),
+    ]
+    assert needs(place, "Bash", command="cat ~/.ssh/id | wc -l")[0] == ("external_directory", ("/home/me/.ssh/*",))
+    assert needs(place, "Bash", command="echo a > ../b 2>/dev/null")[0] == ("external_directory", ("/*",))
+    assert needs(place, "Bash", command="cd src && cat ../a ./b > /p/c") == [("bash", ("cat ../a ./b > /p/c",))]

@@ -1,0 +1,252 @@
+# ruff: noqa: E501
+"""Shell lines: what one allowed command must not bring along, what everyday lines mean, and which paths they name."""
+
+from __future__ import annotations
+
+import pytest
+
+from universal.permissions import Rule, decide
+from universal.shell_commands import parse_shell_line
+
+ECHO_ONLY = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"))
+
+RIDERS = {
+    "quotes inside of an expansion": "echo ${x:-'}'`touch y`'}",
+    "a double quote inside of an expansion": 'echo ${x:-"}"$(touch y)}',
+    "escaped backticks in backticks": "echo `echo \\`touch y\\``",
+    "a newline that splits a substitution": "echo $\\\n(touch y)",
+    "a newline that splits a substitution in quotes": 'echo "$\\\n(touch y)"',
+    "a subscript": "echo ${a[$(touch y)]}",
+    "a quoted subscript": "echo ${a['$(touch y)']}",
+    "a subscript that is evaluated": "x='a[$(touch y)]'; echo $((x))",
+    "a subscript of test": "echo a; test -v 'a[$(touch y)]'",
+    "a subscript of a condition": "[[ -v a[$(touch y)] ]] && echo a",
+    "a subscript of printf": "printf -v 'a[$(touch y)]' x",
+    "a subscript of read": "echo 1 | read 'a[$(touch y)]'",
+    "a subscript of unset": "unset 'a[$(touch y)]'; echo",
+    "a subscript of declare": "declare 'a[$(touch y)]=1'; echo",
+    "old arithmetic": "echo $[$(touch y)]",
+    "old arithmetic with a subscript": "echo $[a[$(touch y)]]",
+    "arithmetic with a subscript": "echo $((a[$(touch y)]))",
+    "a condition that compares numbers": "x='a[$(touch y)]'; [[ $x -eq 1 ]]; echo",
+    "a prompt expansion": "x='$(touch y)'; echo ${x@P}",
+    "an indirect expansion": "x='a[$(touch y)]'; echo ${!x}",
+    "an alias of dash": "alias echo='touch y'\necho a",
+    "a redefined function": "echo() { touch y; }; echo a",
+    "eval": "eval 'touch y'",
+    "eval of a variable": "x='touch y'; eval $x; echo",
+    "a trap": "trap 'touch y' EXIT; echo a",
+    "a coprocess": "coproc touch y; echo",
+    "a here-document that expands": "echo <<A\n$(touch y)\nA",
+    "a here-document with another end": "echo <<A\nA \n'\nA\ntouch y\necho <<A\n'\nA",
+    "a process substitution": "echo <(touch y)",
+    "a redirection of dash": "echo a &>x touch y",
+    "a string of bash": "echo $'\\''; touch y #'",
+    "a comment behind a continued line": "echo \\\n# it's\ntouch y\n# it's",
+    "brace expansion": "{touch,y}; echo",
+    "a variable as command": "x=touch; $x y; echo",
+    "a prefix that changes PATH": "PATH=/tmp/evil echo a",
+    "a remapped command": "hash -p /bin/touch echo; echo y",
+    "a traced prompt": "PS4='$(touch y)'; set -x; echo a",
+    "a carriage return": "echo a\r# '\ntouch y\n# '",
+    "words behind a redirection": ">x touch y; echo",
+    "a shell's text": "bash -c 'touch y'",
+}
+
+
+@pytest.mark.parametrize("name", RIDERS)
+def test_one_allowed_command_allows_no_other(name: str) -> None:
+    found = parse_shell_line(RIDERS[name])
+    assert not found.understood or decide("bash", found.commands or (RIDERS[name],), ECHO_ONLY) != "allow"
+
+
+GIT_MESSAGE = "git commit -m \"$(cat <<'EOF'\nfix: it's done (see #1) `x`\n\nCo-Authored-By: A <a@b.c>\nEOF\n)\""
+
+EVERYDAY: dict[str, tuple[str, ...]] = {
+    "echo hi && ls": ("echo hi", "ls"),
+    "touch made.txt && echo made": ("touch made.txt", "echo made"),
+    "for i in $(seq 3); do echo tick $i; sleep 1; done": ("seq 3", "echo tick $i", "sleep 1"),
+    "/bin/bash -lc 'echo hi && ls'": ("/bin/bash -lc 'echo hi && ls'", "echo hi", "ls"),
+    "echo out; echo err >&2; exit 3": ("echo out", "echo err >&2"),
+    "date +%Y": ("date +%Y",),
+    "kill -9 $PPID": ("kill -9 $PPID",),
+    "git push origin main": ("git push origin main",),
+    "a; b | c || d": ("a", "b", "c", "d"),
+    'echo "a && b"; ls': ('echo "a && b"', "ls"),
+    "echo 'x;y'": ("echo 'x;y'",),
+    "first\nsecond": ("first", "second"),
+    "sleep 1 & ls": ("sleep 1", "ls"),
+    "sleep 1 &": ("sleep 1",),
+    "make 2>&1 | tee x &>y": ("make 2>&1", "tee x &>y"),
+    "cat x >&2 <&3": ("cat x >&2 <&3",),
+    "git log $(rm x)": ("git log $(rm x)", "rm x"),
+    'git log "a $(rm x; ls) b" && id': ('git log "a $(rm x; ls) b"', "rm x", "ls", "id"),
+    "git log `rm x`": ("git log `rm x`", "rm x"),
+    "git diff <(rm x) >(ls)": ("git diff <(rm x) >(ls)", "rm x", "ls"),
+    "echo '$(rm x)' \\`": ("echo '$(rm x)' \\`",),
+    "echo $((1 + 2))": ("echo $((1 + 2))",),
+    "git log # it's\nrm x # it's": ("git log", "rm x"),
+    "echo a\\'b; rm x": ("echo a\\'b", "rm x"),
+    "echo a#b; ls": ("echo a#b", "ls"),
+    GIT_MESSAGE: (GIT_MESSAGE, "cat <<'EOF'"),
+    "git add -A && git commit -m 'x' && git push": ("git add -A", "git commit -m 'x'", "git push"),
+    "git status --porcelain | wc -l": ("git status --porcelain", "wc -l"),
+    "git diff --stat HEAD~1..HEAD": ("git diff --stat HEAD~1..HEAD",),
+    "git log --oneline -n 5 --format='%h %s'": ("git log --oneline -n 5 --format='%h %s'",),
+    "git show HEAD:src/a.py | head -50": ("git show HEAD:src/a.py", "head -50"),
+    "git stash && git checkout -b fix/x": ("git stash", "git checkout -b fix/x"),
+    "git rev-parse @{u}": ("git rev-parse @{u}",),
+    "cd src && npm test": ("npm test",),
+    "cd src && npm test -- --watch=false 2>&1 | tail -20": ("npm test -- --watch=false 2>&1", "tail -20"),
+    "npm run build -- --mode production": ("npm run build -- --mode production",),
+    "NODE_ENV=test npm test": ("npm test",),
+    "CI=1 FORCE_COLOR=0 pnpm -r test": ("pnpm -r test",),
+    "API_URL=http://localhost:3000 npm start": ("API_URL=http://localhost:3000 npm start",),
+    "ls -la src/ tests/": ("ls -la src/ tests/",),
+    "ls -la | grep -v node_modules": ("ls -la", "grep -v node_modules"),
+    "find . -name '*.py' -not -path './.venv/*' | head -20": ("find . -name '*.py' -not -path './.venv/*'", "head -20"),
+    "find . -type f -name '*.tmp' -exec rm {} \\;": ("find . -type f -name '*.tmp' -exec rm {} \\;", "rm {}"),
+    "find . -name '*.ts' | xargs grep -l foo": ("find . -name '*.ts'", "xargs grep -l foo", "grep -l foo"),
+    "find . \\( -name a -o -name b \\) -print0 | xargs -0 wc -l": (
+        "find . \\( -name a -o -name b \\) -print0",
+        "xargs -0 wc -l",
+        "wc -l",
+    ),
+    "grep -rn 'def foo' src --include='*.py'": ("grep -rn 'def foo' src --include='*.py'",),
+    "grep -E '^(a|b)$' file.txt": ("grep -E '^(a|b)$' file.txt",),
+    'rg -n "foo\\(" src | head': ('rg -n "foo\\(" src', "head"),
+    "sed -n '1,40p' src/a.py": ("sed -n '1,40p' src/a.py",),
+    "sed -i 's/foo/bar/g' src/*.py": ("sed -i 's/foo/bar/g' src/*.py",),
+    "awk '{print $1}' data.txt | sort | uniq -c": ("awk '{print $1}' data.txt", "sort", "uniq -c"),
+    "cat <<'EOF' > notes.md\n# it's\n$(x)\nEOF": ("cat <<'EOF' > notes.md",),
+    "cat > a.py <<EOF\nprint('hi')\nEOF\npython a.py": ("cat > a.py <<EOF", "python a.py"),
+    "cat <<EOF | sort\nb\na\nEOF": ("cat <<EOF", "sort"),
+    "python -c 'import sys; print(sys.version)'": ("python -c 'import sys; print(sys.version)'",),
+    "python3 - <<'EOF'\nprint(1)\nEOF": ("python3 - <<'EOF'",),
+    "python -m pytest tests/unit -q -x 2>&1 | tail -30": ("python -m pytest tests/unit -q -x 2>&1", "tail -30"),
+    ".venv/bin/pytest -q -k 'a or b'": (".venv/bin/pytest -q -k 'a or b'",),
+    "source .venv/bin/activate && pytest": ("source .venv/bin/activate", "pytest"),
+    "pip install -r requirements.txt": ("pip install -r requirements.txt",),
+    "uv run ruff check . && uv run pyright": ("uv run ruff check .", "uv run pyright"),
+    "cargo test --all 2>&1 | grep -E 'FAILED|ok'": ("cargo test --all 2>&1", "grep -E 'FAILED|ok'"),
+    "RUST_BACKTRACE=1 cargo run -- --help": ("cargo run -- --help",),
+    "go test ./... -run TestX -v": ("go test ./... -run TestX -v",),
+    "make -j4 && make install": ("make -j4", "make install"),
+    "docker run --rm \\\n  -v \"$PWD\":/x \\\n  image cmd": ('docker run --rm -v "$PWD":/x image cmd',),
+    "docker compose up -d && docker ps": ("docker compose up -d", "docker ps"),
+    "kubectl get pods -n x -o json | jq '.items[].metadata.name'": (
+        "kubectl get pods -n x -o json",
+        "jq '.items[].metadata.name'",
+    ),
+    "curl -s http://localhost:3000/api?x=1 | jq .": ("curl -s http://localhost:3000/api?x=1", "jq ."),
+    'curl -X POST -H "Content-Type: application/json" -d \'{"a": 1}\' http://localhost': (
+        'curl -X POST -H "Content-Type: application/json" -d \'{"a": 1}\' http://localhost',
+    ),
+    "mkdir -p a/b && cp x a/b/ && rm -rf y": ("mkdir -p a/b", "cp x a/b/", "rm -rf y"),
+    "mkdir -p src/{a,b}": ("mkdir -p src/{a,b}",),
+    "mv a.txt b.txt": ("mv a.txt b.txt",),
+    "chmod +x script.sh && ./script.sh": ("chmod +x script.sh", "./script.sh"),
+    "which python || echo none": ("which python", "echo none"),
+    "command -v node >/dev/null 2>&1 && echo yes": ("command -v node >/dev/null 2>&1", "echo yes"),
+    "[ -f package.json ] && cat package.json": ("cat package.json",),
+    'if [ -d "$dir" ]; then ls "$dir"; else echo none; fi': ('ls "$dir"', "echo none"),
+    "test -f x || touch x": ("touch x",),
+    "[[ -f a.txt ]] && cat a.txt": ("cat a.txt",),
+    'for f in *.txt; do echo "$f"; done': ('echo "$f"',),
+    "for f in a b c\ndo\n  cat $f\ndone": ("cat $f",),
+    "while read -r line; do echo \"$line\"; done < file.txt": ("read -r line", 'echo "$line"'),
+    "i=0; while [ $i -lt 3 ]; do echo $i; i=$((i+1)); done": ("echo $i",),
+    "set -e; npm ci; npm test": ("npm ci", "npm test"),
+    "set -euo pipefail\nmake": ("make",),
+    "(cd sub && make)": ("make",),
+    "{ echo a; echo b; } > out.txt": ("echo a", "echo b"),
+    "timeout 60 npm test": ("timeout 60 npm test", "npm test"),
+    "time make": ("time make", "make"),
+    "nohup node server.js > log.txt 2>&1 &": ("nohup node server.js > log.txt 2>&1", "node server.js"),
+    "env | grep PATH": ("env", "grep PATH"),
+    "sudo apt-get install -y jq": ("sudo apt-get install -y jq", "apt-get install -y jq"),
+    "export FOO=bar && npm start": ("export FOO=bar", "npm start"),
+    'VERSION=$(git describe --tags); echo "v$VERSION"': ("git describe --tags", 'echo "v$VERSION"'),
+    'echo "${name:-world}" ${#name} ${file%.*} ${file##*/}': ('echo "${name:-world}" ${#name} ${file%.*} ${file##*/}',),
+    "ps aux | grep node | grep -v grep | awk '{print $2}' | xargs kill": (
+        "ps aux", "grep node", "grep -v grep", "awk '{print $2}'", "xargs kill", "kill",
+    ),
+    "lsof -ti:3000 | xargs -r kill -9": ("lsof -ti:3000", "xargs -r kill -9", "kill -9"),
+    "tar czf x.tgz src && du -sh x.tgz": ("tar czf x.tgz src", "du -sh x.tgz"),
+    "npx tsc --noEmit; echo \"exit: $?\"": ("npx tsc --noEmit", 'echo "exit: $?"'),
+    "diff <(sort a) <(sort b)": ("diff <(sort a) <(sort b)", "sort a", "sort b"),
+    "case $1 in start) npm start;; *) echo usage;; esac": ("npm start", "echo usage"),
+    "build() { npm run build; }; build": ("npm run build", "build"),
+    "printf '%s\\n' \"$x\" > out": ("printf '%s\\n' \"$x\" > out",),
+    "gh pr create --title 'x' --body \"$(cat <<'EOF'\n## Summary\n- it's \"done\"\nEOF\n)\"": (
+        "gh pr create --title 'x' --body \"$(cat <<'EOF'\n## Summary\n- it's \"done\"\nEOF\n)\"",
+        "cat <<'EOF'",
+    ),
+    "": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", EVERYDAY)
+def test_everyday_lines_are_understood(line: str) -> None:
+    found = parse_shell_line(line)
+    assert found.understood, found.reason
+    plain = {command for command in found.commands if command in EVERYDAY[line]}
+    assert tuple(command for command in found.commands if command in plain) == EVERYDAY[line]
+    assert len(found.commands) <= len(EVERYDAY[line]) + 4  # other spellings of the first words
+
+
+@pytest.mark.parametrize(
+    ("line", "paths", "known"),
+    [
+        ("cat /etc/passwd", ("/etc/passwd",), True),
+        ("cd /tmp && cat x", ("/tmp", "/tmp/x"), True),
+        ("cd sub && cat ../x", ("sub", "sub/../x"), True),
+        ("cd sub; cat ../x", ("sub", "../x", "sub/../x"), True),
+        ("cd sub || exit 1; cat x", ("sub", "sub/x"), True),
+        ("(cd /tmp); cat x", ("/tmp", "x"), True),
+        ('cat "$HOME/x" ~/y', ("~/x", "~/y"), True),
+        ("cat $X/..", (), False),
+        ("D=/etc; cat $D/passwd", ("/etc/passwd",), True),
+        ("for f in a /b; do rm $f; done", ("a", "/b"), True),
+        ("echo x > ../out 2>/dev/null", ("../out",), True),
+        ("grep -r /api src", ("src",), True),
+        ("sudo rm -rf /x", ("/x",), True),
+        ("git -C /other status", ("/other",), True),
+        ("find / -name x -exec rm {} +", ("/", "{}"), True),
+        ("find x | xargs rm", ("x",), False),
+        ("bash -c 'cd /tmp; touch x'", ("/tmp", "x", "/tmp/x"), True),
+        ("make 2>&1 >&2", (), True),
+    ],
+)
+def test_paths_of_a_line(line: str, paths: tuple[str, ...], known: bool) -> None:
+    found = parse_shell_line(line)
+    assert (found.understood, found.paths, found.paths_known) == (True, paths, known)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'r"m" -rf x', "\\rm x", "'rm' x", "rm  x", "rm\tx", "sudo rm x", "env -i rm x", "echo a | xargs -n 1 rm", "find . -exec rm {} +",
+        "bash -c 'rm x'", "eval 'rm x'", "trap 'rm x' EXIT", "f() { rm x; }", "timeout -k 5 10 rm x", "nice -n 5 nohup rm x",
+        "command rm x", "exec rm x", "eval $x; rm x", "rm x <(", "time rm x", "stdbuf -oL rm x", "if rm x; then :; fi",
+    ],
+)  # fmt: skip
+def test_a_deny_holds_for_wrapped_commands_and_other_spellings(line: str) -> None:
+    rules = (Rule("bash", "*", "allow"), Rule("bash", "rm *", "deny"))
+    assert decide("bash", parse_shell_line(line).commands, rules) == "deny"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git -c core.pager=x log", "git --exec-path=/x log", "git rebase -x 'make' main", "git bisect run make", "git submodule foreach ls",
+        "GIT_SSH_COMMAND=x git fetch", "LD_PRELOAD=./x.so ls", "PATH=.:$PATH ls", "export PATH=x", "PAGER=x git log", "IFS=: echo a",
+        "env PATH=x ls", "env -S 'ls x'", "env $x", "xargs sh", "eval $x", "trap \"$x\" EXIT", "source $x", "alias a=b", "hash -p /x ls",
+        "((i++))", "for ((i=0;i<3;i++)); do ls; done", "select x in a; do ls; done", "function f { ls; }", "[[ -f a && -f b ]]",
+        "rg --pre x y", "fd -x rm", "tar --to-command=x -xf y", "watch ls", "parallel ls", "shopt -s expand_aliases", "set -a",
+        "read PATH", "for PATH in x; do ls; done", "jobs -x ls", "bash --rcfile x -c ls", "bash -c \"$x\"", "sudo -i", "nosuch 'a",
+        "declare -i x=1", "declare -n r=x", "read \"$x\"", "printf \"$x\" y", "[ $x ]", "[[ $x -eq 1 ]]", "echo $((x+1))",
+    ],
+)  # fmt: skip
+def test_what_may_run_something_else_is_not_understood(line: str) -> None:
+    assert not parse_shell_line(line).understood

@@ -1,0 +1,1 @@
+"""The parts of `universal.shell_commands`: how a shell line is read."""

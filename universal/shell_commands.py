@@ -11,9 +11,7 @@ import re
 from operator import itemgetter
 
 from universal.frozen import frozen
-from universal.shell.commands import COMMANDS_LIMIT, Reader
-from universal.shell.source import LENGTH_LIMIT
-from universal.shell.values import NotUnderstoodError, State
+from universal.shell import COMMANDS_LIMIT, LENGTH_LIMIT
 
 __all__ = ["LENGTH_LIMIT", "ShellLine", "parse_shell_line"]
 
@@ -39,6 +37,9 @@ class ShellLine:
 
 def parse_shell_line(line: str) -> ShellLine:
     """Read a line as bash and dash would."""
+    from universal.shell.commands import Reader  # with the first line, so that no start waits for it
+    from universal.shell.values import NotUnderstoodError, State
+
     reader = Reader()
     try:
         reader.read(line, State())

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from random import Random
@@ -15,10 +17,35 @@ from tests.conftest import LAW_EXAMPLES
 from universal.permissions import Rule, decide
 from universal.shell_commands import parse_shell_line
 
-RULES = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"), Rule("bash", "printf *", "allow"))
+ECHO = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"), Rule("bash", "printf *", "allow"))
+WRAPPERS = [
+    "command",
+    "env",
+    "exec",
+    "nohup",
+    "time",
+    "timeout",
+    "nice",
+    "xargs",
+    "find",
+    "eval",
+    "trap",
+    "read",
+    "export",
+    "declare",
+    "local",
+    "unset",
+    "test",
+    "builtin",
+    "cat",
+]
+WITH_WRAPPERS = (*ECHO, *(Rule("bash", f"{name} *", "allow") for name in WRAPPERS))
+"""Wrappers allow nothing of what they wrap. Shells are not among them: who allows `sh *` allows what it reads from its input."""
 MARKER = "ranit"
 SHELL_S = 50
 """For one batch of lines; they wait for nothing."""
+GENERATED, RUN = 4000, 200
+"""Lines that are generated and that are run, at least."""
 BATCH = 20
 """Lines that one shell process runs, each in a subshell of its own."""
 
@@ -228,9 +255,9 @@ def line_of(random: Random) -> str:
     return text
 
 
-def is_allowed(line: str) -> bool:
+def is_allowed(line: str, rules: tuple[Rule, ...]) -> bool:
     found = parse_shell_line(line)
-    return found.understood and decide("bash", found.commands or (line,), RULES) == "allow"
+    return found.understood and decide("bash", found.commands or (line,), rules) == "allow"
 
 
 def runs(shell: str, directory: Path, lines: list[str]) -> list[str]:
@@ -248,38 +275,37 @@ def runs(shell: str, directory: Path, lines: list[str]) -> list[str]:
     work.mkdir()
     mark = directory / "mark"
     mark.unlink(missing_ok=True)
-    script = (
-        'i=0; while [ $i -lt $N ]; do eval "l=\\$L$i"; timeout 2 "$S" -c "$l" </dev/null >/dev/null 2>&1 9>&-; i=$((i+1)); done'
-    )
+    script = 'i=0; while [ $i -lt $N ]; do eval "l=\\$L$i"; timeout -s KILL 2 "$S" -c "$l" </dev/null >/dev/null 2>&1 9>&-; i=$((i+1)); done'
     environment = {"PATH": str(binaries), "MARK": str(mark), "S": shell, "N": str(len(lines)), "LC_ALL": "C.UTF-8"}
     environment |= {f"L{index}": line for index, line in enumerate(lines)}
-    subprocess.run(
-        ["/bin/sh", "-c", script],
-        env=environment,
-        cwd=work,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=SHELL_S,
-        check=False,
+    silent = subprocess.DEVNULL
+    started = subprocess.Popen(
+        ["/bin/sh", "-c", script], env=environment, cwd=work, stdin=silent, stdout=silent, stderr=silent, start_new_session=True
     )
+    try:
+        started.wait(SHELL_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
     if not mark.exists():
         return []
     return lines if len(lines) == 1 else [bad for line in lines for bad in runs(shell, directory, [line])] or lines
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash"])
-@pytest.mark.parametrize("seed", range(2))
-def test_nothing_runs_that_was_not_allowed(tmp_path: Path, shell: str, seed: int) -> None:
+@pytest.mark.parametrize("rules", [ECHO, WITH_WRAPPERS], ids=["echo", "wrappers"])
+def test_nothing_runs_that_was_not_allowed(tmp_path: Path, shell: str, rules: tuple[Rule, ...]) -> None:
     path = shutil.which(shell)
     if path is None:
         pytest.skip(f"{shell} is not installed")
-    random = Random(seed + int(os.environ.get("SHIM_LAW_SEED", "0")))
+    random = Random(len(rules) + int(os.environ.get("SHIM_LAW_SEED", "0")))
     allowed: list[str] = []
-    for _ in range(max(LAW_EXAMPLES * 5, 10_000)):
+    for _ in range(max(LAW_EXAMPLES, GENERATED)):
         line = line_of(random)
-        if MARKER in line and "\0" not in line and is_allowed(line):
+        if MARKER in line and "\0" not in line and is_allowed(line, rules):
             allowed.append(line)
-    assert len(allowed) > 50
-    allowed = list(dict.fromkeys(allowed))[: max(LAW_EXAMPLES // 5, 400)]
+    assert len(allowed) > 20  # a law about no line would hold for ever
+    allowed = list(dict.fromkeys(allowed))[: max(LAW_EXAMPLES // 10, RUN)]
     bad = [line for start in range(0, len(allowed), BATCH) for line in runs(path, tmp_path, allowed[start : start + BATCH])]
     assert not bad

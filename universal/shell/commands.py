@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from universal.shell import tables
+from universal.shell import COMMANDS_LIMIT, tables
 from universal.shell.source import CONTINUED
 from universal.shell.statements import StatementReader
 from universal.shell.values import (
@@ -29,8 +29,6 @@ from universal.shell.words import IDENTIFIER, NAME
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-COMMANDS_LIMIT = 300
-"""Commands of a line, also of one that is not understood."""
 _PLAIN = re.compile(r"[\w./:@%+,=-]+")
 _TEST_UNARY = re.compile(r"-[bcdefghknprstuwxzGLNOS]")
 _TEST_BINARY = re.compile(r"=|==|!=|-(nt|ot|ef)")

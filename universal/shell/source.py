@@ -6,13 +6,12 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from universal.shell import LENGTH_LIMIT
 from universal.shell.values import Outcome, State, reject
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-LENGTH_LIMIT = 100_000
-"""Characters of a line. A longer one is not understood."""
 NESTING_LIMIT = 30
 """Statements and words inside of each other."""
 OPENINGS_LIMIT = 600

@@ -51,6 +51,7 @@ RIDERS = {
     "a carriage return": "echo a\r# '\ntouch y\n# '",
     "words behind a redirection": ">x touch y; echo",
     "a shell's text": "bash -c 'touch y'",
+    "a prefix of eval": "i=1; i='a[$(touch y)]' eval 'echo $((i))'",
 }
 
 
@@ -101,7 +102,7 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "npm run build -- --mode production": ("npm run build -- --mode production",),
     "NODE_ENV=test npm test": ("npm test",),
     "CI=1 FORCE_COLOR=0 pnpm -r test": ("pnpm -r test",),
-    "API_URL=http://localhost:3000 npm start": ("API_URL=http://localhost:3000 npm start",),
+    "API_URL=http://localhost:3000 npm start": ("API_URL=http://localhost:3000 npm start", "npm start"),
     "ls -la src/ tests/": ("ls -la src/ tests/",),
     "ls -la | grep -v node_modules": ("ls -la", "grep -v node_modules"),
     "find . -name '*.py' -not -path './.venv/*' | head -20": ("find . -name '*.py' -not -path './.venv/*'", "head -20"),
@@ -199,11 +200,11 @@ def test_everyday_lines_are_understood(line: str) -> None:
     ("line", "paths", "known"),
     [
         ("cat /etc/passwd", ("/etc/passwd",), True),
-        ("cd /tmp && cat x", ("/tmp", "/tmp/x"), True),
-        ("cd sub && cat ../x", ("sub", "sub/../x"), True),
-        ("cd sub; cat ../x", ("sub", "../x", "sub/../x"), True),
-        ("cd sub || exit 1; cat x", ("sub", "sub/x"), True),
-        ("(cd /tmp); cat x", ("/tmp", "x"), True),
+        ("cd /tmp && cat x", ("/tmp/", "/tmp/x"), True),
+        ("cd sub && cat ../x", ("sub/", "sub/../x"), True),
+        ("cd sub; cat ../x", ("sub/", "../x", "sub/../x"), True),
+        ("cd sub || exit 1; cat x", ("sub/", "sub/x"), True),
+        ("(cd /tmp); cat x", ("/tmp/", "x"), True),
         ('cat "$HOME/x" ~/y', ("~/x", "~/y"), True),
         ("cat $X/..", (), False),
         ("D=/etc; cat $D/passwd", ("/etc/passwd",), True),
@@ -211,11 +212,12 @@ def test_everyday_lines_are_understood(line: str) -> None:
         ("echo x > ../out 2>/dev/null", ("../out",), True),
         ("grep -r /api src", ("src",), True),
         ("sudo rm -rf /x", ("/x",), True),
-        ("git -C /other status", ("/other",), True),
+        ("git -C /other status", ("/other/",), True),
         ("find / -name x -exec rm {} +", ("/", "{}"), True),
-        ("find x | xargs rm", ("x",), False),
-        ("bash -c 'cd /tmp; touch x'", ("/tmp", "x", "/tmp/x"), True),
+        ("find x | xargs rm", ("x/",), False),
+        ("bash -c 'cd /tmp; touch x'", ("/tmp/", "x", "/tmp/x"), True),
         ("make 2>&1 >&2", (), True),
+        ("cat ~root/x", (), False),
     ],
 )
 def test_paths_of_a_line(line: str, paths: tuple[str, ...], known: bool) -> None:
@@ -226,7 +228,7 @@ def test_paths_of_a_line(line: str, paths: tuple[str, ...], known: bool) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        'r"m" -rf x', "\\rm x", "'rm' x", "rm  x", "rm\tx", "sudo rm x", "env -i rm x", "echo a | xargs -n 1 rm", "find . -exec rm {} +",
+        'r"m" -rf x', "\\rm x", "'rm' x", "rm  x", "rm\tx", "A=1 rm x", "CI=1 rm x", "sudo rm x", "env -i rm x", "echo a | xargs -n 1 rm", "find . -exec rm {} +",
         "bash -c 'rm x'", "eval 'rm x'", "trap 'rm x' EXIT", "f() { rm x; }", "timeout -k 5 10 rm x", "nice -n 5 nohup rm x",
         "command rm x", "exec rm x", "eval $x; rm x", "rm x <(", "time rm x", "stdbuf -oL rm x", "if rm x; then :; fi",
     ],
@@ -245,7 +247,7 @@ def test_a_deny_holds_for_wrapped_commands_and_other_spellings(line: str) -> Non
         "((i++))", "for ((i=0;i<3;i++)); do ls; done", "select x in a; do ls; done", "function f { ls; }", "[[ -f a && -f b ]]",
         "rg --pre x y", "fd -x rm", "tar --to-command=x -xf y", "watch ls", "parallel ls", "shopt -s expand_aliases", "set -a",
         "read PATH", "for PATH in x; do ls; done", "jobs -x ls", "bash --rcfile x -c ls", "bash -c \"$x\"", "sudo -i", "nosuch 'a",
-        "declare -i x=1", "declare -n r=x", "read \"$x\"", "printf \"$x\" y", "[ $x ]", "[[ $x -eq 1 ]]", "echo $((x+1))",
+        "sh -c -e 'ls'", "bash -c -- 'ls'", "bash +e -c 'ls'", "declare -i x=1", "declare -n r=x", "read \"$x\"", "printf \"$x\" y", "[ $x ]", "[[ $x -eq 1 ]]", "echo $((x+1))",
     ],
 )  # fmt: skip
 def test_what_may_run_something_else_is_not_understood(line: str) -> None:

@@ -114,7 +114,7 @@ class Reader(StatementReader):
             variable, value = self._assigned(node, state)
             if variable == "IFS" and name == "read" and value is not None and value.value is not None:
                 continue
-            self._harmless(variable)
+            state = state.assign(self._harmless(variable), None)
             if not tables.HARMLESS_VARIABLES.fullmatch(variable):
                 prefix += f"{self._of(node)} "
         return self._simple(place, prefix, words, redirects, state, declared)
@@ -150,7 +150,9 @@ class Reader(StatementReader):
         sources = [word.source for word in words]
         plain = [word.value if _PLAIN.fullmatch(word.value or "") else word.source for word in words[:3]]
         for texts in (sources, [*(text or "" for text in plain), *sources[3:]]):
-            self._record(place, prefix + " ".join([*texts, *redirects]))
+            text = " ".join([*texts, *redirects])
+            self._record(place, prefix + text)
+            self._record(place, text)  # a deny holds whatever variable is set
 
     def _record(self, place: int, text: str) -> None:
         self.commands.append((place, text))
@@ -249,13 +251,13 @@ class Reader(StatementReader):
             option = word.value
             if option is None and not word.start.startswith(("/", "./", "../")):
                 raise reject("what the shell runs is not known")
-            if option is None or not option.startswith("-") or option in ("-", "--"):
+            if option is None or not option.startswith(("-", "+")) or option in ("-", "--"):
                 return
             if re.fullmatch(r"-[leuxi]*c[leuxi]*", option):
                 text = rest[index + 1].value if index + 1 < len(rest) else None
-                if text is None:
+                if text is None or text.startswith(("-", "+")):
                     raise reject("what the shell runs is not known")
-                self._nested(text, state)
+                self._nested(text, State(state.directories))
                 return
             if re.fullmatch(r"-[leuxnvis]+|--(login|norc|noprofile|posix|version|help)", option) is None:
                 raise reject("what the shell runs is not known")
@@ -386,9 +388,10 @@ class Reader(StatementReader):
             if pattern.fullmatch(text) and not (allowed and allowed.fullmatch(text)):
                 raise reject("an option with which git runs others")
 
-    def _path(self, word: Word, state: State) -> None:
+    def _path(self, word: Word, state: State, *, directory: bool = False) -> None:
+        """Report the paths that a word names. A directory ends with `/`."""
         values = word.values
-        if values is None or word.source.startswith("~+") or word.source.startswith("~-"):
+        if values is None or (word.tilde and not re.match(r"~(/|\Z)", word.source)):
             self.paths_known = False
             return
         for value in values:
@@ -396,6 +399,8 @@ class Reader(StatementReader):
                 continue
             if value.startswith("~") and not word.tilde and word.pieces[0].text:
                 value = f"./{value}"
+            if directory:
+                value = value.rstrip("/") + "/"
             if value.startswith(("/", "~")):
                 self.paths.append(value)
             elif state.directories is None:
@@ -413,7 +418,7 @@ class Reader(StatementReader):
         for index, word in enumerate(rest):
             head = word.start.split("=", 1)[0]
             if head in options and "=" not in word.start and index + 1 < len(rest):
-                self._path(rest[index + 1], state)
+                self._path(rest[index + 1], state, directory=head in ("-C", "--work-tree", "--prefix", "--directory", "--cwd"))
             elif (head in options or skipped is not None) and word.start.startswith("-") and "=" in word.start:
                 self._path(after_equals(word), state)
             elif skipped is None or word.start.startswith("-"):
@@ -421,14 +426,14 @@ class Reader(StatementReader):
             elif skipped:
                 skipped -= 1
             else:
-                self._path(word, state)
+                self._path(word, state, directory=name in tables.DIRECTORY_COMMANDS)
 
     def _change_directory(self, name: str, rest: Sequence[Word], state: State) -> Outcome:
         words = [word for word in rest if word.value not in ("-P", "-L", "-e", "--")]
         values: Values
         if not words:
             values = ("~",) if name == "cd" else None
-            self.paths += ["~"] if name == "cd" else []
+            self.paths += ["~/"] if name == "cd" else []
         elif len(words) > 1 or words[0].value == "-" or words[0].globbed or words[0].split:
             values = None
         else:

@@ -163,5 +163,5 @@ class RedirectionReader(WordReader):
     def _pipeline(self, node: Node, state: State, start: int | None = None) -> Outcome:
         raise NotImplementedError
 
-    def _path(self, word: Word, state: State) -> None:
+    def _path(self, word: Word, state: State, *, directory: bool = False) -> None:
         raise NotImplementedError

@@ -244,6 +244,8 @@ PATH_COMMANDS: dict[str, int] = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk", "jq", "yq", "chmod", "chown", "chgrp"), 1),
 }
 """Commands whose arguments are paths, with the number of leading operands that are none."""
+DIRECTORY_COMMANDS = frozenset({"cd", "pushd", "ls", "ll", "tree", "find", "fd", "mkdir", "rmdir", "du"})
+"""Commands whose paths are mostly directories."""
 DIRECTORY_OPTIONS: dict[str, tuple[str, ...]] = {
     "git": ("-C", "--git-dir", "--work-tree"),
     "make": ("-C", "--directory", "-f"),

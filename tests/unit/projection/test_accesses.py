@@ -99,9 +99,9 @@ def test_no_rule_or_grant_for_some_commands_allows_a_line_that_is_not_understood
 
 def test_paths_of_a_shell_line_outside_need_their_folder() -> None:
     place = Place("/p", home="/home/me")
-    assert needs(place, "Bash", command="cd /tmp/a && cat x ../b")[:2] == [
-        ("external_directory", ("/tmp/a/*",)),
-        ("external_directory", ("/tmp/*",)),
+    assert needs(place, "Bash", command="cd /other/a && cat x ../b")[:2] == [
+        ("external_directory", ("/other/a/*",)),
+        ("external_directory", ("/other/*",)),
     ]
     assert needs(place, "Bash", command="cat ~/.ssh/id | wc -l")[0] == ("external_directory", ("/home/me/.ssh/*",))
     assert needs(place, "Bash", command="echo a > ../b 2>/dev/null")[0] == ("external_directory", ("/*",))

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -104,7 +105,7 @@ def build_app(
     ids = Ids(clock)
     hub = Hub(clock, ids)
     kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE, move_aside=settings.move_aside_damaged)
-    config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment)
+    config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment, tuple(map(str, settings.roots)))
     added = plugins.load(agents_of(settings))
     owner = owner_of(settings.data_dir) if store is None else ""
     feed, meters, traced = Feed(), Meters(clock), spans(on=settings.otel)
@@ -125,17 +126,20 @@ def build_app(
     )
 
     def config_rules(directory: str) -> tuple[Rule, ...]:
-        return with_home(rules_from_config(config.load(directory).permission), str(config.home))
+        return with_home(rules_from_config(config.current(directory).permission), str(config.home))
 
     def place(directory: str) -> Place:
         above = (Path(directory), *Path(directory).parents)
         repository = next((str(folder) for folder in above if (folder / ".git").exists()), directory)
         return Place(directory, (repository,), str(config.home), os.path.realpath)
 
+    async def config_refresh(directory: str) -> None:
+        await config.fresh(directory)
+
     trees = Snapshots(settings.data_dir / "snapshots", config.home, clock)
 
     def snapshots(directory: str) -> Snapshots | None:
-        return None if config.load(directory).values.get("snapshot") is False else trees
+        return None if config.current(directory).values.get("snapshot") is False else trees
 
     trust = ProjectTrust(
         ProjectScanner(str(config.home)),
@@ -167,6 +171,7 @@ def build_app(
             trust=trust,
             trust_question_s=settings.trust_question_s,
             listened=listened,
+            config_refresh=config_refresh,
         )
     )
     names = UniversalSessions(sessions, agents, kept)
@@ -219,6 +224,8 @@ def build_app(
             await sessions.start()
             await names.start()
             trees.start()
+            watching = asyncio.create_task(config.keep_current(sessions.directories_at_work), name="keep configuration current")
+            ends.callback(watching.cancel)
             if web_ui is not None:
                 await web_ui.start()
             yield

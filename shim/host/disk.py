@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +17,9 @@ is_folder: Callable[[str | Path], bool] = os.path.isdir
 """Whether a folder is there. Raises nothing."""
 is_file: Callable[[str | Path], bool] = os.path.isfile
 """Whether a regular file is there, or a link to one. Raises nothing."""
+
+WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a folder on the way to a file is opened: to go on from, not to read, and never a link."""
 
 
 @contextmanager
@@ -28,6 +31,48 @@ def opened(place: Path) -> Generator[tuple[BinaryIO, os.stat_result]]:
     descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         yield file, os.fstat(descriptor)
+
+
+class OutsideError(OSError):
+    """The path leads out of the folders that it must lie in, by `..` or by a link."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(errno.EACCES, "it lies outside of the folders that may be read", str(path))
+
+
+@contextmanager
+def confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[BinaryIO, os.stat_result]]:
+    """Open a file for reading that lies in one of `folders`, with what it is now (`is_regular`).
+
+    In: `folders`, absolute and resolved; none means anywhere. Links may lead from place to place inside of them. The way from
+    the folder to the file is walked without following links, so that one that is put there meanwhile does not lead out.
+    Raises OutsideError, OSError, and ValueError for a NUL in the path.
+    """
+    place = os.path.realpath(path)
+    if not folders:
+        with opened(Path(place)) as both:
+            yield both
+        return
+    folder = next((one for one in folders if is_inside(place, one)), None)
+    if folder is None or place == folder:
+        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    *above, name = Path(place).relative_to(folder).parts
+    descriptor = os.open(folder, WALK)
+    try:
+        for step in above:
+            below = os.open(step, WALK, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    with os.fdopen(found, "rb") as file:
+        yield file, os.fstat(found)
+
+
+def is_inside(place: str, folder: str) -> bool:
+    """Whether a resolved path is this resolved folder or lies below it."""
+    return place == folder or place.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def head(path: str | Path, limit: int) -> tuple[bytes, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -20,6 +20,8 @@ STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 REST_OF_LINE = re.compile(r"[ \t]*(//[^\n]*|/\*[^\n]*?\*/[ \t]*)?(?=\n)")
 DEPTH_LIMIT = 200
+VALUES_LIMIT = 20_000
+"""Of one text. No configuration comes near; checking the values of a hostile one would take seconds and hundreds of megabytes."""
 
 
 class JsoncError(ValueError):
@@ -56,7 +58,7 @@ class Node:
 def parse(text: str) -> Node:
     """The tree. Raises JsoncError. A byte order mark is skipped."""
     start = _skip(text, 1 if text.startswith("\ufeff") else 0)
-    node = _value(text, start, 0)
+    node = _value(text, start, 0, iter(range(VALUES_LIMIT)))
     end = _skip(text, node.end)
     if end != len(text):
         raise JsoncError("the end of the file", text, end)
@@ -85,14 +87,17 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _value(text: str, at: int, depth: int) -> Node:
+def _value(text: str, at: int, depth: int, left: Iterator[int]) -> Node:
+    """In: `left`, which runs out after VALUES_LIMIT values."""
+    if next(left, None) is None:
+        raise JsoncError(f"at most {VALUES_LIMIT} values", text, at)
     if depth > DEPTH_LIMIT:
         raise JsoncError("less nesting", text, at)
     match text[at : at + 1]:
         case "{":
-            return _object(text, at, depth)
+            return _object(text, at, depth, left)
         case "[":
-            return _array(text, at, depth)
+            return _array(text, at, depth, left)
         case '"':
             end = _string_end(text, at)
             return Node(at, end, json.loads(text[at:end], strict=False))
@@ -113,7 +118,7 @@ def _string_end(text: str, at: int) -> int:
     return found.end()
 
 
-def _object(text: str, start: int, depth: int) -> Node:
+def _object(text: str, start: int, depth: int, left: Iterator[int]) -> Node:
     members: list[Member] = []
     at, comma = _skip(text, start + 1), False
     while text[at : at + 1] != "}":
@@ -121,17 +126,17 @@ def _object(text: str, start: int, depth: int) -> Node:
         colon = _skip(text, end)
         if text[colon : colon + 1] != ":":
             raise JsoncError("a colon", text, colon)
-        node = _value(text, _skip(text, colon + 1), depth + 1)
+        node = _value(text, _skip(text, colon + 1), depth + 1, left)
         members.append(Member(json.loads(text[at:end], strict=False), at, node))
         at, comma = _next(text, node.end, "}")
     return Node(start, at + 1, {member.key: member.node.value for member in members}, members, comma)
 
 
-def _array(text: str, start: int, depth: int) -> Node:
+def _array(text: str, start: int, depth: int, left: Iterator[int]) -> Node:
     values: list[Any] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]":
-        node = _value(text, at, depth + 1)
+        node = _value(text, at, depth + 1, left)
         values.append(node.value)
         at, _ = _next(text, node.end, "]")
     return Node(start, at + 1, values)

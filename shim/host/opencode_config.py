@@ -10,6 +10,9 @@ Later ones win, key by key; `plugin` and `instructions` add up. Commands are als
 `~/.config/opencode` and in each `.opencode`. `{env:NAME}` and `{file:path}` in texts are replaced. Model, permission
 rules and commands are used here; the rest is only shown to clients.
 
+A project's files must lie in its repository (and in `roots`), links and `{file:...}` too; the person's may lie anywhere.
+Bounds of a load: `shim.host.config_reader`.
+
 A faulty file never stops anything: what is wrong in it is left out and told (`problems`), while native refuses all requests
 of the directory. A change of a project goes to a file that is read again; native writes a `config.json` which it never reads.
 Source: a live OpenCode 1.18.33; recordings `endpoints`, `misc`.
@@ -17,40 +20,44 @@ Source: a live OpenCode 1.18.33; recordings `endpoints`, `misc`.
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
-import re
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any
 
-from shim.host import jsonc, markdown
+import structlog
+
+from shim.host import disk, jsonc
+from shim.host.config_reader import FILE_LIMIT_BYTES, PLACEHOLDER, ConfigReader, Problem, Source, Stamp, merged, stamp_of
+from shim.host.roots import within
 from shim.runtime.environment import child_environment
-from universal.frozen import frozen
 from universal.jsonvalue import obj
 
-if TYPE_CHECKING:
-    from shim.opencode.config import Admitted
+__all__ = ["FILE_LIMIT_BYTES", "PLACEHOLDER", "ConfigCommand", "ConfigFiles", "OpenCodeConfig", "Problem", "Source", "describe"]
 
 SCHEMA = "https://opencode.ai/config.json"
 GLOBAL_NAMES = ("config.json", "opencode.json", "opencode.jsonc")
 PROJECT_NAMES = ("opencode.jsonc", "opencode.json")
-COMMAND_FOLDERS = ("command", "commands")
-ADDED_UP = frozenset({"plugin", "instructions"})
-FILE_LIMIT_BYTES = 2**20
-"""Of one configuration or command file. Larger ones are mistakes and are reported."""
-PLACEHOLDER = re.compile(r"\{(env|file):([^{}]+)\}")
+REFRESH_S = 2.0
+"""Seconds between looks at the files of a directory in which an agent runs: no rule that is applied is older."""
+LOOK_LIMIT_S = 10.0
+"""Seconds that somebody waits for the disk to tell whether files have changed."""
+SETTLING_NS = 50_000_000
+"""A file that changed so shortly before it was read may change again without another time: it is read again."""
+CACHED_DIRECTORIES = 32
+"""Directories whose configuration is kept, beside those in use."""
+
+log = structlog.get_logger()
 
 
-class Problem(NamedTuple):
-    """What is wrong with a file, in a sentence that names the place."""
-
-    path: str
-    message: str
-
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConfigCommand:
     """A slash command of the person's own. `template` has `$1`, `$ARGUMENTS`, `@file` and !`shell` still in it."""
 
@@ -62,12 +69,34 @@ class ConfigCommand:
     subtask: bool = False
 
 
-@frozen
+@dataclass(frozen=True)
 class OpenCodeConfig:
     """Everything merged. `values` satisfies OpenCode's `Config` schema."""
 
     values: Mapping[str, Any]
     problems: tuple[Problem, ...] = ()
+    sources: tuple[Source, ...] = ()
+    """Where the values came from; a later one wins."""
+
+    @cached_property
+    def personal_values(self) -> Mapping[str, Any]:
+        """What the person's own files and environment say, without the project's."""
+        return merged([source for source in self.sources if source.origin == "personal"])
+
+    @cached_property
+    def project_values(self) -> Mapping[str, Any]:
+        """What the files of the project say, which strangers may have written."""
+        return merged([source for source in self.sources if source.origin == "project"])
+
+    @property
+    def personal_permission(self) -> Any:
+        """The person's own permission rules, as `permission`."""
+        return self.personal_values.get("permission")
+
+    @property
+    def project_permission(self) -> Any:
+        """The project's permission rules, as `permission`."""
+        return self.project_values.get("permission")
 
     @property
     def model(self) -> str | None:
@@ -100,16 +129,35 @@ class OpenCodeConfig:
         )
 
 
-class ConfigFiles:
-    """Reads and writes them. Calls touch the disk, briefly; nothing is cached, so an edit holds at once.
+UNREAD = OpenCodeConfig({"permission": "ask"})
+"""What holds in a directory whose files were not read yet: nothing is allowed that nobody was asked about."""
 
-    In: the person's home and environment; nothing else of the machine. Texts may name of it what agents get too (`{env:...}`):
-    a repository's commands are sent to them, and this server's password is not theirs.
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A configuration with what its files were when it was read."""
+
+    config: OpenCodeConfig
+    folders: tuple[Path, ...]
+    stamps: Mapping[str, Stamp]
+    settled: bool
+    """No file had changed just before."""
+
+
+class ConfigFiles:
+    """Reads and writes them, and keeps what was read for as long as no file changes.
+
+    `fresh` reads in a thread. `current` reads nothing: it gives what was read last, which `keep_current` holds up to date.
+    In: the person's home and environment; `roots`, outside of which no project's file is read. Texts may name what agents get
+    too (`{env:...}`): a repository's commands are sent to them, and this server's password is not theirs.
     """
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, environment: Mapping[str, str], roots: Sequence[str] = ()) -> None:
         self._home = home
         self._environment = child_environment(environment, {})
+        self._roots = tuple(roots)
+        self._loaded: dict[str, _Loaded] = {}
+        self._loading: dict[str, asyncio.Task[OpenCodeConfig]] = {}
 
     @property
     def home(self) -> Path:
@@ -124,32 +172,86 @@ class ConfigFiles:
 
     # --- reading
 
+    def current(self, directory: str) -> OpenCodeConfig:
+        """What was read last, without a look at the disk; `UNREAD` if nothing was."""
+        loaded = self._loaded.get(directory)
+        return UNREAD if loaded is None else loaded.config
+
+    async def fresh(self, directory: str) -> OpenCodeConfig:
+        """What holds now. Looks at the files in a thread, and reads them if one has changed.
+
+        A disk that does not answer within LOOK_LIMIT_S leaves what was read last.
+        """
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                if (task := self._loading.get(directory)) is not None:  # it may have looked at a file before that changed
+                    await asyncio.shield(task)
+                return await asyncio.shield(self._loading.get(directory) or self._look(directory))
+        except TimeoutError:
+            log.warning("config.slow", directory=directory, after_s=LOOK_LIMIT_S)
+            return self.current(directory)
+
+    def _look(self, directory: str) -> asyncio.Task[OpenCodeConfig]:
+        task = asyncio.create_task(asyncio.to_thread(self.load, directory), name=f"config {directory}")
+        self._loading[directory] = task
+        task.add_done_callback(lambda _: self._loading.pop(directory, None))
+        return task
+
+    async def keep_current(self, in_use: Callable[[], Collection[str]]) -> None:
+        """Look at the files of the directories in use again and again, and forget others. Runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            used = set(in_use()) if self._loaded else set[str]()
+            for directory in used - self._loading.keys():
+                self._look(directory)
+            for directory in list(self._loaded)[:-CACHED_DIRECTORIES]:
+                if directory not in used:
+                    self._loaded.pop(directory, None)
+
     def load(self, directory: str) -> OpenCodeConfig:
-        """What holds in a directory, which need not exist."""
-        reader = _Reader(self._environment)
+        """What holds in a directory, which need not exist. Blocking."""
+        _need_thread()
+        folders = self._folders(directory)
+        loaded = self._loaded.get(directory)
+        if loaded is None or not loaded.settled or loaded.folders != folders or _changed(loaded.stamps):
+            loaded = self._read(directory, folders)
+            self._loaded[directory] = loaded
+        return loaded.config
+
+    def _read(self, directory: str, folders: tuple[Path, ...]) -> _Loaded:
+        began_ns = time.time_ns()
+        reader = ConfigReader(self._environment, _inside(folders))
         for name in GLOBAL_NAMES:
-            reader.file(self.folder / name)
+            reader.file(self.folder / name, "personal")
         if chosen := self._environment.get("OPENCODE_CONFIG"):
-            reader.file(Path(chosen))
-        folders = _down_to(Path(directory))
+            reader.file(Path(chosen), "personal")
         for folder in folders:
             for name in PROJECT_NAMES:
-                reader.file(folder / name)
-        reader.commands(self.folder)
+                reader.file(folder / name, "project")
+        reader.commands(self.folder, "personal")
         for folder in folders:
             for name in PROJECT_NAMES:
-                reader.file(folder / ".opencode" / name)
-            reader.commands(folder / ".opencode")
+                reader.file(folder / ".opencode" / name, "project")
+            reader.commands(folder / ".opencode", "project")
         if content := self._environment.get("OPENCODE_CONFIG_CONTENT"):
             reader.text(content, "OPENCODE_CONFIG_CONTENT", Path(directory))
-        return reader.result(self._defaults())
+        sources, problems = reader.finish()
+        settled = all(stamp is None or stamp[-1] < began_ns - SETTLING_NS for stamp in reader.stamps.values())
+        config = OpenCodeConfig(merged(sources, self._defaults()), problems, sources)
+        return _Loaded(config, folders, reader.stamps, settled)
 
     def load_global(self) -> OpenCodeConfig:
-        """The person's own files alone, as `GET /global/config` shows them."""
-        reader = _Reader(self._environment)
+        """The person's own files alone, as `GET /global/config` shows them. Blocking."""
+        _need_thread()
+        reader = ConfigReader(self._environment)
         for name in GLOBAL_NAMES:
-            reader.file(self.folder / name)
-        return reader.result({"$schema": SCHEMA})
+            reader.file(self.folder / name, "personal")
+        sources, problems = reader.finish()
+        return OpenCodeConfig(merged(sources, {"$schema": SCHEMA}), problems, sources)
+
+    def _folders(self, directory: str) -> tuple[Path, ...]:
+        """The folders from the root of the repository down to the directory, as far as `roots` allow."""
+        return tuple(folder for folder in _down_to(Path(directory)) if within(str(folder), self._roots))
 
     def _defaults(self) -> dict[str, Any]:
         """Keys that native always answers with."""
@@ -165,7 +267,11 @@ class ConfigFiles:
         """
         base = Path(directory)
         candidates = [folder / name for folder in (base / ".opencode", base) for name in reversed(PROJECT_NAMES)]
-        return _write(next((path for path in candidates if path.is_file()), base / "opencode.json"), changes)
+        path = next((path for path in candidates if path.is_file()), base / "opencode.json")
+        place = os.path.realpath(path)
+        if not any(disk.is_inside(place, folder) for folder in _inside(self._folders(directory))):
+            raise OSError(errno.EACCES, "it is a link that leads out of the project", str(path))
+        return _write(path, changes)
 
     def update_global(self, changes: Mapping[str, Any]) -> Path:
         """The same for the person's own file."""
@@ -173,111 +279,29 @@ class ConfigFiles:
         return _write(next((path for path in candidates if path.is_file()), self.folder / "opencode.jsonc"), changes)
 
 
-def _admit(values: Mapping[str, Any]) -> Admitted:
-    """Imported with the first file: most people have none, and the models of one take a thirtieth of a start."""
-    from shim.opencode.config import admit
+def _need_thread() -> None:
+    """Raise RuntimeError on the event loop: a disk that hangs would stop all sessions."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError("Configuration files are read in a thread: use `fresh`, or `current` for what was read last.")
 
-    return admit(values)
 
-
-class _Reader:
-    """Collects files into one value. One per load."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._values: dict[str, Any] = {}
-        self._problems: list[Problem] = []
-
-    def file(self, path: Path) -> None:
-        text = self._read(path)
-        if text is not None:
-            self.text(text, str(path), path.parent)
-
-    def text(self, text: str, origin: str, base: Path) -> None:
-        """One source. `base`: what `{file:...}` is relative to."""
-        try:
-            value: Any = jsonc.loads(text) if text.strip() else dict[str, Any]()
-        except jsonc.JsoncError as error:
-            self._problems.append(Problem(origin, f"is no JSON: {error}"))
-            return
-        if not isinstance(value, dict):
-            self._problems.append(Problem(origin, "must hold an object"))
-            return
-        values = {key: inner for key, inner in cast("dict[str, Any]", value).items() if inner is not None}
-        admitted = _admit(self._filled(values, origin, base))
-        self._problems += [Problem(origin, problem) for problem in admitted.problems]
-        _merge(self._values, admitted.values)
-
-    def commands(self, folder: Path) -> None:
-        """Command files below a configuration folder; the name is the path without `.md`."""
-        for kind in COMMAND_FOLDERS:
-            for path in sorted((folder / kind).glob("**/*.md")):
-                text = self._read(path)
-                if text is None:
-                    continue
-                document = markdown.parse(text)
-                name = path.relative_to(folder / kind).with_suffix("").as_posix()
-                admitted = _admit({"command": {name: {**document.head, "template": document.body}}})
-                self._problems += [Problem(str(path), problem) for problem in admitted.problems]
-                _merge(self._values, admitted.values)
-
-    def result(self, defaults: dict[str, Any]) -> OpenCodeConfig:
-        _merge(defaults, self._values)
-        return OpenCodeConfig(defaults, tuple(self._problems))
-
-    def _read(self, path: Path) -> str | None:
-        try:
-            if not path.is_file():
-                return None
-            with path.open("rb") as file:
-                raw = file.read(FILE_LIMIT_BYTES + 1)
-        except OSError as error:
-            self._problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
-            return None
-        if len(raw) > FILE_LIMIT_BYTES:
-            self._problems.append(Problem(str(path), f"is larger than {FILE_LIMIT_BYTES} bytes"))
-            return None
-        return raw.decode("utf-8", "replace")
-
-    def _filled(self, value: Any, origin: str, base: Path) -> Any:
-        """Placeholders replaced, in all texts of a value."""
-        if isinstance(value, str):
-            return PLACEHOLDER.sub(lambda found: self._placeholder(found[1], found[2].strip(), origin, base), value)
-        if isinstance(value, list):
-            return [self._filled(inner, origin, base) for inner in cast("list[Any]", value)]
-        if isinstance(value, dict):
-            return {key: self._filled(inner, origin, base) for key, inner in cast("dict[str, Any]", value).items()}
-        return value
-
-    def _placeholder(self, kind: str, name: str, origin: str, base: Path) -> str:
-        if kind == "env":
-            return self._environment.get(name, "")
-        home = self._environment.get("HOME", "~")
-        text = self._read(base / (home + name[1:] if name.startswith("~/") else name))
-        if text is None:
-            self._problems.append(Problem(origin, f"{{file:{name}}} cannot be read"))
-        return (text or "").strip()
+def _changed(stamps: Mapping[str, Stamp]) -> bool:
+    return any(stamp_of(path) != stamp for path, stamp in stamps.items())
 
 
 def _down_to(directory: Path) -> list[Path]:
     """The folders from the root of its repository down to it; only itself outside of git."""
     above = [directory, *directory.parents]
-    root = next((index for index, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    root = next((index for index, folder in enumerate(above) if os.path.exists(folder / ".git")), 0)  # noqa: PTH110 - raises nothing
     return list(reversed(above[: root + 1]))
 
 
-def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
-    for key, value in values.items():
-        old = into.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            copy = dict(cast("dict[str, Any]", old))
-            _merge(copy, cast("dict[str, Any]", value))
-            into[key] = copy
-        elif key in ADDED_UP and isinstance(old, list) and isinstance(value, list):
-            added = cast("list[Any]", old)
-            into[key] = added + [one for one in cast("list[Any]", value) if one not in added]
-        else:
-            into[key] = value
+def _inside(folders: Sequence[Path]) -> list[str]:
+    """The resolved folder that a project's files must lie in: the highest one that counts."""
+    return [os.path.realpath(folder) for folder in folders[:1]]
 
 
 def _write(path: Path, changes: Mapping[str, Any]) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -40,16 +40,29 @@ class Fault(NamedTuple):
     path: list[str | int]
 
 
+Located: TypeAlias = tuple[ErrorDetails, list[str | int]]
+"""An error of pydantic's and the path to it."""
+
+
 def complaint(error: ValidationError, value: Any) -> str:
     """The message for the first fault. In: the value that was validated, to tell keys from names of union branches."""
     return fault(error, value).message
 
 
 def fault(error: ValidationError, value: Any) -> Fault:
+    """The first fault of a validation."""
+    return fault_of(located_errors(error, value))
+
+
+def located_errors(error: ValidationError, value: Any) -> list[Located]:
+    """pydantic's errors, each with the path of keys and indices to it."""
+    return [(details, place(details, value)) for details in error.errors(include_url=False, include_context=True)]
+
+
+def fault_of(errors: list[Located]) -> Fault:
     """The first fault. Of the branches of a union each has its own: the one that got furthest is meant."""
-    found = [(details, place(details, value)) for details in error.errors(include_url=False, include_context=True)]
-    start = found[0][1]
-    details, path = max((one for one in found if one[1][: len(start)] == start), key=lambda one: len(one[1]))
+    start = errors[0][1]
+    details, path = max((one for one in errors if one[1][: len(start)] == start), key=lambda one: len(one[1]))
     where = f"\n  at {''.join(f'[{json.dumps(key)}]' for key in path)}" if path else ""
     return Fault(f"{_what(details)}{where}", path)
 

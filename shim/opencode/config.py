@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from shim.opencode.complaints import fault
+from shim.opencode.complaints import Located, fault_of, located_errors
 
 Number: TypeAlias = int | float
 Positive: TypeAlias = Annotated[int, Field(gt=0)]
@@ -25,6 +25,8 @@ Permission: TypeAlias = Action | dict[str, Action | dict[str, Action]]
 
 NAMED = frozenset({"command", "agent", "mode", "provider", "mcp", "permission", "formatter", "lsp", "reference", "references"})
 """Keys that hold named things: a fault in one thing leaves the others."""
+DESCRIBED_LIMIT = 20
+"""Faults of one file that are described; the others are counted."""
 
 
 class _Part(BaseModel):
@@ -377,13 +379,35 @@ def admit(values: Mapping[str, Any]) -> Admitted:
     """The known and valid part of a config. Faulty keys are left out, in named things (`NAMED`) only the faulty one."""
     left = json.loads(json.dumps(values))
     problems: list[str] = []
+    undescribed = 0
     while True:
         try:
-            return Admitted(wire(Config.model_validate_json(json.dumps(left), strict=True)), tuple(problems))
+            admitted = wire(Config.model_validate_json(json.dumps(left), strict=True))
         except ValidationError as error:
-            found = fault(error, left)
-            problems.append(found.message)
-            _drop(left, found.path[: 2 if found.path and found.path[0] in NAMED else 1])
+            for path, errors in _faulty(error, left).items():
+                if len(problems) < DESCRIBED_LIMIT:
+                    problems.append(fault_of(errors).message)
+                else:
+                    undescribed += 1
+                _drop(left, path)
+        else:
+            more = [f"and {undescribed} more faults"] if undescribed else []
+            return Admitted(admitted, (*problems, *more))
+
+
+def _faulty(error: ValidationError, values: dict[str, Any]) -> dict[tuple[str | int, ...], list[Located]]:
+    """What is to be dropped, and its errors. All in one go: a file with many faults is not validated for each of them."""
+    located = located_errors(error, values)
+    inner = {path[0] for _, path in located if len(path) > 1 and path[0] in NAMED}
+    found: dict[tuple[str | int, ...], list[Located]] = {}
+    for one in located:
+        path = one[1]
+        if path and path[0] in inner:
+            if len(path) > 1:  # the others say that it is not another branch of a union
+                found.setdefault(tuple(path[:2]), []).append(one)
+        else:
+            found.setdefault(tuple(path[:1]), []).append(one)
+    return found
 
 
 def wire(config: Config) -> dict[str, Any]:
@@ -391,10 +415,10 @@ def wire(config: Config) -> dict[str, Any]:
     return config.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _drop(values: dict[str, Any], path: list[str | int]) -> None:
+def _drop(values: dict[str, Any], path: tuple[str | int, ...]) -> None:
     inner = values.get(cast("str", path[0])) if len(path) == 2 else None
     if isinstance(inner, dict):
-        del cast("dict[str | int, Any]", inner)[path[1]]
+        cast("dict[str | int, Any]", inner).pop(path[1], None)
     else:
         # A path that leads nowhere cannot happen in a dict; dropping all of it ends the loop even then.
-        values.pop(cast("str", path[0])) if path else values.clear()
+        values.pop(cast("str", path[0]), None) if path else values.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import field
 from typing import Protocol
 
@@ -34,9 +34,13 @@ class ProjectLike(Protocol):
         ...
 
 
+async def _nothing_to_refresh(_directory: str) -> None:
+    """Sessions without configuration files, in tests."""
+
+
 @frozen
 class SessionDeps:
-    """Everything injected. `config_rules` gives the permission rules of a directory's config."""
+    """Everything injected. `config_rules` gives the permission rules of a directory's config, as they were read last."""
 
     clock: Clock
     ids: Ids
@@ -64,3 +68,5 @@ class SessionDeps:
     """How long a person has to answer whether a project is trusted."""
     listened: Callable[[str, str], bool] = lambda _directory, _session_id: True
     """Whether a client is connected that could show a question of this session of this directory."""
+    config_refresh: Callable[[str], Awaitable[None]] = _nothing_to_refresh
+    """Reads a directory's config again if its files have changed; awaited before an agent starts, and before each prompt."""

@@ -344,6 +344,10 @@ class SessionManager:
         branches = [k.branch for k in self._known.values() if k.branch is not None]
         return {b.id: b.conversation.status for b in branches if b.conversation.busy}
 
+    def directories_at_work(self) -> set[str]:
+        """Directories in which an agent's process runs."""
+        return {known.actor.directory for known in self._known.values() if known.actor is not None and known.actor.alive}
+
     def busy(self) -> list[Conversation]:
         """Conversations whose turn runs."""
         return [k.branch.conversation for k in self._known.values() if k.branch is not None and k.branch.conversation.busy]

@@ -30,6 +30,7 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     if reply and actor.queued >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
     prompting.check_ids(branch.conversation, body)
+    await manager.deps.config_refresh(actor.directory)
     try:
         choice = await prompting.choose(manager.deps.agents, branch.conversation, body)
     except UnknownChoice as error:

@@ -44,6 +44,7 @@ async def revert(manager: SessionManager, session_id: str, message_id: str, part
         if not files:
             await _leave_files(manager, actor, info)
             return conversation.info
+        await manager.deps.config_refresh(actor.directory)
         trees = manager.deps.snapshots(actor.directory)
         if trees is None or conversation.trees.first is None:
             actor.main.status("revert", revert=info, diffs=[])
@@ -83,6 +84,7 @@ async def unrevert(manager: SessionManager, session_id: str) -> Wire:
         _need_idle(actor)
         if plan.pending(conversation) is None:
             return conversation.info
+        await manager.deps.config_refresh(actor.directory)
         trees = manager.deps.snapshots(actor.directory)
         if trees is not None and has_put_files_back(conversation):
             await _restore(actor, trees, {})
@@ -186,6 +188,7 @@ async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[
 
 async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: frozenset[str]) -> list[Wire]:
     conversation = actor.main.conversation
+    await manager.deps.config_refresh(actor.directory)
     trees, first = manager.deps.snapshots(actor.directory), conversation.trees.first
     names = sorted(plan.names_in(conversation, removed))
     if trees is None or first is None or not names:

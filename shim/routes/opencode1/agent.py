@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from shim.http.operation import Ctx, operation
 from shim.projection.opencode1 import catalog
 
@@ -11,7 +9,7 @@ from shim.projection.opencode1 import catalog
 @operation("app.agents")
 async def agents(ctx: Ctx) -> object:
     """The modes of all installed agents, the config's `default_agent` first. Never empty: clients send nothing then."""
-    config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
+    config = await ctx.services.config.fresh(ctx.directory)
     return catalog.modes(await ctx.services.agents.available(), config.default_agent)
 
 

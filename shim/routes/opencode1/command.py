@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from shim.http.operation import Ctx, operation
 from shim.projection.opencode1 import commands as projection
 from shim.sessions.built_in_commands import templates
@@ -12,6 +10,6 @@ from shim.sessions.built_in_commands import templates
 @operation("command.list")
 async def commands(ctx: Ctx) -> object:
     """What may stand behind a `/`."""
-    config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
+    config = await ctx.services.config.fresh(ctx.directory)
     own = templates(ctx.directory, config.commands)
     return projection.commands(await ctx.services.agents.available(), own, config.model)

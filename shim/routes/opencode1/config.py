@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 @operation("config.get")
 async def get(ctx: Ctx) -> object:
     """What holds in the directory. Faults in files are logged, and shown in an attached TUI; the rest of them holds."""
-    config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
+    config = await ctx.services.config.fresh(ctx.directory)
     _tell(ctx, config)
     if wire_of(ctx.request) != "v1.18":  # not in the document of 1.18, whose clients have their keys elsewhere
         return {**config.values, "keybinds": KEYBINDS}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -139,7 +138,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
         provider, _, model_id = body.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}
     directory = ctx.services.sessions.info(path.sessionID)["directory"]
-    config = await asyncio.to_thread(ctx.services.config.load, directory)
+    config = await ctx.services.config.fresh(directory)
     message_id = await run_command(
         ctx.services.sessions,
         templates(directory, config.commands),

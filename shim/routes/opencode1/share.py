@@ -32,7 +32,7 @@ async def share(ctx: Ctx, path: SessionPath) -> object:
         return info
     if "parentID" in info:
         raise BadRequest("This is a subagent's session: share its parent, whose page has it in it.")
-    config = await asyncio.to_thread(ctx.services.config.load, info["directory"])
+    config = await ctx.services.config.fresh(info["directory"])
     if config.values.get("share") == "disabled":
         raise BadRequest('Sharing is switched off: "share": "disabled" in opencode.json.')
     request = ctx.request

@@ -44,7 +44,7 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
 
 
 async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
-    config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
+    config = await ctx.services.config.fresh(ctx.directory)
     modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
     return second.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))
 
@@ -52,7 +52,7 @@ async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
 @operation2("command.list")
 async def commands(ctx: Ctx) -> object:
     """What may stand behind a `/`."""
-    config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
+    config = await ctx.services.config.fresh(ctx.directory)
     rows = offered.commands(await ctx.services.agents.available(), templates(ctx.directory, config.commands), config.model)
     return await located(ctx, second.commands(rows))
 

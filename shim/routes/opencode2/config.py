@@ -28,7 +28,7 @@ async def get(ctx: Ctx) -> object:
     directory, config = await place(ctx), ctx.services.config
     own = await asyncio.to_thread(config.load_global)
     file = await asyncio.to_thread(_own_file, config.folder)
-    merged = await asyncio.to_thread(config.load, directory)
+    merged = await config.fresh(directory)
     return [
         {"type": "directory", "path": str(config.folder)},
         {"type": "document", **({} if file is None else {"path": str(file)}), "info": converted(own.values)},

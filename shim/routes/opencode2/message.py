@@ -115,5 +115,6 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     sessions = ctx.services.sessions
     given = [None if id_ is None else await first_id(ctx, path.sessionID, id_) for id_ in (query.from_, query.to)]
     conversation = await sessions.conversation(path.sessionID)
+    await sessions.deps.config_refresh(conversation.info["directory"])
     trees = sessions.deps.snapshots(conversation.info["directory"])
     return {"data": await changes(conversation, trees, given[0], given[1], query.context)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from pydantic import BaseModel
@@ -30,7 +29,7 @@ async def models(ctx: Ctx) -> object:
 @operation2("model.default")
 async def default(ctx: Ctx) -> object:
     """The config's `model` if it is there, else that of the default agent; null where no agent offers one."""
-    config = await asyncio.to_thread(ctx.services.config.load, ctx.directory)
+    config = await ctx.services.config.fresh(ctx.directory)
     offers = await ctx.services.agents.available()
     chosen = second.default(catalog.providers(offers), catalog.default_models(offers), config.model)
     return await located(ctx, chosen)

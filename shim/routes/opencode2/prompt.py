@@ -229,7 +229,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     told, named = await _skills(ctx, path.sessionID, body.skills)
     parts += told
     payload |= {"skills": named} if named else {}
-    config = await asyncio.to_thread(ctx.services.config.load, info["directory"])
+    config = await ctx.services.config.fresh(info["directory"])
     commands = templates(info["directory"], config.commands)
     extra = {**payload, "delivery": body.delivery or "steer"}
     request = Body(parts=parts[1:])

@@ -1,0 +1,359 @@
+"""Reads the files of one configuration within bounds, and merges them. Blocking: call it in a thread.
+
+A project's files are written by strangers. They are read only inside of the project, only regular files, and a project
+cannot make a load take more than a bounded number of bytes, files and seconds. What goes beyond is left out and reported.
+The files of the person have bounds of their own, so that no project can use those up, and may name any file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+
+from shim.host import disk, jsonc, markdown
+from universal.frozen import frozen
+
+if TYPE_CHECKING:
+    from shim.opencode.config import Admitted
+
+Origin: TypeAlias = Literal["personal", "project"]
+"""Who wrote a source: the person (home, environment), or the repository that they work in."""
+Stamp: TypeAlias = tuple[int, int, int, int, int] | None
+"""Device, inode, size, mtime and ctime of a file; None if there is none."""
+
+FILE_LIMIT_BYTES = 2**20
+"""Of one configuration or command file. Larger ones are mistakes and are reported."""
+LOAD_LIMIT_BYTES = 4 * 2**20
+"""Of all files of one origin in one load, with the texts that `{file:...}` and `{env:...}` put in, each time they do."""
+LOAD_LIMIT_FILES = 1000
+"""Files of one origin that one load reads."""
+LOAD_LIMIT_ENTRIES = 10_000
+"""Entries of command folders of one origin that one load looks at."""
+LOAD_LIMIT_S = 2.0
+"""Seconds that one load works on the files of one origin."""
+FOLDER_DEPTH_LIMIT = 16
+"""Levels of folders below a command folder."""
+PROBLEMS_LIMIT = 50
+"""Problems that one load reports; of the others it says how many there are."""
+PROBLEM_LIMIT_CHARACTERS = 500
+COMMAND_FOLDERS = ("command", "commands")
+ADDED_UP = frozenset({"plugin", "instructions"})
+"""Lists that grow from source to source; any other list is replaced."""
+PLACEHOLDER = re.compile(r"\{(env|file):([^{}]+)\}")
+
+
+class Problem(NamedTuple):
+    """What is wrong with a file, in a sentence that names the place."""
+
+    path: str
+    message: str
+
+
+@frozen
+class Source:
+    """One place that settings came from: a file, a folder with command files, or a variable of the environment."""
+
+    path: str
+    origin: Origin
+    values: Mapping[str, Any]
+
+
+class _LimitError(Exception):
+    """A load would go beyond its bounds. The text says which one."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What is left for the files of one origin."""
+
+    bytes: int = LOAD_LIMIT_BYTES
+    files: int = LOAD_LIMIT_FILES
+    entries: int = LOAD_LIMIT_ENTRIES
+    seconds: float = LOAD_LIMIT_S
+    began: float = 0.0
+    exceeded: bool = False
+
+    def take(self, *, size: int = 0, files: int = 0, entries: int = 0) -> None:
+        """Count work that is about to be done. Raises _LimitError."""
+        self.bytes -= size
+        self.files -= files
+        self.entries -= entries
+        if self.bytes < 0:
+            raise _LimitError(f"more than {LOAD_LIMIT_BYTES} bytes of configuration")
+        if self.files < 0:
+            raise _LimitError(f"more than {LOAD_LIMIT_FILES} configuration files")
+        if self.entries < 0:
+            raise _LimitError(f"more than {LOAD_LIMIT_ENTRIES} entries in command folders")
+        if time.monotonic() - self.began > self.seconds:
+            raise _LimitError(f"configuration that takes more than {LOAD_LIMIT_S:g} seconds to read")
+
+
+class ConfigReader:
+    """Collects the sources of one load, in the order in which later ones win."""
+
+    def __init__(self, environment: Mapping[str, str], inside: Sequence[str] = ()) -> None:
+        """In: `inside`, the resolved folders that a project's files must lie in; none: it has no files."""
+        self._environment = environment
+        self._inside = tuple(inside)
+        self._budgets: dict[Origin, _Budget] = {"personal": _Budget(), "project": _Budget()}
+        self._sources: list[Source | None] = []
+        self._folders: list[tuple[int, Path, Origin]] = []
+        self._texts: dict[tuple[str, Origin], str | None] = {}
+        self._problems: list[Problem] = []
+        self._unlisted = 0
+        self.stamps: dict[str, Stamp] = {}
+        """What each file and folder was before it was read, also those that are not there."""
+
+    def file(self, path: Path, origin: Origin) -> None:
+        """A JSON file, if it is there."""
+        with self._bounded(path, origin) as budget:
+            text = self._read(path, origin, budget)
+            if text is not None:
+                self._add(text, str(path), path.parent, origin, budget)
+
+    def text(self, text: str, name: str, base: Path) -> None:
+        """JSON of the person's that stands in no file. `base`: what `{file:...}` is relative to."""
+        with self._bounded(name, "personal") as budget:
+            budget.take(size=len(text))
+            self._add(text, name, base, "personal", budget)
+
+    def commands(self, folder: Path, origin: Origin) -> None:
+        """Command files below a configuration folder. They are read last, so that they never push out a JSON file."""
+        self._folders.append((len(self._sources), folder, origin))
+        self._sources.append(None)
+
+    def finish(self) -> tuple[tuple[Source, ...], tuple[Problem, ...]]:
+        """All sources that hold something, the one that wins last, and what is wrong."""
+        for index, folder, origin in self._folders:
+            if found := self._commands_in(folder, origin):
+                self._sources[index] = Source(str(folder), origin, {"command": found})
+        problems = self._problems
+        if self._unlisted:
+            problems = [*problems, Problem(problems[-1].path, f"is not the last: {self._unlisted} more problems are not listed")]
+        return tuple(source for source in self._sources if source is not None), tuple(problems)
+
+    # --- inside
+
+    def _bounded(self, path: Path | str, origin: Origin) -> _Bounds:
+        return _Bounds(self, str(path), origin, self._budgets[origin])
+
+    def _add(self, text: str, name: str, base: Path, origin: Origin, budget: _Budget) -> None:
+        try:
+            value: Any = jsonc.loads(text) if text.strip() else dict[str, Any]()
+        except jsonc.JsoncError as error:
+            self.problem(name, f"is no JSON: {error}")
+            return
+        if not isinstance(value, dict):
+            self.problem(name, "must hold an object")
+            return
+        values = {key: inner for key, inner in cast("dict[str, Any]", value).items() if inner is not None}
+        admitted = _admit(self._filled(values, name, base, origin, budget))
+        for problem in admitted.problems:
+            self.problem(name, problem)
+        if admitted.values:
+            self._sources.append(Source(name, origin, admitted.values))
+
+    def _commands_in(self, folder: Path, origin: Origin) -> dict[str, Any]:
+        """The name of a command is the path of its file below the folder, without `.md`."""
+        found: dict[str, Any] = {}
+        for kind in COMMAND_FOLDERS:
+            with self._bounded(folder / kind, origin) as budget:
+                for path in sorted(self._markdown_below(folder / kind, origin, budget)):
+                    text = self._read(path, origin, budget)
+                    if text is None:
+                        continue
+                    document = markdown.parse(text)
+                    name = disk.printable(path.relative_to(folder / kind).with_suffix("").as_posix())
+                    admitted = _admit({"command": {name: {**document.head, "template": document.body}}})
+                    for problem in admitted.problems:
+                        self.problem(str(path), problem)
+                    found.update(admitted.values.get("command") or {})
+        return found
+
+    def _markdown_below(self, folder: Path, origin: Origin, budget: _Budget) -> Iterator[Path]:
+        """Markdown files at any depth. Links to folders are followed, each folder is visited once."""
+        seen: set[tuple[int, int]] = set()
+        left = [(folder, 0)]
+        while left:
+            current, depth = left.pop()
+            stamp = self._stamp(current)
+            if stamp is None or stamp[:2] in seen or not disk.is_folder(current):
+                continue
+            seen.add(stamp[:2])
+            if not self._may_read(current, origin):
+                self.problem(str(current), "leads out of the project and is left out")
+                continue
+            try:
+                with os.scandir(current) as entries:
+                    for entry in entries:
+                        budget.take(entries=1)
+                        if entry.is_dir():
+                            if depth < FOLDER_DEPTH_LIMIT:
+                                left.append((current / entry.name, depth + 1))
+                        elif entry.name.endswith(".md"):
+                            yield current / entry.name
+            except OSError as error:
+                self.problem(str(current), f"cannot be read: {error.strerror}")
+
+    def _may_read(self, path: Path, origin: Origin) -> bool:
+        place = os.path.realpath(path)
+        return origin == "personal" or any(disk.is_inside(place, folder) for folder in self._inside)
+
+    def _read(self, path: Path, origin: Origin, budget: _Budget) -> str | None:
+        """The text of a file, once for each load; None if there is none or it may not be read."""
+        key = (str(path), origin)
+        if key not in self._texts:
+            self._texts[key] = self._read_once(path, origin, budget)
+        return self._texts[key]
+
+    def _read_once(self, path: Path, origin: Origin, budget: _Budget) -> str | None:
+        if "\0" in str(path) or self._stamp(path) is None:
+            return None
+        if not self._may_read(path, origin):
+            self.problem(str(path), "leads out of the project and is left out")
+            return None
+        if not disk.is_file(path):
+            if not disk.is_folder(path):
+                self.problem(str(path), "is no regular file and is left out")
+            return None
+        budget.take(files=1)
+        try:
+            with disk.confined(path, self._inside if origin == "project" else ()) as (file, state):
+                raw = file.read(FILE_LIMIT_BYTES + 1) if disk.is_regular(state) else b""
+        except OSError as error:
+            self.problem(str(path), f"cannot be read: {error.strerror}")
+            return None
+        if len(raw) > FILE_LIMIT_BYTES:
+            self.problem(str(path), f"is larger than {FILE_LIMIT_BYTES} bytes")
+            return None
+        budget.take(size=len(raw))
+        return raw.decode("utf-8", "replace")
+
+    def _stamp(self, path: Path) -> Stamp:
+        name = str(path)
+        if name not in self.stamps:
+            self.stamps[name] = stamp_of(name)
+        return self.stamps[name]
+
+    def _filled(self, value: Any, name: str, base: Path, origin: Origin, budget: _Budget) -> Any:
+        """Replace the placeholders in all texts of a value."""
+
+        def replaced(found: re.Match[str]) -> str:
+            text = self._placeholder(found[1], found[2].strip(), name, base, origin, budget)
+            budget.take(size=len(text))
+            return text
+
+        def filled(inner: Any) -> Any:
+            if isinstance(inner, str):
+                return PLACEHOLDER.sub(replaced, inner)
+            if isinstance(inner, list):
+                return [filled(member) for member in cast("list[Any]", inner)]
+            if isinstance(inner, dict):
+                return {key: filled(member) for key, member in cast("dict[str, Any]", inner).items()}
+            return inner
+
+        return filled(value)
+
+    def _placeholder(self, kind: str, wanted: str, name: str, base: Path, origin: Origin, budget: _Budget) -> str:
+        if kind == "env":
+            return self._environment.get(wanted, "")
+        home = self._environment.get("HOME", "~")
+        text = self._read(base / (home + wanted[1:] if wanted.startswith("~/") else wanted), origin, budget)
+        if text is None:
+            self.problem(name, f"{{file:{wanted}}} cannot be read")
+        return (text or "").strip()
+
+    def problem(self, path: str, message: str) -> None:
+        """Report what is wrong; beyond PROBLEMS_LIMIT it is only counted."""
+        if len(self._problems) >= PROBLEMS_LIMIT:
+            self._unlisted += 1
+        else:
+            self._problems.append(Problem(path, message[:PROBLEM_LIMIT_CHARACTERS]))
+
+
+class _Bounds:
+    """Measures the time that a source takes, and reports the first one that goes beyond the bounds of its origin."""
+
+    def __init__(self, reader: ConfigReader, path: str, origin: Origin, budget: _Budget) -> None:
+        self._reader, self._path, self._origin, self._budget = reader, path, origin, budget
+
+    def __enter__(self) -> _Budget:
+        self._budget.began = time.monotonic()
+        return self._budget
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        self._budget.seconds -= time.monotonic() - self._budget.began
+        if error is not None and not isinstance(error, _LimitError):
+            return False
+        if error is not None and not self._budget.exceeded:
+            self._budget.exceeded = True
+            whose = "This project has" if self._origin == "project" else "Your own files have"
+            self._reader.problem(self._path, f"is left out, and so is what comes after it. {whose} {error}: make it smaller.")
+        return True
+
+
+def stamp_of(path: str) -> Stamp:
+    """What tells whether a file, or the list of a folder, has changed; links are followed."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - also for what pathlib refuses
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _admit(values: Mapping[str, Any]) -> Admitted:
+    """Imported with the first file: most people have none, and the models of one take a thirtieth of a start."""
+    from shim.opencode.config import admit
+
+    return admit(values)
+
+
+@dataclass(slots=True)
+class _Merger:
+    """Merges sources key by key, in time that grows with their size."""
+
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    _members: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            if key in ADDED_UP and isinstance(value, list):
+                members = self._members.setdefault(key, set())
+                into = cast("list[Any]", self.values.setdefault(key, []))
+                for member in cast("list[Any]", value):
+                    text = json.dumps(member, sort_keys=True)
+                    if text not in members:
+                        members.add(text)
+                        into.append(member)
+            else:
+                _merge(self.values, key, value)
+
+
+def _merge(into: dict[str, Any], key: str, value: Any) -> None:
+    old = into.get(key)
+    if isinstance(old, dict) and isinstance(value, dict):
+        for inner, one in cast("dict[str, Any]", value).items():
+            _merge(cast("dict[str, Any]", old), inner, one)
+    else:
+        into[key] = _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    """Objects are copied, because they are merged in place; nothing else ever changes."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def merged(sources: Sequence[Source], defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """One value of all sources: the later one wins, key by key; `plugin` and `instructions` add up."""
+    merger = _Merger()
+    for values in (defaults or {}, *(source.values for source in sources)):
+        merger.add(values)
+    return merger.values

@@ -15,6 +15,8 @@ from typing import BinaryIO
 
 is_folder: Callable[[str | Path], bool] = os.path.isdir
 """Whether a folder is there. Raises nothing."""
+exists: Callable[[str | Path], bool] = os.path.exists
+"""Whether anything is there. Raises nothing."""
 is_file: Callable[[str | Path], bool] = os.path.isfile
 """Whether a regular file is there, or a link to one. Raises nothing."""
 

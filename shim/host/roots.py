@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 
 from shim.errors import ApiError
+from shim.host import disk
 from shim.opencode.build import Wire
 
 
@@ -17,6 +19,12 @@ def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
         return True
     place = os.path.realpath(path)
     return any(place == root or place.startswith(root.rstrip(os.sep) + os.sep) for root in allowed)
+
+
+def repository_of(directory: str) -> str:
+    """The resolved root of the repository that a directory is in; itself outside of git. Blocking."""
+    place = Path(os.path.realpath(directory))
+    return str(next((folder for folder in (place, *place.parents) if disk.exists(folder / ".git")), place))
 
 
 def visible(infos: Iterable[Wire], roots: Iterable[str | PathLike[str]]) -> Iterable[Wire]:

@@ -8,11 +8,15 @@ Of two with one name the nearer one holds. The head has `name` and `description`
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from shim.host import disk, markdown
 from shim.host.disk import is_folder, printable
+from shim.host.roots import repository_of, within
 from universal.frozen import frozen
 
 FILE = "SKILL.md"
@@ -21,6 +25,8 @@ IN_HOME = (".claude/skills", ".config/opencode/skill", ".config/opencode/skills"
 FILE_LIMIT_BYTES = 2**20
 SKILLS_LIMIT = 500
 """Of one folder."""
+ENTRIES_LIMIT = 10_000
+"""Entries of one folder that are looked at."""
 
 
 @frozen
@@ -48,33 +54,37 @@ class Skill:
 def find(directory: str, home: Path) -> list[Skill]:
     """All that hold in a directory, by name."""
     found: dict[str, Skill] = {}
-    for folder in _folders(Path(directory), home):
-        for skill in _in(folder):
+    inside = [repository_of(directory)]
+    project, personal = _folders(Path(directory), home)
+    for folder, allowed in [*((folder, inside) for folder in project), *((folder, []) for folder in personal)]:
+        for skill in _in(folder, allowed):
             found.setdefault(skill.id, skill)
     return sorted(found.values(), key=lambda skill: skill.name.casefold())
 
 
-def _folders(directory: Path, home: Path) -> list[Path]:
-    """The nearest first."""
+def _folders(directory: Path, home: Path) -> tuple[list[Path], list[Path]]:
+    """Those of the project and those of the person, the nearest first."""
     above = [directory, *directory.parents]
-    root = next((index for index, folder in enumerate(above) if (folder / ".git").exists()), 0)
-    return [*(folder / name for folder in above[: root + 1] for name in IN_PROJECT), *(home / name for name in IN_HOME)]
+    root = next((index for index, folder in enumerate(above) if disk.exists(folder / ".git")), 0)
+    project = [folder / name for folder in above[: root + 1] for name in IN_PROJECT]
+    return project, [home / name for name in IN_HOME]
 
 
-def _in(folder: Path) -> list[Skill]:
-    if not is_folder(folder):
+def _in(folder: Path, inside: Sequence[str]) -> list[Skill]:
+    if not is_folder(folder) or (inside and not within(str(folder), inside)):
         return []
     try:
-        names = sorted(one.name for one in folder.iterdir())[:SKILLS_LIMIT]
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in islice(entries, ENTRIES_LIMIT))[:SKILLS_LIMIT]
     except OSError:
         return []
-    return [skill for name in names if (skill := _read(folder / name / FILE)) is not None]
+    return [skill for name in names if (skill := _read(folder / name / FILE, inside)) is not None]
 
 
-def _read(path: Path) -> Skill | None:
-    """None if there is none, or it is none that a person wrote."""
+def _read(path: Path, inside: Sequence[str]) -> Skill | None:
+    """None if there is none, it is none that a person wrote, or a link leads out of `inside` (none: it may lead anywhere)."""
     try:
-        with disk.opened(path.resolve()) as (file, state):
+        with disk.confined(path, inside) as (file, state):
             if not disk.is_regular(state) or state.st_size > FILE_LIMIT_BYTES:
                 return None
             text = file.read(FILE_LIMIT_BYTES).decode("utf-8", "replace")

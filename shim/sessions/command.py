@@ -6,11 +6,13 @@ import asyncio
 import mimetypes
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shim.agents.directory import Agent
 from shim.errors import BadRequest
+from shim.host import disk
+from shim.host.roots import repository_of, within
 from shim.opencode.build import Wire
 from shim.projection.opencode1.commands import SEPARATOR, Template, commands, native_name, withheld
 from shim.runtime.environment import child_environment
@@ -23,12 +25,25 @@ from shim.sessions.submit import submit
 SHELL_TIMEOUT_S = 30.0
 """For one !`command` in a template."""
 _NUMBERED = re.compile(r"\$(\d+)")
+_VARIABLE = re.compile(r"\$(?:(\d+)|ARGUMENTS)")
 _SHELL = re.compile(r"!`([^`]+)`")
 _FILE = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
 
 
-def fill(template: str, arguments: str) -> str:
-    """Put the arguments in: `$1`.. one word each (the last one all that is left), `$ARGUMENTS` all; else at the end."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a template with the arguments in it: a text, or a line for the shell whose output takes its place."""
+
+    text: str
+    is_shell: bool = False
+
+
+def fill(template: str, arguments: str) -> list[Piece]:
+    """Put the arguments in: `$1`.. one word each (the last one all that is left), `$ARGUMENTS` all; else at the end.
+
+    A template's shell lines are found first: what a person types as an argument is never one. In such a line arguments are
+    variables of the shell, so that they stay data there too, whatever quotes stand around them.
+    """
     try:
         words = shlex.split(arguments)
     except ValueError:
@@ -42,10 +57,30 @@ def fill(template: str, arguments: str) -> str:
             return ""
         return " ".join(words[number - 1 :]) if number == last else words[number - 1]
 
-    filled = _NUMBERED.sub(word, template).replace("$ARGUMENTS", arguments)
-    if not numbers and "$ARGUMENTS" not in template and arguments.strip():
-        filled += "\n\n" + arguments
-    return filled
+    def as_text(text: str) -> str:
+        return _VARIABLE.sub(lambda match: arguments if match[1] is None else word(match), text)
+
+    def as_variables(line: str) -> str:
+        named: dict[str, str] = {}
+
+        def variable(match: re.Match[str]) -> str:
+            name = "_arguments" if match[1] is None else f"_argument_{int(match[1])}"
+            named[name] = arguments if match[1] is None else word(match)
+            return f"${{{name}}}"
+
+        line = _VARIABLE.sub(variable, line)
+        return "".join(f"{name}={shlex.quote(value)}\n" for name, value in named.items()) + line
+
+    pieces: list[Piece] = []
+    end = 0
+    for shell in _SHELL.finditer(template):
+        pieces.append(Piece(as_text(template[end : shell.start()])))
+        pieces.append(Piece(as_variables(shell[1]) if _VARIABLE.search(shell[1]) else shell[1], is_shell=True))
+        end = shell.end()
+    pieces.append(Piece(as_text(template[end:])))
+    if not _VARIABLE.search(template) and arguments.strip():
+        pieces.append(Piece("\n\n" + arguments))
+    return pieces
 
 
 class UnknownCommand(BadRequest):
@@ -112,11 +147,12 @@ async def _expand(
     manager: SessionManager, directory: str, command: Template, arguments: str, body: Body, *, subagents: bool
 ) -> Body:
     """The prompt of a template. `subagents`: whether the agent has any; one without does a subtask itself."""
-    text = fill(command.template, arguments)
-    for line in dict.fromkeys(_SHELL.findall(text)):
-        text = text.replace(f"!`{line}`", await _output_of(line, directory, manager))
+    pieces = fill(command.template, arguments)
+    outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_shell)}
+    text = "".join(outputs[piece.text] if piece.is_shell else piece.text for piece in pieces)
+    mentions = "\0".join(piece.text for piece in pieces if not piece.is_shell)
     parts: list[Wire] = [{"type": "text", "text": text}]
-    parts += await asyncio.to_thread(_files_in, text, directory)
+    parts += await asyncio.to_thread(_files_in, mentions, directory)
     subtask = command.subtask and subagents
     if subtask:
         parts = [
@@ -137,11 +173,12 @@ async def _expand(
 
 
 def _files_in(text: str, directory: str) -> list[Wire]:
-    """File parts for each `@path` that is a file."""
+    """File parts for each `@path` that is a file of the project; a template does not reach what lies outside, nor do links."""
     parts: list[Wire] = []
+    inside = repository_of(directory)
     for path in dict.fromkeys(_FILE.findall(text)):
         file = Path(directory, path)
-        if path and file.is_file():
+        if path and "\0" not in path and within(str(file), [inside]) and disk.is_file(file):
             mime = mimetypes.guess_type(path)[0] or "text/plain"
             mime = mime if mime.startswith("image/") or mime == "application/pdf" else "text/plain"
             parts.append({"type": "file", "mime": mime, "filename": path, "url": f"file://{file}"})

@@ -11,6 +11,7 @@ Source: recordings of OpenCode 1.18.33, `docs/wire.md`.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
@@ -39,7 +40,11 @@ _PREFIX: dict[Kind, str] = {
 }
 
 
+ID_LIMIT = 128
+"""Characters of an id. Ours have 30; clients and other servers make longer ones."""
+ID_FORM = f"an id of letters, digits, _ and -, at most {ID_LIMIT} characters"
 TAIL = 14
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 _MOD_62 = bytes(ord(ALPHABET[b % 62]) for b in range(256))
 _TAILS_AT_ONCE = 256
 
@@ -62,6 +67,11 @@ def hashed_tail(seed: str) -> str:
 def render(prefix: str, value: int, tail: str, *, descending: bool = False) -> str:
     """One id from its 48-bit value and tail."""
     return f"{prefix}_{(~value if descending else value) & MASK:012x}{tail}"
+
+
+def is_id(text: object, prefix: str) -> bool:
+    """Whether a text may be an id that a client or a document brings: names of files and addresses are made of them."""
+    return isinstance(text, str) and len(text) <= ID_LIMIT and text.startswith(prefix) and _ID.fullmatch(text) is not None
 
 
 def value_of(id_: str) -> int | None:

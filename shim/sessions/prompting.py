@@ -12,7 +12,7 @@ from typing import Any
 from shim.agents.directory import Agent, AgentDirectory
 from shim.errors import BadRequest, Conflict
 from shim.host.prompt_files import read_part
-from shim.ids import Ids
+from shim.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.accepted import Accepted
@@ -134,12 +134,16 @@ def check_ids(conversation: Conversation, body: Body) -> None:
     if body.message_id is not None:
         if not body.message_id.startswith("msg"):
             raise BadRequest(f'Expected a string starting with "msg", got "{body.message_id}"\n  at ["messageID"]')
+        if not is_id(body.message_id, "msg"):
+            raise BadRequest(f'Expected {ID_FORM}, got "{body.message_id[:ID_LIMIT]}"\n  at ["messageID"]')
         if body.message_id in conversation.messages:
             raise Conflict(f"Message {body.message_id} exists already in this session: make a new messageID for each prompt.")
     for index, part in enumerate(body.parts):
         id_ = part.get("id")
         if id_ is not None and not str(id_).startswith("prt"):
             raise BadRequest(f'Expected a string starting with "prt", got "{id_}"\n  at ["parts"][{index}]["id"]')
+        if id_ is not None and not is_id(id_, "prt"):
+            raise BadRequest(f'Expected {ID_FORM}, got "{str(id_)[:ID_LIMIT]}"\n  at ["parts"][{index}]["id"]')
 
 
 async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()) -> tuple[Accepted, list[str]]:

@@ -15,7 +15,7 @@ from typing import Any
 from shim.clock import from_rfc3339
 from shim.errors import BadRequest, SessionBusy
 from shim.host.roots import require
-from shim.ids import IdSequence, hashed_tail, render
+from shim.ids import ID_FORM, IdSequence, hashed_tail, is_id, render
 from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.opencode.check import problem
@@ -39,8 +39,14 @@ from universal.items import (
 )
 from universal.jsonvalue import arr, obj, text, whole_numbers
 
+TITLE_LIMIT = 2000
+"""Characters of an imported session's title."""
 NOT_OURS = ("share", "revert")
 """Fields of a session that mean something only where it was exported: an address, a snapshot."""
+
+
+IMPORTED_MODES = frozenset({"build", "plan", "read-only"})
+"""Modes that an imported session goes on in: another one could let the agent do more than its person chose."""
 
 
 def export(conversation: Conversation) -> Wire:
@@ -58,6 +64,7 @@ def read(document: Any) -> tuple[Wire, list[Wire]]:
         )
     info = _session(obj(given["info"]))
     messages = [_message(obj(m), text(info.get("id"))) for m in arr(given["messages"])]
+    _check_ids(info, messages)
     wrong = problem("Session", info, "info")
     for number, message in enumerate(messages):
         wrong = wrong or problem("Message", message["info"], f"messages[{number}].info")
@@ -66,6 +73,20 @@ def read(document: Any) -> tuple[Wire, list[Wire]]:
     if wrong:
         raise BadRequest(f"This session cannot be imported: {wrong}.")
     return info, messages
+
+
+def _check_ids(info: Wire, messages: list[Wire]) -> None:
+    """Raise BadRequest for an id that is none, and for a title that is too long."""
+    ids = [("info.id", info.get("id"), "ses"), ("info.parentID", info.get("parentID", "ses"), "ses")]
+    for number, message in enumerate(messages):
+        ids.append((f"messages[{number}].info.id", message["info"].get("id"), "msg"))
+        for index, part in enumerate(message["parts"]):
+            ids.append((f"messages[{number}].parts[{index}].id", part.get("id"), "prt"))
+    for place, value, prefix in ids:
+        if not is_id(value, prefix):
+            raise BadRequest(f"This session cannot be imported: {place} is not {ID_FORM} that begins with {prefix}.")
+    if len(text(info.get("title"))) > TITLE_LIMIT:
+        raise BadRequest(f"This session cannot be imported: its title has more than {TITLE_LIMIT} characters.")
 
 
 def _first(document: Wire) -> Wire:
@@ -83,7 +104,12 @@ def _session(info: Wire) -> Wire:
     """With the fields that older versions do not write."""
     defaults = {"slug": build.slug(text(info.get("id"))), "version": build.OPENCODE_VERSION, "title": "Imported session"}
     more = {"cost": 0, "tokens": build.tokens(None), "projectID": "global", "directory": "/"}
-    return {**defaults, **more, **{k: v for k, v in info.items() if k not in NOT_OURS}}
+    session = {**defaults, **more, **{k: v for k, v in info.items() if k not in NOT_OURS}}
+    if "permission" in session:  # whoever wrote the document must not answer this person's questions
+        session["permission"] = [rule for rule in arr(session["permission"]) if obj(rule).get("action") != "allow"]
+    if session.get("agent") not in IMPORTED_MODES:
+        session.pop("agent", None)
+    return session
 
 
 def _message(message: Wire, session_id: str) -> Wire:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel
 from shim.errors import Tagged
 from shim.http.dialect import STATE
 from shim.http.operation import Ctx
+from shim.ids import is_id
 from shim.opencode.build import Wire
 from shim.projection.opencode2.names import ACTIONS
 from shim.projection.opencode2.state import Conversation2
@@ -19,10 +20,10 @@ PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.ite
 
 
 def need_id(prefix: str, what: str, field: str) -> AfterValidator:
-    """An id begins with this, or the request is refused in native's words."""
+    """An id begins with this and has no other signs than ids have, or the request is refused in native's words."""
 
     def check(value: str) -> str:
-        if not value.startswith(prefix):
+        if not is_id(value, prefix):
             raise Tagged(400, "InvalidRequestError", f"Invalid {what} ID", field=field)
         return value
 

@@ -11,15 +11,13 @@ import os
 import secrets
 import shutil
 import stat
-import tarfile
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
 from shim.clock import rfc3339
 from shim.errors import Problem
-from shim.host import disk
+from shim.host import archives, disk
 from shim.host.disk import printable
 from shim.host.files import confine
 from universal.frozen import frozen
@@ -27,8 +25,6 @@ from universal.frozen import frozen
 READ_LIMIT_BYTES = 64 * 2**20
 """Of one file that is read or written; requests have the same bound."""
 LIST_LIMIT = 10_000
-UNPACK_LIMIT_BYTES = 512 * 2**20
-UNPACK_LIMIT_FILES = 20_000
 TOLD_PATHS = 1024
 """Paths in the answer of an upload."""
 
@@ -209,8 +205,7 @@ def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
     told: list[str] = []
     count = 0
     try:
-        with tarfile.open(fileobj=BytesIO(archive), mode="r:*") as tar:
-            members = _members(tar)
+        with archives.opened(archive) as (tar, members):
             inner = Place(str(folder))
             targets = [(member, inner.path(member.name.lstrip("/") or ".")) for member in members]
             folder.mkdir(parents=True, exist_ok=True)
@@ -226,25 +221,8 @@ def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
                 count += 1
                 if count <= TOLD_PATHS:
                     told.append(str(target))
-    except (tarfile.TarError, EOFError) as error:
+    except archives.FAULTS as error:
         raise Problem(400, "invalid_request", f"The body is no tar archive that can be read: {error}.") from error
     except OSError as error:
         raise _refused("unpack into", path, error) from error
     return told, count > TOLD_PATHS
-
-
-def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """Files and folders of an archive. One that is too large is given up before it is read to its end."""
-    members: list[tarfile.TarInfo] = []
-    size = 0
-    for member in tar:
-        members.append(member)
-        size += member.size
-        if not (member.isfile() or member.isdir()):
-            raise Problem(
-                400, "invalid_request", f"{member.name} in the archive is neither file nor folder. Nothing was unpacked."
-            )
-        if size > UNPACK_LIMIT_BYTES or len(members) > UNPACK_LIMIT_FILES:
-            limit = f"{UNPACK_LIMIT_FILES} entries and {UNPACK_LIMIT_BYTES} bytes"
-            raise Problem(413, "too_large", f"The archive has more than {limit}. Nothing was unpacked.")
-    return members

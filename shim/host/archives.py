@@ -1,0 +1,121 @@
+"""Tar archives from outside: read within bounds, whatever their headers claim. Blocking: call it in a thread.
+
+A few kilobytes can unpack to gigabytes, a header can claim to be one, and so can the memory that xz asks for. All bounds hold
+before anything of that size is read, and the members are known before the first of them is written.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tarfile
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import SEEK_SET, BytesIO
+from typing import IO, cast
+
+from shim.errors import Problem
+
+UNPACK_LIMIT_BYTES = 512 * 2**20
+"""Of all files of an archive together, unpacked."""
+UNPACK_LIMIT_FILES = 20_000
+HEADER_LIMIT_BYTES = 64 * 2**10
+"""Of one read of a header; names and attributes of files fit into it."""
+HEADERS_LIMIT_BYTES = 32 * 2**20
+"""Of all headers of an archive together."""
+NAME_LIMIT = 4096
+XZ_LIMIT_BYTES = 128 * 2**20
+"""Memory that unpacking xz may need; its highest preset needs 65 MiB."""
+CHUNK_BYTES = 2**20
+MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
+FAULTS = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError, OverflowError, RecursionError)
+"""What the libraries raise for archives that are none, or that were made to break them."""
+
+
+class _Limited:
+    """The unpacked bytes of an archive, as `tarfile` reads them: never much at once, never beyond the end that is allowed."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._headers = 0
+        self.in_headers = True
+
+    def read(self, size: int = -1) -> bytes:
+        if self.in_headers:
+            self._headers += max(size, 0)
+            if not 0 <= size <= HEADER_LIMIT_BYTES or self._headers > HEADERS_LIMIT_BYTES:
+                raise too_large(f"headers of more than {HEADER_LIMIT_BYTES} bytes each or {HEADERS_LIMIT_BYTES} together")
+        return self._file.read(size)
+
+    def seek(self, position: int, whence: int = SEEK_SET) -> int:
+        if not 0 <= position <= UNPACK_LIMIT_BYTES + HEADERS_LIMIT_BYTES:
+            raise too_large(f"more than {UNPACK_LIMIT_BYTES} bytes")
+        return self._file.seek(position, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def too_large(what: str) -> Problem:
+    """The refusal of an archive that goes beyond a bound."""
+    return Problem(413, "too_large", f"The archive has {what}. Nothing was unpacked.")
+
+
+@contextmanager
+def opened(archive: bytes) -> Generator[tuple[tarfile.TarFile, list[tarfile.TarInfo]]]:
+    """A tar archive (also .gz, .bz2, .xz) and its members, files and folders only. Raises Problem, and one of FAULTS."""
+    limited = _Limited(_unpacked(archive))
+    with tarfile.open(fileobj=cast("IO[bytes]", limited), mode="r:") as tar:
+        members = _members(tar)
+        limited.in_headers = False
+        yield tar, members
+
+
+def _unpacked(archive: bytes) -> IO[bytes]:
+    kind = next((kind for magic, kind in MAGIC.items() if archive.startswith(magic)), None)
+    match kind:
+        case "gzip":
+            return cast("IO[bytes]", gzip.GzipFile(fileobj=BytesIO(archive)))
+        case "bzip2":
+            return cast("IO[bytes]", bz2.BZ2File(BytesIO(archive)))
+        case "xz":
+            _check_xz(archive)
+            return cast("IO[bytes]", lzma.LZMAFile(BytesIO(archive)))
+        case _:
+            return BytesIO(archive)
+
+
+def _check_xz(archive: bytes) -> None:
+    """Unpack it once within bounds of memory: the file object of `lzma` has none. Raises Problem, lzma.LZMAError."""
+    size, left = 0, archive
+    while left:
+        unpacking = lzma.LZMADecompressor(memlimit=XZ_LIMIT_BYTES)
+        data = left
+        while not unpacking.eof:
+            size += len(unpacking.decompress(data, CHUNK_BYTES))
+            if size > UNPACK_LIMIT_BYTES + HEADERS_LIMIT_BYTES:
+                raise too_large(f"more than {UNPACK_LIMIT_BYTES} bytes")
+            if unpacking.needs_input and not data:
+                raise EOFError("it ends in the middle")
+            data = b""
+        left = unpacking.unused_data.lstrip(b"\0")
+
+
+def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """Files and folders of an archive. One that is too large is given up before it is read to its end."""
+    members: list[tarfile.TarInfo] = []
+    size = 0
+    for member in tar:
+        members.append(member)
+        size += member.size
+        if not (member.isfile() or member.isdir()) or member.issparse():
+            raise Problem(
+                400, "invalid_request", f"{member.name[:200]} in the archive is neither file nor folder. Nothing was unpacked."
+            )
+        if member.size < 0 or len(member.name) > NAME_LIMIT:
+            raise Problem(400, "invalid_request", f"{member.name[:200]} in the archive has an impossible size or name.")
+        if size > UNPACK_LIMIT_BYTES or len(members) > UNPACK_LIMIT_FILES:
+            raise too_large(f"more than {UNPACK_LIMIT_FILES} entries or {UNPACK_LIMIT_BYTES} bytes")
+    return members

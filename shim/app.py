@@ -13,6 +13,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -36,8 +37,10 @@ from shim.host.tui_control import TuiControl
 from shim.host.watcher import Watchers
 from shim.host.workspaces import Workspaces
 from shim.host.worktrees import Worktrees
+from shim.http.access import ACCESS
 from shim.http.application import application
 from shim.http.operation import SERVICES
+from shim.http.pairing import NAMESPACE as PAIRING
 from shim.http.probe_file import FILE as PROBE_FILE
 from shim.http.probe_file import ProbeFile
 from shim.ids import Ids
@@ -215,6 +218,7 @@ def build_app(
             ends.callback(traced.close)
             await kept.open()
             ends.push_async_callback(kept.close)
+            app[ACCESS].pairing.restore(await kept.values(PAIRING), partial(kept.set_value, PAIRING))
             if web_ui is not None:
                 ends.push_async_callback(web_ui.close)
             for part in (agents, trees, sessions, hooks, installs, probe_file):

@@ -31,6 +31,7 @@ from aiohttp import web
 from shim.cli.transfer import told
 from shim.collector import collector
 from shim.errors import ShimError
+from shim.host.roots import within
 from shim.runtime import family
 from shim.runtime.environment import blank_passwords
 from shim.settings import Settings
@@ -98,6 +99,16 @@ def listen(hostname: str, port: int, *, protected: bool = False) -> socket.socke
         return notice_the_gone(socket.create_server((host, port), family=family, backlog=BACKLOG))
     except OSError as error:
         raise ListenError(_why_not(hostname, port, error)) from error
+
+
+def need_directory_inside(settings: Settings) -> None:
+    """Raise ListenError for a directory outside of `roots`: every request would be refused, and no client would start."""
+    if not within(str(settings.directory), settings.roots):
+        allowed = ", ".join(map(str, settings.roots))
+        raise ListenError(
+            f"The server's directory {settings.directory} lies outside of the directories that it may use ({allowed}). Start it"
+            f" in one of them, or with --directory {settings.roots[0]}, or add --roots {settings.directory}."
+        )
 
 
 def notice_the_gone(sock: socket.socket) -> socket.socket:
@@ -192,6 +203,7 @@ def run(
 
     Raises: ShimError if the application cannot start; whatever `during` raises.
     """
+    need_directory_inside(settings)
     tls = tls_of(settings)
     blank_passwords()
     allow_open_files()

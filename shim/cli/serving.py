@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shim.cli import clients, screen
-from shim.cli.server import Running, listen, run, tls_of
+from shim.cli.server import Running, listen, need_directory_inside, run, tls_of
 from shim.logging import configure
 from shim.redaction import secrets_of
 from shim.settings import Settings
@@ -20,6 +20,7 @@ def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False
     settings = Settings.load(flags)
     if page and settings.web_ui is False:
         settings = Settings.load({**flags, "web_ui": True})
+    need_directory_inside(settings)
     tls_of(settings)
     sock = listen(settings.hostname, settings.port, protected=settings.password is not None)
     configure(settings.log_level, settings.log_format, sys.stderr, secrets(settings))

@@ -206,7 +206,8 @@ class Access:
             clock,
         )
 
-    def _epoch_s(self) -> float:
+    def epoch_s(self) -> float:
+        """The time of day, as tokens have it."""
         return self.clock.now_ms() / 1000
 
     def path(self, request: web.Request) -> str:
@@ -276,7 +277,7 @@ class Access:
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
             raise _too_many(wait_s)
-        if self.secrets.admits(given) or self.pairing.admits(given.secret(), self._epoch_s()):
+        if self.secrets.admits(given) or self.pairing.admits(given.secret(), self.epoch_s()):
             return True
         self.throttle.failed(address, given.digest(), now_s)
         log.warning("login.failed", address=address[:100])
@@ -291,7 +292,7 @@ class Access:
         site, mode = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Sec-Fetch-Mode", "")
         ours = origin is None or same_origin(origin, self.host(request))
         opened = request.method == "GET" and mode == "navigate"  # a link elsewhere to us: that page cannot read the answer
-        return ours and (site in ("same-origin", "none") or opened) and self.pairing.admits(token, self._epoch_s())
+        return ours and (site in ("same-origin", "none") or opened) and self.pairing.admits(token, self.epoch_s())
 
     def cookie_name(self, request: web.Request) -> str:
         """The cookie of this server, as its pages are reached."""
@@ -308,7 +309,7 @@ class Access:
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
             raise _too_many(wait_s)
-        token = self.pairing.redeem(code, now_s, self._epoch_s())
+        token = self.pairing.redeem(code, now_s, self.epoch_s(), request.headers.get("User-Agent", ""))
         if token is None:
             self.throttle.failed(address, _digest(code.encode("utf-8", "surrogateescape")), now_s)
             message = "This pairing link was used already, or is older than five minutes. Make a new one with POST /api/pair."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from aiohttp import web
+from aiohttp import web, web_response
 
 from shim.http import middleware, problem, tagged
 from shim.http.access import ACCESS, Access, gate
@@ -13,6 +13,11 @@ from shim.http.later import Later
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
 from shim.services import Services
+
+SERVER_NAME = "opencode-shim"
+"""What answers say of their server: no versions, which would tell what it can be attacked with."""
+# Also for the answers to bytes that are no HTTP, which pass no middleware and no signal.
+web_response.SERVER_SOFTWARE = SERVER_NAME  # pyright: ignore[reportPrivateImportUsage] - there is no setting for it
 
 
 def application(

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from shim.errors import BadRequest, NotFound
 from shim.host.roots import require
-from shim.http import wire_json
+from shim.http import limits, wire_json
 from shim.http.directory import resolve
 from shim.opencode.complaints import complaint
 from shim.opencode.operations import OPERATIONS, Operation
@@ -184,6 +184,7 @@ async def arguments(
         found["path"] = _validated(one.path, dict(request.match_info), "Params")
     if one.query is not None or one.body is not None:
         asked = Asked(_first_values(request), await _body(request) if one.body is not None else None)
+        limits.check(one.id, asked.body)
         asked = asked if rewritten is None else rewritten(asked)
         if one.query is not None:
             found["query"] = _validated(one.query, asked.query, "Query")

@@ -3,8 +3,11 @@
     POST /api/pair            with the password -> {code, expires_in}: good once, for five minutes
     GET /auth/connect/{code}  without one -> a browser gets a cookie, a program a token, which it uses as the password
 
-Tokens are not kept: each holds its end and a seal made from the password, so they live through a restart and end when the
-password is changed. Source: the API after 2.0.21.
+    GET /api/pair             the tokens that are good
+    DELETE /api/pair/{id}     one of them is good no more
+
+A token holds its end, an id, and a seal made from the password, so it lives through a restart and ends when the password is
+changed. Ids of good tokens are kept (`restore`): one that is not among them was taken back. Source: the API after 2.0.21.
 """
 
 from __future__ import annotations
@@ -14,6 +17,11 @@ import hmac
 import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from universal.jsonvalue import obj, text
 
 CODE_S = 300.0
 """How long a code is good."""
@@ -22,11 +30,38 @@ TOKEN_S = 30 * 24 * 3600
 CODES = 64
 """Codes that wait at once; the oldest gives way."""
 CODE_BYTES = 16
-FORM = re.compile(r"pair_([0-9a-f]{8,16})_([0-9a-f]{64})")
-"""A token: its end as epoch seconds, and the seal over it."""
+TOKENS = 256
+"""Tokens that are good at once; the oldest gives way."""
+NAME_LIMIT = 100
+CHECK_LENGTH = 8
+ID_BYTES = 6
+FORM = re.compile(r"pair_([0-9a-f]{8,16})_([0-9a-f]{12})_([0-9a-f]{64})")
+"""A token: its end as epoch seconds, its id, and the seal over both."""
+NAMESPACE = "pairing"
+"""Where the store keeps the tokens' ids."""
 SALT = b"opencode-shim pairing"
 WORK = {"n": 2**14, "r": 8, "p": 1}
 """scrypt, some 50 ms, once: who finds a token must not find out the password by trying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that is good, without its seal. `name`: what the client called itself; times as epoch seconds."""
+
+    id: str
+    name: str
+    created: int
+    end: int
+    check: str
+    """The beginning of its seal, by which tokens of an earlier password are known."""
+
+
+Save: TypeAlias = Callable[[str, Any], None]
+"""Keeps a token's record by its id; None removes it."""
+
+
+def _save_nothing(_id: str, _record: Any) -> None:
+    """Without a store, tokens last as long as the process."""
 
 
 class Pairing:
@@ -36,6 +71,19 @@ class Pairing:
         self._digest = digest
         self._codes: OrderedDict[str, float] = OrderedDict()
         self._key = b"" if digest else secrets.token_bytes(32)
+        self._tokens: dict[str, Token] = {}
+        self._save: Save = _save_nothing
+
+    def restore(self, records: Mapping[str, Any], save: Save) -> None:
+        """Take up the tokens that an earlier process gave out. `save` keeps what changes from now on."""
+        if not self._digest:
+            return
+        self._save = save
+        for id_, record in sorted(records.items(), key=lambda pair: int(obj(pair[1]).get("created") or 0)):
+            value = obj(record)
+            self._tokens[id_] = Token(
+                id_, text(value.get("name")), int(value.get("created") or 0), int(value.get("end") or 0), text(value.get("check"))
+            )
 
     def code(self, now_s: float) -> str:
         """A new code. `now_s`: any clock that does not go back, the same for `redeem`."""
@@ -45,20 +93,42 @@ class Pairing:
             self._codes.popitem(last=False)
         return made
 
-    def redeem(self, code: str, now_s: float, epoch_s: float) -> str | None:
-        """A token for the code, which is spent; None if it is spent, too old, or none of ours."""
+    def redeem(self, code: str, now_s: float, epoch_s: float, name: str = "") -> str | None:
+        """A token for the code, which is spent; None if it is spent, too old, or none of ours. `name`: who gets it."""
         end_s = self._codes.pop(code, None)
         if end_s is None or end_s < now_s:
             return None
-        end = f"{int(epoch_s) + TOKEN_S:08x}"
-        return f"pair_{end}_{self._seal(end)}"
+        end, id_ = f"{int(epoch_s) + TOKEN_S:08x}", secrets.token_hex(ID_BYTES)
+        seal = self._seal(end, id_)
+        for old in [*self._ended(epoch_s), *list(self._tokens)[: max(0, len(self._tokens) + 1 - TOKENS)]]:
+            self.revoke(old)
+        token = self._tokens[id_] = Token(id_, name[:NAME_LIMIT], int(epoch_s), int(end, 16), seal[:CHECK_LENGTH])
+        self._save(id_, {"name": token.name, "created": token.created, "end": token.end, "check": token.check})
+        return f"pair_{end}_{id_}_{seal}"
 
     def admits(self, token: str, epoch_s: float) -> bool:
-        """Whether it is a token of this password, and not over."""
+        """Whether it is a token of this password, not over, and not taken back."""
         found = FORM.fullmatch(token)
-        return found is not None and int(found[1], 16) > epoch_s and hmac.compare_digest(found[2], self._seal(found[1]))
+        if found is None or int(found[1], 16) <= epoch_s or found[2] not in self._tokens:
+            return False
+        return hmac.compare_digest(found[3], self._seal(found[1], found[2]))
 
-    def _seal(self, end: str) -> str:
+    def tokens(self, epoch_s: float) -> list[Token]:
+        """Those that are good, the newest first."""
+        good = [token for token in self._tokens.values() if token.end > epoch_s]
+        return [token for token in reversed(good) if self._seal(f"{token.end:08x}", token.id)[:CHECK_LENGTH] == token.check]
+
+    def revoke(self, id_: str) -> bool:
+        """Take a token back, for good; False if there is none of this id."""
+        if self._tokens.pop(id_, None) is None:
+            return False
+        self._save(id_, None)
+        return True
+
+    def _ended(self, epoch_s: float) -> list[str]:
+        return [token.id for token in self._tokens.values() if token.end <= epoch_s]
+
+    def _seal(self, end: str, id_: str) -> str:
         if not self._key:
             self._key = hashlib.scrypt(self._digest, salt=SALT, dklen=32, **WORK)
-        return hmac.new(self._key, end.encode(), "sha256").hexdigest()
+        return hmac.new(self._key, f"{end}:{id_}".encode(), "sha256").hexdigest()

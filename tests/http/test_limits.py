@@ -95,3 +95,22 @@ async def test_streams_of_all_faces_count_together(tmp_path: Path) -> None:
             async with server.api.raw.post(f"/v1/sessions/{session}/messages/stream", json={"message": "hello"}) as sent:
                 assert sent.status == 429
             assert await server.messages(session) == []
+
+
+@pytest.mark.parametrize("path", ["/session", "/api/session", "/v1/sessions/x"])
+async def test_long_texts_are_refused_on_each_face(tmp_path: Path, path: str) -> None:
+    async with live(tmp_path) as server:
+        async with server.api.raw.post(path, json={"title": "x" * 10_000, "agent": "claude"}) as answer:
+            assert answer.status == 400
+            assert "at most 2000 characters" in await answer.text()
+        parts = {"parts": [{"type": "text", "text": "x"}] * 2000, "agent": "claude"}
+        async with server.api.raw.post(path, json=parts) as answer:
+            assert answer.status == 413
+            assert "at most 1000 items" in await answer.text()
+
+
+async def test_answers_do_not_tell_versions(tmp_path: Path) -> None:
+    async with live(tmp_path) as server:
+        for path in ("/global/health", "/nosuch"):
+            async with server.api.raw.get(path) as answer:
+                assert answer.headers["Server"] == "opencode-shim"

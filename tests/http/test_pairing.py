@@ -107,3 +107,17 @@ async def test_pairing_below_a_base_path(start: Start) -> None:
 
 async def test_nobody_stops_the_server_from_afar(paired: ApiClient) -> None:
     assert (await paired.post("/api/service/stop", headers={"Authorization": GOOD}, status=200)).body == {"accepted": False}
+
+
+async def test_a_token_is_listed_and_taken_back(paired: ApiClient) -> None:
+    owner = {"Authorization": basic("me", PASSWORD)}
+    link = f"/auth/connect/{await code_of(paired)}"
+    async with paired.raw.get(link, headers={"Accept": "application/json", "User-Agent": "phone"}) as answer:
+        token = (await answer.json())["token"]
+    (row,) = (await paired.get("/api/pair", headers=owner, status=200)).body
+    assert (row["name"], token.split("_")[2], row["expires"] > row["created"]) == ("phone", row["id"], True)
+    assert token not in str(row)
+    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 200
+    assert await status(paired, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 204
+    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 401
+    assert await status(paired, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 404

@@ -22,7 +22,18 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from shim.cli.server import HEADER_LIMIT, HEADER_LIMIT_BYTES, ListenError, Running, is_loopback, listen, run, tls_of, url_of
+from shim.cli.server import (
+    HEADER_LIMIT,
+    HEADER_LIMIT_BYTES,
+    ListenError,
+    Running,
+    is_loopback,
+    listen,
+    need_directory_inside,
+    run,
+    tls_of,
+    url_of,
+)
 from shim.errors import ShimError
 from shim.settings import Settings
 
@@ -81,6 +92,15 @@ def test_with_a_password_every_address_will_do() -> None:
 )
 def test_what_only_this_machine_reaches(host: str, own: bool) -> None:
     assert is_loopback(host) is own
+
+
+def test_a_directory_outside_of_the_roots_is_refused_at_the_start(tmp_path: Path) -> None:
+    for name in ("allowed", "else"):
+        (tmp_path / name).mkdir()
+    settings = Settings(directory=tmp_path / "else", roots=(tmp_path / "allowed",))
+    with pytest.raises(ListenError, match=r"else lies outside .*--directory .*allowed, or add --roots .*else"):
+        need_directory_inside(settings)
+    need_directory_inside(Settings(directory=tmp_path / "allowed", roots=(tmp_path / "allowed",)))
 
 
 def test_an_unknown_name_is_told() -> None:

@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from shim.http.pairing import CODE_S, CODES, TOKEN_S, Pairing
+from shim.http.pairing import CODE_S, CODES, TOKEN_S, TOKENS, Pairing
 
 NOW_S = 1_800_000_000.0
 
 
+def restored(digest: bytes, kept: dict[str, Any]) -> Pairing:
+    """A server's pairing after a start, with the records that earlier ones kept."""
+
+    def save(id_: str, record: Any) -> None:
+        kept.pop(id_, None)
+        if record is not None:
+            kept[id_] = record
+
+    pairing = Pairing(digest)
+    pairing.restore(dict(kept), save)
+    return pairing
+
+
 def token_of(pairing: Pairing) -> str:
-    token = pairing.redeem(pairing.code(0.0), 1.0, NOW_S)
+    token = pairing.redeem(pairing.code(0.0), 1.0, NOW_S, "phone")
     assert token is not None
     return token
 
 
 def test_a_token_outlives_the_server_and_ends_with_its_password() -> None:
-    token = token_of(Pairing(b"one"))
-    assert Pairing(b"one").admits(token, NOW_S)
-    assert not Pairing(b"another").admits(token, NOW_S)
+    kept: dict[str, Any] = {}
+    token = token_of(restored(b"one", kept))
+    assert restored(b"one", kept).admits(token, NOW_S)
+    assert not restored(b"another", kept).admits(token, NOW_S)
+    assert [known.name for known in restored(b"one", kept).tokens(NOW_S)] == ["phone"]
+    assert restored(b"another", kept).tokens(NOW_S) == []
+
+
+def test_a_token_that_was_taken_back_stays_so_after_a_restart() -> None:
+    kept: dict[str, Any] = {}
+    pairing = restored(b"one", kept)
+    lost, other = token_of(pairing), token_of(pairing)
+    assert pairing.revoke(lost.split("_")[2])
+    assert not pairing.revoke("0" * 12)
+    for now in (pairing, restored(b"one", kept)):
+        assert (now.admits(lost, NOW_S), now.admits(other, NOW_S)) == (False, True)
+        assert [known.id for known in now.tokens(NOW_S)] == [other.split("_")[2]]
+
+
+def test_the_oldest_token_gives_way() -> None:
+    kept: dict[str, Any] = {}
+    pairing = restored(b"one", kept)
+    made = [token_of(pairing) for _ in range(TOKENS + 1)]
+    assert (pairing.admits(made[0], NOW_S), pairing.admits(made[1], NOW_S), len(kept)) == (False, True, TOKENS)
 
 
 def test_a_token_ends_after_thirty_days() -> None:
@@ -30,12 +66,14 @@ def test_a_token_ends_after_thirty_days() -> None:
 
 def test_nobody_can_make_a_token_last_longer() -> None:
     pairing = Pairing(b"one")
-    _, end, seal = token_of(pairing).split("_")
+    _, end, id_, seal = token_of(pairing).split("_")
     later = f"{int(end, 16) + 1:08x}"
-    assert not pairing.admits(f"pair_{later}_{seal}", NOW_S)
+    assert not pairing.admits(f"pair_{later}_{id_}_{seal}", NOW_S)
 
 
-@pytest.mark.parametrize("text", ["", "one", "pair_", "pair_ffffffff_", "pair_zz_00", "pair_ffffffff_" + "0" * 64])
+@pytest.mark.parametrize(
+    "text", ["", "one", "pair_", "pair_ffffffff_", "pair_zz_00", "pair_ffffffff_" + "0" * 64, f"pair_ffffffff_{0:012x}_{0:064x}"]
+)
 def test_other_texts_are_no_tokens(text: str) -> None:
     assert not Pairing(b"one").admits(text, NOW_S)
 

@@ -11,8 +11,9 @@ import asyncio
 from aiohttp import web
 from pydantic import BaseModel
 
+from shim.errors import NotFound
 from shim.http.access import access_of
-from shim.http.operation import Ctx, extra, operation2
+from shim.http.operation import NO_CONTENT, Ctx, extra, operation2
 from shim.http.pairing import CODE_S, TOKEN_S
 
 
@@ -27,6 +28,31 @@ async def pair(ctx: Ctx) -> object:
     """A code for `/auth/connect/{code}`, good once. Only who has come in already gets one."""
     code = access_of(ctx.request).pairing.code(asyncio.get_running_loop().time())
     return {"code": code, "expires_in": int(CODE_S)}
+
+
+class TokenPath(BaseModel):
+    """`{id}` of a token."""
+
+    id: str
+
+
+@extra("server.pair.list", "GET", "/api/pair")
+async def tokens(ctx: Ctx) -> object:
+    """The tokens that are good, the newest first: who got one, and until when. The tokens themselves are not told."""
+    access = access_of(ctx.request)
+    return [
+        {"id": token.id, "name": token.name, "created": token.created * 1000, "expires": token.end * 1000}
+        for token in access.pairing.tokens(access.epoch_s())
+    ]
+
+
+@extra("server.pair.revoke", "DELETE", "/api/pair/{id}")
+async def revoke(ctx: Ctx, path: TokenPath) -> object:
+    """Take a token back: its next request is refused. Raises NotFound."""
+    if not access_of(ctx.request).pairing.revoke(path.id):
+        raise NotFound(f"There is no pairing token {path.id[:100]}. GET /api/pair lists those that are good.")
+    await ctx.services.store.flush()
+    return NO_CONTENT
 
 
 @operation2("server.connect")

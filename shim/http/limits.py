@@ -1,0 +1,78 @@
+"""Bounds of what a request's body may hold, in one place for all faces. Pure.
+
+A body within its bytes (`BODY_LIMIT_BYTES`) can still hold millions of parts, or a title that every list of sessions repeats.
+Documents that are imported hold whole conversations, so they may have more values; their texts are checked where they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from shim.errors import ApiError, BadRequest
+from shim.ids import ID_LIMIT
+
+VALUES_LIMIT = 100_000
+"""Members of arrays and objects of a body, at all depths together."""
+IMPORT_VALUES_LIMIT = 5_000_000
+"""The same of a document that is imported."""
+IMPORTS = frozenset({"session.import", "experimental.session.import", "sync.replay"})
+ARRAYS: Mapping[str, int] = {
+    **dict.fromkeys(("parts", "files", "agents", "skills", "answers", "attachments"), 1000),
+    **dict.fromkeys(("permission", "permissions", "rules"), 2000),
+}
+"""Members of an array of this name."""
+TEXTS: Mapping[str, int] = {
+    **dict.fromkeys(("id", "messageID", "sessionID", "partID", "parentID", "requestID", "projectID", "workspaceID"), ID_LIMIT),
+    **dict.fromkeys(("providerID", "modelID", "agent", "mode", "variant", "agentMode", "permissionMode"), 256),
+    **dict.fromkeys(("title", "description"), 2000),
+    **dict.fromkeys(("name", "filename", "mime"), 1000),
+    **dict.fromkeys(("directory", "cwd"), 4096),
+}
+"""Characters of a text of this name."""
+NAMED_DEPTH = 4
+"""Levels of a body at which names mean something; below are values of tools and of other programs."""
+OPEN = frozenset({"metadata", "input", "config", "options", "format"})
+"""Members whose insides are the client's own."""
+
+
+def check(operation_id: str, body: Any) -> None:
+    """Raise BadRequest for a text that is too long, and ApiError 413 for too many of something; both name field and bound."""
+    imports = operation_id in IMPORTS
+    most = IMPORT_VALUES_LIMIT if imports else VALUES_LIMIT
+    count = 0
+    left: list[tuple[Any, tuple[str | int, ...], bool]] = [(body, (), not imports)]
+    while left:
+        value, path, named = left.pop()
+        if isinstance(value, dict):
+            members = cast("dict[str, Any]", value)
+            count += len(members)
+            if count <= most:
+                for key, inner in members.items():
+                    if named:
+                        _check_named(key, inner, (*path, key))
+                    if isinstance(inner, (dict, list)):
+                        below = named and key not in OPEN and len(path) < NAMED_DEPTH
+                        left.append((cast("object", inner), (*path, key) if below else path, below))
+        elif isinstance(value, list):
+            items = cast("list[Any]", value)
+            count += len(items)
+            if count <= most:
+                left += [(inner, path, named) for inner in items if isinstance(inner, (dict, list))]
+        if count > most:
+            raise _too_many(f"The body has more than {most} values.", most)
+
+
+def _check_named(key: str, value: Any, path: tuple[str | int, ...]) -> None:
+    if isinstance(value, str) and len(value) > (most := TEXTS.get(key, len(value))):
+        raise BadRequest(f"Expected at most {most} characters, got {len(value)}{_at(path)}")
+    if isinstance(value, list) and len(cast("list[Any]", value)) > (most := ARRAYS.get(key, len(cast("list[Any]", value)))):
+        raise _too_many(f"Expected at most {most} items, got {len(cast('list[Any]', value))}{_at(path)}", most)
+
+
+def _at(path: tuple[str | int, ...]) -> str:
+    return "\n  at " + "".join(f'["{key}"]' for key in path)
+
+
+def _too_many(message: str, limit: int) -> ApiError:
+    return ApiError(413, "PayloadTooLargeError", message, data={"limit": limit})

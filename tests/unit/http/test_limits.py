@@ -1,0 +1,49 @@
+"""Bounds of a body, by the names of its fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shim.errors import ApiError
+from shim.http.limits import ARRAYS, TEXTS, VALUES_LIMIT, check
+from shim.ids import is_id
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_has_a_bound_that_the_refusal_names(name: str) -> None:
+    check("session.update", {name: "x" * TEXTS[name]})
+    for body in ({name: "x" * (TEXTS[name] + 1)}, {"parts": [{name: "x" * (TEXTS[name] + 1)}]}):
+        with pytest.raises(ApiError, match=f"at most {TEXTS[name]} characters") as raised:
+            check("session.update", body)
+        assert (raised.value.status, f'["{name}"]' in str(raised.value)) == (400, True)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_has_a_bound_that_the_refusal_names(name: str) -> None:
+    check("session.prompt", {name: [1] * ARRAYS[name]})
+    with pytest.raises(ApiError, match=f"at most {ARRAYS[name]} items") as raised:
+        check("session.prompt", {name: [1] * (ARRAYS[name] + 1)})
+    assert (raised.value.status, f'["{name}"]' in str(raised.value)) == (413, True)
+
+
+@pytest.mark.parametrize(
+    "body", [{"x": [0] * VALUES_LIMIT}, {"x": {str(n): 0 for n in range(VALUES_LIMIT)}}, [[0] * 1000] * (VALUES_LIMIT // 1000)]
+)
+def test_a_body_has_a_bound_of_values(body: Any) -> None:
+    with pytest.raises(ApiError, match=f"more than {VALUES_LIMIT} values") as raised:
+        check("session.prompt", body)
+    assert raised.value.status == 413
+    check("session.import", body)
+
+
+def test_what_is_the_clients_own_has_no_names() -> None:
+    check("session.update", {"metadata": {"title": "x" * 10_000}})
+
+
+@pytest.mark.parametrize(
+    ("text", "right"), [("ses_1", True), ("ses_A-b_9", True), ("ses_../x", False), ("msg_1", False), (5, False)]
+)
+def test_ids(text: object, right: bool) -> None:
+    assert is_id(text, "ses") is right

@@ -19,6 +19,8 @@ came after that prompt the step.
     task:SCENE   a subagent whose prompt is that scene, final text
     plan         the agent's exit-plan tool, final text
     mcp:TOOL     the offered tool whose name ends so, with {"text": "hello"}, final text
+    tool:NAME:JSON  any tool by its own name with these arguments, final text; JSON may be a list: one call in each step.
+                 A JSON string is the whole input of a tool that takes text (Codex's `apply_patch`)
     fail_tool    a read of a missing file, final text
     see:WORD     text: how many images the request holds, and whether it holds that word outside of the tag
     error:CODE   that HTTP status from the model (400)
@@ -37,6 +39,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import field
 from typing import TypeAlias
 
@@ -62,6 +65,8 @@ def f(x):
 
 The end."""
 TAG = re.compile(r"\[scene:([a-z_]+)(?::([^\]]*))?\]")
+TOOL = re.compile(r"(?:tool|task:tool):[^:\]]+:")
+"""Begin of a scene whose argument ends in JSON, which may hold brackets."""
 
 Turn: TypeAlias = tuple[str, str]
 """("user", its text) or ("tool", ""), in the order of the conversation."""
@@ -107,13 +112,36 @@ def chosen(history: Iterable[Turn]) -> tuple[str, str, int, str]:
     """(scene, argument, step, prompt) of the last prompt with a tag; scene "" when there is none."""
     scene, argument, step, prompt = "", "", 0, ""
     for kind, text in history:
-        tags = list(TAG.finditer(text)) if kind == "user" else []
-        if tags:
+        tag = _last_tag(text) if kind == "user" else None
+        if tag is not None:
             # Agents put notes of their own around the prompt, on other lines.
-            scene, argument, step, prompt = tags[-1][1], tags[-1][2] or "", 0, text[tags[-1].end() :].split("\n", 1)[0]
+            (scene, argument, end), step = tag, 0
+            prompt = text[end:].split("\n", 1)[0]
         elif kind == "tool":
             step += 1
     return scene, argument, step, prompt
+
+
+def _last_tag(text: str) -> tuple[str, str, int] | None:
+    """(scene, argument, where it ends) of the last tag of a text."""
+    found: tuple[str, str, int] | None = None
+    at = text.find("[scene:")
+    while at >= 0:
+        found = _tag(text, at) or found
+        at = text.find("[scene:", max(at + 1, found[2] if found else 0))
+    return found
+
+
+def _tag(text: str, at: int) -> tuple[str, str, int] | None:
+    tool = TOOL.match(text, at + len("[scene:"))
+    if tool is not None:
+        with suppress(ValueError):
+            _, end = json.JSONDecoder().raw_decode(text, tool.end())
+            if text[end : end + 1] == "]":
+                scene, _, argument = text[at + len("[scene:") : end].partition(":")
+                return scene, argument, end + 1
+    match = TAG.match(text, at)
+    return (match[1], match[2] or "", match.end()) if match else None
 
 
 def directory_of(body: Body) -> str:
@@ -150,8 +178,19 @@ def _steps(scene: str, argument: str, cwd: str, tools: tuple[str, ...]) -> list[
         "plan": [("Here is my plan.", [("plan", ())])],
         "mcp": [*search, ("Asking the server.", [("mcp", (argument or "echo", '{"text": "hello"}'))])],
         "fail_tool": [("Looking.", [("read", (f"{cwd}/missing.txt",))])],
+        "tool": [("Using a tool.", [("named", (name, text))]) for name, text in named_calls(argument)],
     }
     return table.get(scene, [])
+
+
+def named_calls(argument: str) -> list[tuple[str, str]]:
+    """(tool, JSON of its arguments) of each step of a `tool` scene. Bad JSON is no call."""
+    name, _, text = argument.partition(":")
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return []
+    return [(name, json.dumps(step)) for step in (arr(value) if isinstance(value, list) else [value])]
 
 
 def answer(asked: Asked, attempts: dict[str, int]) -> Answer:

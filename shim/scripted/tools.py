@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from universal.frozen import frozen
 from universal.items import Json
+from universal.jsonvalue import obj
 
 Body: TypeAlias = dict[str, Json]
 
@@ -102,12 +103,16 @@ def dialect(names: Sequence[str]) -> Dialect:
 def call(tool: str, arguments: tuple[str, ...], names: Sequence[str]) -> list[Call]:
     """An abstract action as calls of the offered tools; [] when the agent has nothing for it.
 
-    `mcp` calls the first offered tool whose name ends with the argument. Old Claudes offer `Task` for `Agent`, some
-    `TaskCreate` for `TodoWrite`; a Codex without `apply_patch` edits with a command, one of old with `shell_command`.
+    `mcp` calls the first offered tool whose name ends with the argument, `named` a tool by its own name. Old Claudes offer `Task`
+    for `Agent`, some `TaskCreate` for `TodoWrite`. A Codex without `apply_patch` edits with a command, an old one with
+    `shell_command`.
     """
     if tool == "mcp":
         found = next((name for name in names if name.endswith(arguments[0])), None)
         return [Call(found, json.loads(arguments[1]))] if found else []
+    if tool == "named":
+        value = json.loads(arguments[1])
+        return [Call(arguments[0], {"input": value}, free=value) if isinstance(value, str) else Call(arguments[0], obj(value))]
     table = dialect(names)
     make = table.get(tool) or (table.get("bash") if tool == "ask_bash" else None)
     if make is None:

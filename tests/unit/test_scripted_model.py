@@ -45,6 +45,33 @@ def test_a_tool_of_an_mcp_server_is_called_where_it_is_offered(agent: str, name:
     assert [(c.name, c.arguments) for c in said.calls] == ([(name, {"text": "hello"})] if name else [])
 
 
+def test_a_tool_is_called_by_its_name_with_nested_arguments() -> None:
+    wanted = {"questions": [{"a": ["x]", {"b": "[scene:text]"}]}]}
+    said = answer(asked(("user", f"note\n[scene:tool:AnyTool:{json.dumps(wanted)}] please")), {})
+    assert [(c.name, c.arguments) for c in said.calls] == [("AnyTool", wanted)]
+    done = answer(asked(("user", f"[scene:tool:AnyTool:{json.dumps(wanted)}] please"), ("tool", "")), {})
+    assert done.text == "Done!"
+
+
+def test_a_list_of_arguments_is_one_call_in_each_step() -> None:
+    prompt = ("user", '[scene:tool:Read:[{"file_path":"/a"},{"file_path":"/b"}]] x')
+    assert [c.arguments for c in answer(asked(prompt), {}).calls] == [{"file_path": "/a"}]
+    assert [c.arguments for c in answer(asked(prompt, ("tool", "")), {}).calls] == [{"file_path": "/b"}]
+
+
+def test_a_tool_that_takes_text_is_called_with_a_json_string() -> None:
+    (call,) = answer(asked(("user", '[scene:tool:apply_patch:"*** Begin [x]"] x'), tools=NAMES["codex"]), {}).calls
+    assert (call.name, call.free) == ("apply_patch", "*** Begin [x]")
+
+
+def test_a_subagent_calls_a_tool_by_its_name() -> None:
+    (call,) = answer(
+        asked(("user", '[scene:task:tool:Write:{"file_path":"/p/[x]"}] x'), tools=(*NAMES["claude"], "Agent")), {}
+    ).calls
+    (inner,) = answer(asked(("user", str(call.arguments["prompt"]))), {}).calls
+    assert (inner.name, inner.arguments) == ("Write", {"file_path": "/p/[x]"})
+
+
 def test_an_overloaded_prompt_is_answered_the_third_time() -> None:
     attempts: dict[str, int] = {}
     one, other = asked(("user", "[scene:overload] one")), asked(("user", "[scene:overload] other"))

@@ -7,7 +7,7 @@ FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: audit bench micro fuzz load soak help setup serve test check gen docs fmt e2e record ci clean
+.PHONY: audit bench micro fuzz load soak help setup serve test check gen docs fmt e2e nightly record ci clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -37,6 +37,10 @@ fmt: .venv/.dev  ## format, and mend what lint can mend
 e2e: .venv/.dev  ## real clients and real agents, in a terminal and in Chromium
 	scripts/e2e-setup
 	$(BIN)pytest -q -m e2e tests/e2e $(ARGS)
+
+nightly: .venv/.dev  ## whole tables with real programs, for which `make e2e` has no time: permissions, each agent and mode
+	scripts/e2e-setup
+	$(BIN)pytest -q -m nightly tests/e2e $(ARGS)
 
 record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: make record AGENT=x [VERSION=y] [SCENES="a b"]
 	scripts/record $(AGENT) $(or $(VERSION),latest) $(SCENES)

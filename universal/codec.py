@@ -12,7 +12,7 @@ A codec never decides that a turn has ended: it signals what the agent said, `un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -20,7 +20,7 @@ from universal.events import EventData, EventType
 from universal.frozen import frozen
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
-from universal.permissions import Rule
+from universal.permissions import Rule, matches
 from universal.turn import Input
 
 IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str]
@@ -376,6 +376,16 @@ class Enforcement:
     missing: Mapping[str, str] = field(default_factory=dict[str, str])
     absent: tuple[str, ...] = ()
 
+    def gap(self, key: str) -> str | None:
+        """Why a rule for this key cannot be enforced; None if it can, or if the agent has no tool for it."""
+        return None if key in self.absent else self.missing.get(key) or self.missing.get("*")
+
+    def gaps(self, rules: Iterable[Rule]) -> dict[str, str]:
+        """Keys for which these rules deny or ask, and that cannot be enforced -> why."""
+        strict = [rule for rule in rules if rule.action != "allow"]
+        found = {key: self.gap(key) for key in PERMISSION_KEYS if any(_concerns(rule, key) for rule in strict)}
+        return {key: why for key, why in found.items() if why}
+
 
 @frozen
 class ProjectSettingsUse:
@@ -398,6 +408,14 @@ PERMISSION_KEYS = (
     "edit", "bash", "read", "external_directory", "webfetch", "websearch", "task", "doom_loop", "skill", "todowrite", "mcp",
 )  # fmt: skip
 """The keys of `Enforcement` and of docs/permissions.md. "mcp" stands for the tools of MCP servers, named SERVER_TOOL in rules."""
+
+
+def _concerns(rule: Rule, key: str) -> bool:
+    """Whether a rule is about a key. A tool of an MCP server is named SERVER_TOOL, which no key and no tool of OpenCode is."""
+    if key != "mcp":
+        return matches(rule.permission, key)
+    is_key = rule.permission in (*PERMISSION_KEYS, "plan_enter", "plan_exit")
+    return rule.permission == "*" or ("_" in rule.permission and not is_key)
 
 
 @frozen

@@ -55,6 +55,10 @@ class Checked:
     models: int = 0
     trouble: str = ""
     broken_package: bool = False
+    rules_by: str = ""
+    """Who enforces permission rules."""
+    rules_missing: tuple[str, ...] = ()
+    """Permission keys for which rules cannot be enforced."""
     probe: Probe | None = None
 
 

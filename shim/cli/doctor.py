@@ -24,7 +24,7 @@ from shim.errors import AgentError, ShimError
 from shim.runtime.ask import ask
 from shim.settings import Settings
 from shim.store.memory import MemoryStore
-from universal.codec import AgentSpec, LoginCheck
+from universal.codec import PERMISSION_KEYS, AgentSpec, LoginCheck
 
 TELL_WAIT_S = 120.0
 """For all agents to tell what they offer, two at a time, each within the discovery's own 20 s."""
@@ -77,6 +77,8 @@ async def _checked(agent: Agent, environ: Mapping[str, str]) -> Checked:
         login_hint=spec.login_hint,
         models=len(agent.catalogue.models) if agent.usable and not agent.trouble else 0,
         trouble=agent.trouble,
+        rules_by=spec.enforcement.by,
+        rules_missing=tuple(key for key in PERMISSION_KEYS if spec.enforcement.gap(key)),
     )
 
 
@@ -168,6 +170,9 @@ def _facts(one: Diagnosis) -> list[tuple[str, str]]:
     ]
     if checked.built_in:
         del rows[1:3]
+    elif checked.rules_by:
+        held = "" if not checked.rules_missing else f"; not held for {', '.join(checked.rules_missing)}"
+        rows.append(("rules", f"{checked.rules_by}{held}"))
     if checked.trouble and one.remedy != checked.trouble:
         rows.append(("trouble", " ".join(checked.trouble.split())))
     if probe_ is not None:

@@ -88,6 +88,7 @@ SCENES: Mapping[str, Scene] = {
     "question_reject": Scene((Say("question"),), answers=None, needs="questions", shows=("question",)),
     "todo": Scene((Say("todo"),), needs="todos", shows=("todo",)),
     "task": Scene((Say("task:bash"),), needs="subagents", shows=("tool",)),
+    "checked": Scene((Say("read_edit"), Say("task:read_edit", "and delegate")), needs="subagents", shows=("tool",)),
     "mcp": Scene((Say("mcp:echo"),), needs="mcp", shows=("tool",)),
     "image": Scene((Say("see:magenta", "what is this?", image=True),), needs="images"),
     "file": Scene((Say("see:magenta", "what is in it?", file=True),)),

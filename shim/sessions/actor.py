@@ -27,12 +27,13 @@ from shim.sessions.handing import handed
 from shim.sessions.hosting import host_calls, moved
 from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
-from shim.sessions.permissions.requests import Requests
+from shim.sessions.permissions.requests import Requests, gaps_notice
 from shim.sessions.rewind import UndoneNotes
 from shim.sessions.steps import Steps
 from shim.sessions.stopping import Stopping
 from shim.sessions.trust_gate import trust_gate
 from universal.codec import (
+    AgentSpec,
     CheckingCodec,
     Codec,
     Command,
@@ -81,6 +82,7 @@ class SessionActor:
         self._open_child = open_child
         self._policy = policy
         self._place: Place | None = None
+        self._gaps_told = set[str]()
         self._requests = Requests(
             self._calls_place, lambda branch: policy(branch, self._mode()), self._send, lambda: deps.ids.new("permission")
         )
@@ -350,8 +352,17 @@ class SessionActor:
         self._tell_exit()
         if self.main.ended is not None:
             self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": name, "resumed": options.resume}))
+        self._tell_gaps(accepted, agent.spec)
         log.info("agent.spawned", session_id=self.main.id, agent=name, pid=handle.pid, resume=options.resume)
         self._process(codec.start())
+
+    def _tell_gaps(self, accepted: Accepted, spec: AgentSpec) -> None:
+        """Tell a person, once for each agent, which of their rules cannot be enforced with it."""
+        policy = self._policy(self.main, accepted.prompt.mode or "")
+        gaps = spec.enforcement.gaps((*policy.config, *policy.session))
+        if gaps and spec.name not in self._gaps_told:
+            self._gaps_told.add(spec.name)
+            self.main.status("notice", gaps_notice(spec.title, gaps))
 
     # --- from the agent --------------------------------------------------------------------------------------
 

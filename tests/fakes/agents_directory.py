@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shim.agents.keys import KeyStore
 from shim.agents.plugins import Broken
-from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Mode, Model, SlashCommand
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Mode, Model, SlashCommand
 
 CLAUDE_CATALOGUE = Catalogue(
     models=(
@@ -96,6 +96,7 @@ def agent(
             modes=modes,
             default_catalogue=catalogue,
             install_hint="install it",
+            enforcement=Enforcement("its checks"),
         ),
         catalogue,
     )

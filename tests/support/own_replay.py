@@ -26,6 +26,7 @@ from universal import host
 from universal.codec import (
     AgentSpec,
     Attachment,
+    CheckingCodec,
     Codec,
     Exit,
     Fact,
@@ -37,6 +38,7 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
+    ToolCheck,
     WriteLine,
 )
 from universal.events import EventType, PermissionData, QuestionData
@@ -176,6 +178,10 @@ class OwnReplay:
                 request = request_of(json.loads(output.data))
                 if request is not None and request[0] is not None:
                     self._ours.setdefault(request[1], []).append(request[0])
+            elif isinstance(output, ToolCheck) and isinstance(self.codec, CheckingCodec):  # no rule concerns it
+                data = output.request.data
+                assert isinstance(data, PermissionData)
+                self.take(self.codec.proceed(data.permission_id))
 
     def _fact(self, fact: Fact) -> None:
         if fact.type is EventType.SESSION_STARTED:

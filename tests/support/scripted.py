@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shim.clock import ManualClock
@@ -28,6 +28,7 @@ from universal.codec import (
     Capabilities,
     Catalogue,
     Command,
+    Enforcement,
     Exit,
     Fact,
     LaunchOptions,
@@ -299,6 +300,9 @@ class Found:
     catalogue: Catalogue
 
 
+HELD = Enforcement("its checks")
+
+
 class ScriptedAgents:
     """Agents `one` and `two`; `spawned` lists every process, `fail` makes the next spawns fail."""
 
@@ -312,7 +316,7 @@ class ScriptedAgents:
         untold = Catalogue()  # what the registry knows, before the agent has told more
         self._agents = {
             name: Found(
-                AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, untold, ""),
+                AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, untold, "", enforcement=HELD),
                 Place(),
                 catalogue,
             )
@@ -335,6 +339,11 @@ class ScriptedAgents:
 
     def get(self, name: str) -> Found | None:
         return self._agents.get(name)
+
+    def limit(self, name: str, enforcement: Enforcement) -> None:
+        """Which rules the agent can be held to."""
+        agent = self._agents[name]
+        self._agents[name] = replace(agent, spec=replace(agent.spec, enforcement=enforcement))
 
     def environment(self) -> Mapping[str, str]:
         return {"PATH": "/usr/bin:/bin"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from universal.codec import Enforcement
 from universal.permissions import (
     DEFAULT_RULES,
     Access,
@@ -15,6 +16,7 @@ from universal.permissions import (
     rules_from_json,
     with_home,
 )
+from universal.registry import agents
 
 
 @pytest.mark.parametrize(
@@ -124,3 +126,28 @@ def test_rules_for_an_agent_of_its_own_cannot_undo_a_configured_deny() -> None:
 def test_home_is_expanded_at_the_start_of_a_pattern_only() -> None:
     rules = (Rule("read", "~/x/*", "deny"), Rule("read", "$HOME/y", "deny"), Rule("read", "a~/b", "deny"))
     assert [rule.pattern for rule in with_home(rules, "/home/me")] == ["/home/me/x/*", "/home/me/y", "a~/b"]
+
+
+GAPS = Enforcement("a gate", {"task": "Subagents are not seen.", "mcp": "MCP calls are not seen."}, absent=("skill",))
+NOTHING = Enforcement("x", {"*": "Nothing is seen."}, absent=("skill",))
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "rules", "keys"),
+    [
+        (GAPS, [Rule("task", "*", "deny")], {"task"}),
+        (GAPS, [Rule("task", "*", "allow")], set()),
+        (GAPS, [Rule("*", "*", "ask")], {"task", "mcp"}),
+        (GAPS, [Rule("files_*", "*", "deny")], {"mcp"}),
+        (GAPS, [Rule("external_directory", "*", "deny"), Rule("plan_enter", "*", "deny")], set()),
+        (GAPS, [Rule("skill", "*", "deny")], set()),
+        (NOTHING, [Rule("edit", "*", "deny"), Rule("skill", "*", "deny")], {"edit"}),
+        (Enforcement("x"), [Rule("*", "*", "deny")], set()),
+    ],
+)
+def test_gaps_are_the_keys_whose_rules_cannot_be_enforced(enforcement: Enforcement, rules: list[Rule], keys: set[str]) -> None:
+    assert set(enforcement.gaps(rules)) == keys
+
+
+def test_claude_is_held_to_all_rules() -> None:
+    assert agents()["claude"].enforcement.gaps([Rule("*", "*", "deny")]) == {}

@@ -2,8 +2,8 @@
 
 The codec reads lines and tells facts and signals; it decides no end (see `claude_turns`). Its parts: `claude_wire`
 (lines, tables), `claude_settings` (launch, model, mode), `claude_speech` (items), `claude_tools` (results, diffs,
-todos), `claude_asks` (permissions, questions), `claude_tasks` (subagents), `claude_turns` (signals), `claude_notes`
-(status items), `claude_errors` (words about errors).
+todos), `claude_asks` (permissions, the hook before each call, questions), `claude_tasks` (subagents), `claude_turns`
+(signals), `claude_notes` (status items), `claude_errors` (words about errors).
 Pure: no clock, no IO, no random; ids come from the injected factory, prompts' uuids from their keys.
 Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`), runs of both against a scripted model.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from universal.agents.claude_asks import Asks
+from universal.agents.claude_asks import HOOKS, Asks
 from universal.agents.claude_errors import INTERRUPTION, error_data, exit_error, result_error
 from universal.agents.claude_notes import Notes
 from universal.agents.claude_settings import Settings
@@ -24,6 +24,7 @@ from universal.agents.claude_tools import Todos, read_result
 from universal.agents.claude_turns import Turns
 from universal.agents.claude_wire import (
     IGNORED,
+    MODE_ID,
     NAME,
     REFUSAL_ANSWERS,
     REFUSED,
@@ -63,6 +64,10 @@ from universal.turn import Input
 _NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)
 """How texts of `user` lines begin that no person wrote."""
 
+NOT_HELD = (
+    "This Claude Code does not wait for the server before each tool call: permission rules hold only for what it asks about. "
+    "Update it (`npm install -g @anthropic-ai/claude-code`), or choose the agent `build`, in which it asks most."
+)
 BACKGROUND: Msg = {"subtype": "background_tasks"}
 
 
@@ -82,6 +87,7 @@ class ClaudeCodec:
         """Calls that are to be moved to the background as soon as they are tasks."""
         self._crew = Crew(self._ctx, self._calls)
         self._asks = Asks(self._ctx)
+        self._has_rules = False
         self._turns = Turns()
         self._notes = Notes(self._ctx)
         self._todos = Todos()
@@ -95,11 +101,17 @@ class ClaudeCodec:
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment; see `claude_settings`."""
         self.native_session_id = options.native_session_id or None
+        self._has_rules = bool(options.rules)
         return self._settings.launch(options)
 
     def start(self) -> list[Output]:
         """The handshake; its answer fills `catalogue`. Prompts need not wait for it."""
-        return [self._settings.request({"subtype": "initialize", "hooks": None, "forwardSubagentText": True})]
+        return [self._settings.request({"subtype": "initialize", "hooks": HOOKS, "forwardSubagentText": True})]
+
+    @property
+    def mode(self) -> str:
+        """Id of the mode in force; an unknown one has Claude's own name."""
+        return MODE_ID.get(self._settings.mode, self._settings.mode)
 
     # --- commands -------------------------------------------------------------------------------------
 
@@ -114,6 +126,10 @@ class ClaudeCodec:
                 return self._stamped(iter(self._asks.reply(command)))
             case QuestionReply():
                 return self._stamped(iter(self._asks.answer(command)))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on by Claude's own mode."""
+        return self._asks.proceed(permission_id)
 
     def background(self) -> list[Output]:
         """What Ctrl+B does in its terminal: each call that the turn waits for has a result at once, and works on.
@@ -319,6 +335,9 @@ class ClaudeCodec:
             return
         arguments = call.arguments or {}
         result = read_result(call.name, arguments, block, structured)
+        if self._asks.ended(call.call_id, call.name) and not result.failed and self._has_rules:
+            self._has_rules = False  # once is enough
+            yield status_item(self._ctx, "notice", NOT_HELD, {}, msg)
         if not result.failed:  # before the result: its card shows the list as the call has left it
             output = next((part.output for part in result.content if part.type == "tool_result"), "")
             todos = self._todos.after(call.name, arguments, obj(structured), output)
@@ -340,6 +359,16 @@ class ClaudeCodec:
         call = self._calls.get(get_text(request, "tool_use_id"))
         child = call.thread if call is not None else self._crew.child_of_agent(get_text(request, "agent_id"))
         yield from self._asks.ask(msg, call, child)
+
+    def _on_hook(self, msg: Msg) -> Iterator[Output]:
+        """A call waits for our answer. Only the conversation's own calls tell its mode: a subagent may have another one."""
+        hook = obj(obj(msg.get("request")).get("input"))
+        agent_id = get_text(hook, "agent_id")
+        if not agent_id:
+            yield from self._mode_told({"permissionMode": get_text(hook, "permission_mode")})
+        call = self._calls.get(get_text(hook, "tool_use_id"))
+        child = call.thread if call is not None else self._crew.child_of_agent(agent_id)
+        yield from self._asks.check(msg, call, child)
 
     def _on_refused(self, msg: Msg) -> Iterator[Output]:
         """Requests that are known and not served."""
@@ -366,7 +395,7 @@ class ClaudeCodec:
             text = f"Nothing was moved to the background: {refusal}"
             yield status_item(self._ctx, "notice", text, {}, msg)
         elif refusal and subtype and subtype != "stop_task":
-            details = {"hint": "The turn goes on with the setting that was in force."}
+            details = {"hint": NOT_HELD if subtype == "initialize" else "The turn goes on with the setting that was in force."}
             yield Fact(EventType.ERROR, ErrorData(message=refusal, code=f"{subtype}_refused", details=details), raw=msg)
             if subtype == "set_permission_mode":
                 yield from self._notes.mode(self._settings.mode, msg)
@@ -411,7 +440,7 @@ class ClaudeCodec:
         "stream_event/message_delta": _on_stream,
         "stream_event/message_stop": _on_stream,
         "control_request/can_use_tool": _on_ask,
-        "control_request/hook_callback": _on_refused,
+        "control_request/hook_callback": _on_hook,
         "control_request/mcp_message": _on_refused,
         "control_request/elicitation": _on_refused,
         "control_request/request_user_dialog": _on_refused,

@@ -305,7 +305,6 @@ IGNORED_DELTAS: dict[str, str] = {
 }
 
 REFUSED: dict[str, tuple[Literal["answer", "error", "silence"], str]] = {
-    "hook_callback": ("answer", "no hooks are registered by us; {} lets Claude go on"),
     "mcp_message": ("error", "no MCP server lives in this process"),
     "elicitation": ("answer", "a form of an MCP server, which no event of the schema fits: declined"),
     "request_user_dialog": ("silence", "no kind of dialog was announced, and an answer would count as dismissal"),
@@ -314,4 +313,4 @@ REFUSED: dict[str, tuple[Literal["answer", "error", "silence"], str]] = {
 }
 """Control requests of the CLI that are known and not served -> what is done with them, and why."""
 
-REFUSAL_ANSWERS: dict[str, Msg] = {"hook_callback": {}, "elicitation": {"action": "decline"}}
+REFUSAL_ANSWERS: dict[str, Msg] = {"elicitation": {"action": "decline"}}

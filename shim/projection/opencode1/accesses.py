@@ -13,7 +13,7 @@ from typing import Any
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import indexed, relative
-from shim.projection.opencode1.tools import view_call
+from shim.projection.opencode1.tools import permission_of, view_call
 from universal.events import PermissionData
 from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
@@ -83,12 +83,14 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
     if request:  # OpenCode's own request, or one that the session has made
         patterns, always = (tuple(str(p) for p in arr(request.get(key))) for key in ("patterns", "always"))
         return (Access(text(request.get("permission"), data.action), patterns, always, obj(request.get("metadata"))),)
-    view = view_call(agent, str(meta.get("tool") or data.action), obj(meta.get("input")), [])
+    name = str(meta.get("tool") or data.action)
+    view = view_call(agent, name, obj(meta.get("input")), [])
+    tool = permission_of(agent, name) or view.tool
     opaque = meta.get("opaque") is True
-    build = _BUILDERS.get(view.tool)
+    build = _BUILDERS.get(tool)
     if build is None:
-        return (Access(view.tool, ("*",), ("*",), {**view.input, **_description(meta)}, opaque=opaque),)
-    return build(view.tool, view.input, meta, place, opaque)
+        return (Access(tool, ("*",), ("*",), {**view.input, **_description(meta)}, opaque=opaque),)
+    return build(tool, view.input, meta, place, opaque)
 
 
 def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
@@ -141,6 +143,20 @@ def _webfetch(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -
     return (Access("webfetch", (url,), (_origin(url),), dict(input_), opaque=opaque),)
 
 
+def _monitor(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    """A command in the background whose lines are told as they come, or a WebSocket."""
+    url = obj(input_.get("ws")).get("url")
+    if url is not None:
+        return _webfetch("webfetch", {**input_, "url": url}, meta, place, opaque)
+    return _bash("bash", input_, meta, place, opaque)
+
+
+def _mcp_resource(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    """As a tool `resource` of its MCP server; without a server, those of all are listed."""
+    name = f"{input_['server']}_resource" if input_.get("server") else tool
+    return (Access(name, (str(input_.get("uri") or "*"),), ("*",), dict(input_), opaque=opaque),)
+
+
 def _named_by(key: str) -> _Builder:
     def build(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
         return (Access(tool, (str(input_.get(key) or "*"),), ("*",), {**input_, **_description(meta)}, opaque=opaque),)
@@ -161,8 +177,10 @@ _BUILDERS: dict[str, _Builder] = {
     "websearch": _named_by("query"),
     "task": _named_by("subagent_type"),
     "skill": _named_by("name"),
+    "monitor": _monitor,
+    "mcp_resource": _mcp_resource,
 }
-"""OpenCode's tool -> what a call of it needs."""
+"""OpenCode's tool, or the `permission` of an agent's row, -> what a call needs."""
 
 
 def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -> tuple[Access, ...]:

@@ -107,7 +107,8 @@ def modes(offers: Sequence[Offer], first: str | None = None) -> list[Wire]:
             found.setdefault(mode.id, []).append((offer, mode))
     described = {id_: _described(id_, having, len(offers)) for id_, having in found.items()} or {BUILD.id: BUILD.description}
     wanted = [name for name in (first, *FIRST_MODES) if name in described]
-    listed = [_mode(name, described[name]) for name in dict.fromkeys([*wanted, *described])]
+    specs = {id_: [offer.spec for offer, _ in having] for id_, having in found.items()}
+    listed = [_mode(name, described[name], specs.get(name, ())) for name in dict.fromkeys([*wanted, *described])]
     return [*listed, GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else listed
 
 
@@ -119,7 +120,8 @@ def _described(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> s
     return f"{words} {owners}".strip()
 
 
-def _mode(name: str, description: str) -> Wire:
+def _mode(name: str, description: str, specs: Sequence[AgentSpec]) -> Wire:
+    enforced = {spec.name: {"by": spec.enforcement.by, "missing": dict(spec.enforcement.missing)} for spec in specs}
     return {
         "name": name,
         "description": description,
@@ -127,5 +129,5 @@ def _mode(name: str, description: str) -> Wire:
         "native": True,
         # The agents' own; rules of the config come on top of them and are not tied to a mode.
         "permission": [],
-        "options": {},
+        "options": {"enforcement": enforced} if enforced else {},
     }

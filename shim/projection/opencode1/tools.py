@@ -86,6 +86,12 @@ def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> Tool
     return ToolView(row.tool, renamed)
 
 
+def permission_of(agent: str, name: str) -> str:
+    """The OpenCode tool by whose permission an agent's tool is called, where its row tells one; else ""."""
+    row = tools_of(agent).get(name)
+    return row.permission if row is not None else ""
+
+
 def says_changes(agent: str, name: str) -> bool:
     """Whether a todo call tells only what changes (Claude's TaskCreate and TaskUpdate), so that its card needs the list."""
     row = tools_of(agent).get(name)

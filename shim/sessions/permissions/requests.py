@@ -7,7 +7,7 @@ the call's own. A person is asked for one after the other, and the agent is answ
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -215,6 +215,14 @@ class Requests:
     def reply_question(self, reply: QuestionReply) -> None:
         """A person's answers, or their refusal."""
         self._send(reply)
+
+
+def gaps_notice(title: str, gaps: Mapping[str, str]) -> str:
+    """What a person is told whose rules an agent cannot be held to: `Enforcement.gaps`."""
+    keys = ", ".join(f"`{key}`" for key in gaps)
+    reasons = " ".join(dict.fromkeys(gaps.values()))
+    advice = "Use another agent where these rules must hold; docs/permissions.md says which."
+    return f"{title} cannot be held to all of your permission rules for {keys}. {reasons} {advice}"
 
 
 def _with_metadata(data: PermissionData, **extra: Json) -> PermissionData:

@@ -24,7 +24,8 @@ from tests.support.claude_lines import (
     tool_result,
     tool_use,
 )
-from universal.agents.claude import ClaudeCodec
+from universal.agents.claude import NOT_HELD, ClaudeCodec
+from universal.agents.claude_asks import HOOKS
 from universal.agents.claude_spec import CLAUDE
 from universal.agents.claude_wire import IGNORED, REFUSED, prompt_uuid
 from universal.codec import Attachment, BackgroundingCodec, Exit, Interrupt, PermissionReply, QuestionReply, WriteLine
@@ -184,9 +185,10 @@ def test_a_refused_handshake_is_told() -> None:
     story = Story()
     story.take(story.codec.start())
     (request,) = story.written()
-    assert request["request"] == {"subtype": "initialize", "hooks": None, "forwardSubagentText": True}
+    assert request["request"] == {"subtype": "initialize", "hooks": HOOKS, "forwardSubagentText": True}
     story.answers(request, subtype="error", error="no")
     assert [fact.data.code for fact in story.facts(EventType.ERROR)] == ["initialize_refused"]
+    assert [fact.data.details for fact in story.facts(EventType.ERROR)] == [{"hint": NOT_HELD}], "and the rules do not hold"
     assert story.codec.catalogue is None
 
 

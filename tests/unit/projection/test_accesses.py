@@ -35,6 +35,32 @@ def test_an_edit_is_relative_and_carries_its_diff() -> None:
     assert ask.metadata["diff"].startswith("Index: /p/a/b.txt\n")
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "permission", "pattern"),
+    [
+        ("Monitor", {"command": "touch x", "description": "d"}, "bash", "touch x"),
+        ("Monitor", {"ws": {"url": "wss://x.example/a"}}, "webfetch", "wss://x.example/a"),
+        ("NotebookEdit", {"notebook_path": "/p/a.ipynb"}, "edit", "a.ipynb"),
+        ("NotebookRead", {"notebook_path": "/p/a.ipynb"}, "read", "a.ipynb"),
+        ("LSP", {"operation": "hover", "filePath": "/p/a.py"}, "read", "a.py"),
+        ("Skill", {"skill": "deploy"}, "skill", "deploy"),
+        ("SlashCommand", {"command": "/deploy"}, "skill", "/deploy"),
+        ("Task", {"subagent_type": "Explore"}, "task", "Explore"),
+        ("SendMessage", {"to": "a1", "message": "go on"}, "task", "*"),
+        ("Workflow", {"script": "x"}, "task", "*"),
+        ("ReadMcpResourceTool", {"server": "files", "uri": "file:///x"}, "files_resource", "file:///x"),
+        ("ListMcpResourcesTool", {}, "mcp_resource", "*"),
+        ("WebFetch", {"url": "https://x.example/a", "prompt": "p"}, "webfetch", "https://x.example/a"),
+        ("WebSearch", {"query": "cats"}, "websearch", "cats"),
+        ("TaskCreate", {"subject": "a"}, "todowrite", "*"),
+        ("CronCreate", {"cron": "* * * * *", "prompt": "p"}, "CronCreate", "*"),
+    ],
+)
+def test_each_tool_of_claude_needs_its_permission(tool: str, given: dict[str, object], permission: str, pattern: str) -> None:
+    access = primary_access("claude", request(tool, **given), "/p")
+    assert (access.permission, access.patterns) == (permission, (pattern,))
+
+
 def test_an_unknown_tool_keeps_its_name() -> None:
     assert primary_access("claude", request("mcp__files__move", a=1), "/p").permission == "files_move"
 

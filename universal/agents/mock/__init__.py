@@ -60,6 +60,7 @@ MODEL = c.Model(
 )
 
 MOCK = c.AgentSpec(
+    enforcement=c.Enforcement("its questions: it does nothing else that a rule could be about"),
     name="mock",
     title="Mock",
     make=MockCodec,

@@ -1,4 +1,9 @@
-"""Claude Code's tools."""
+"""Claude Code's tools, of 2.1.197 and 2.1.330 and of older versions: all that run, read, write or fetch.
+
+What is not here keeps its own name, also as a permission: CronCreate, CronDelete, ScheduleWakeup, RemoteTrigger ...
+Calls that need no permission are in `universal.agents.claude_asks.UNCHECKED`. Source: the tools that both versions offer
+their model, `sdk-tools.d.ts`.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +19,18 @@ TOOLS: dict[str, Row] = {
     "NotebookEdit": Row("edit", {"notebook_path": "filePath", "new_source": "newString"}),
     "Bash": Row("bash"),
     "PowerShell": Row("bash"),
+    "Monitor": Row("bash", permission="monitor"),
+    "EnterWorktree": Row("EnterWorktree", permission="bash"),
+    "ExitWorktree": Row("ExitWorktree", permission="bash"),
     "Glob": Row("glob"),
     "Grep": Row("grep", {"glob": "include"}),
     "LS": Row("list"),
+    "NotebookRead": Row("read", {"notebook_path": "filePath"}),
+    "LSP": Row("lsp", permission="read"),
+    "ReadMcpResource": Row("ReadMcpResource", permission="mcp_resource"),
+    "ReadMcpResourceTool": Row("ReadMcpResourceTool", permission="mcp_resource"),
+    "ListMcpResources": Row("ListMcpResources", permission="mcp_resource"),
+    "ListMcpResourcesTool": Row("ListMcpResourcesTool", permission="mcp_resource"),
     "WebFetch": Row("webfetch"),
     "WebSearch": Row("websearch"),
     "TodoWrite": Row("todowrite"),
@@ -26,7 +40,11 @@ TOOLS: dict[str, Row] = {
     "TaskGet": Row("todowrite", changes=True),
     "Agent": Row("task"),
     "Task": Row("task"),
+    "SendMessage": Row("SendMessage", permission="task"),
+    "TeamCreate": Row("TeamCreate", permission="task"),
+    "Workflow": Row("Workflow", permission="task"),
     "AskUserQuestion": Row("question"),
     "Skill": Row("skill", {"skill": "name"}),
+    "SlashCommand": Row("skill", {"command": "name"}),
     "ExitPlanMode": Row("plan_exit"),
 }

@@ -10,8 +10,13 @@ from universal.frozen import frozen
 
 @frozen
 class Row:
-    """One tool of an agent: OpenCode's name, renamed keys; `changes`: a todo tool whose calls do not carry the whole list."""
+    """One tool of an agent: OpenCode's name, renamed keys.
+
+    changes     a todo tool whose calls do not carry the whole list
+    permission  the OpenCode tool by whose permission it is called, where that is not `tool`'s own
+    """
 
     tool: str
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     changes: bool = False
+    permission: str = ""

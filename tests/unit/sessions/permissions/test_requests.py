@@ -9,7 +9,7 @@ import pytest
 from shim.errors import BadRequest, RequestNotFound
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body
-from universal.codec import Fact, PermissionReply, Prompt, QuestionReply, Signal
+from universal.codec import Enforcement, Fact, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData
 from universal.permissions import Rule
 from universal.turn import Input
@@ -281,3 +281,18 @@ async def test_the_agent_is_given_the_rules_with_its_prompt(w: World) -> None:
     assert prompt.rules[-2:] == (Rule("bash", "rm *", "deny"), Rule("edit", "*", "ask"))
     assert w.agent.options.rules == prompt.rules
     w.agent.done()
+
+
+@pytest.mark.parametrize(("rule", "told"), [(Rule("read", "*.key", "deny"), 1), (Rule("bash", "rm *", "deny"), 0)])
+async def test_rules_that_the_agent_cannot_be_held_to_are_told_once(w: World, rule: Rule, told: int) -> None:
+    w.agents.limit("one", Enforcement("questions", {"read": "Reads are not seen."}))
+    w.rules.append(rule)
+    session = w.session()
+    for _ in range(2):
+        await ask(w, session)
+        w.agent.complete(w.agent.begin(), "done")
+        w.agent.done()
+        w.manager.reap(w.clock.now_ms() + 10**9)
+    notices = [event for event in w.hub.events if "cannot be held" in str(event.properties)]
+    assert len(notices) == told
+    assert all("`read`. Reads are not seen." in str(event.properties) for event in notices)

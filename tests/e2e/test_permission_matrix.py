@@ -1,0 +1,147 @@
+"""Permission rules hold: what is denied does not happen, what is to be asked is asked, with each agent and in each mode.
+
+The tables are in `support/matrix.py`, which says how to add an agent or an action. A case is one action in one mode: under a
+`deny`, then under an `ask` that is rejected, then under one that is accepted. That the call is made in the end shows that it
+could have been made before. `make e2e` plays a part, `make nightly` all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from .support.bench import Bench, Watch
+from .support.matrix import DRIVERS, ROWS, Ground, Row, Seen, rules
+from .support.servers import configure
+from .support.wire import Json, Stream
+
+TURN_S = 90
+
+
+def _cases(*, e2e: bool) -> list[object]:
+    """(agent, mode, action) of the part that is played in `make e2e`, or of the rest."""
+    return [
+        pytest.param(agent, mode, action, id=f"{agent}-{mode}-{action.replace(' ', '_')}", marks=pytest.mark.xdist_group(agent))
+        for agent, driver in DRIVERS.items()
+        for mode in driver.modes
+        for action in ROWS
+        if action in driver.scenes and ((action, mode) in driver.in_e2e) == e2e
+    ]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, Bench]]:
+    """One server for each agent, made when its first case needs it."""
+    made: dict[str, Bench] = {}
+    yield made
+    for server in made.values():
+        server.close()
+
+
+@pytest.fixture
+def server(servers: dict[str, Bench], agent: str) -> Bench:
+    if agent not in servers:
+        driver = DRIVERS[agent]
+        servers[agent] = Bench.open(agent, config={}, **driver.settings)
+        driver.arrange(servers[agent])
+    return servers[agent]
+
+
+class Case:
+    """One action in one mode, on one server."""
+
+    def __init__(self, server: Bench, mode: str, action: str) -> None:
+        self.server, self.mode, self.action = server, mode, action
+        self.ground = Ground(server)
+        self.driver, self.row = DRIVERS[server.agent], ROWS[action]
+
+    def play(self, permission: Json, reply: str | None) -> tuple[Seen, list[str]]:
+        """One turn under these rules, in a session of its own; each request is answered so (None: none may come).
+
+        Gives what is there afterwards, and the permissions that were asked for.
+        """
+        configure(self.server.place, {"permission": permission})
+        self.ground.fill()
+        before = len(self.server.model.requests())
+        stream = Stream(self.server.api)
+        try:
+            watch = Watch.on(self.server.api, stream)
+            at = watch.prompt(self.ground.scene(self.driver.scenes[self.action]), agent=self.mode)
+            asked = self._answer(stream, watch.session, at, reply)
+            self._at_rest(stream, watch, at)
+            messages = self.server.api.messages(watch.session)
+        finally:
+            stream.close()
+        bodies = [obj for r in self.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]
+        return Seen(self.ground, tuple(bodies), tuple(messages)), asked
+
+    def _answer(self, stream: Stream, session: str, at: int, reply: str | None) -> list[str]:
+        """Answer requests, also those of subagents, until the turn of the session is over."""
+        asked: list[str] = []
+
+        def is_next(event: Json) -> bool:
+            ended = event["type"] == "session.idle" and event["properties"]["sessionID"] == session
+            return ended or event["type"] in ("permission.asked", "question.asked")
+
+        while True:
+            event = stream.wait(is_next, since=at, timeout_s=TURN_S)
+            at = next(n for n, (_, e) in enumerate(stream.events) if e is event) + 1
+            properties = event["properties"]
+            if event["type"] == "session.idle":
+                return asked
+            if event["type"] == "question.asked":
+                self.server.api.post(f"/question/{properties['id']}/reject")
+                continue
+            asked.append(properties["permission"])
+            self.server.api.post(f"/permission/{properties['id']}/reply", {"reply": reply or "reject"})
+
+    def _at_rest(self, stream: Stream, watch: Watch, at: int) -> None:
+        stream.quiet(0.6)
+        idles = [e for e in watch.events(at) if e["type"] == "session.idle"]
+        assert len(idles) == 1, "idle fires exactly once per turn"
+        assert self.server.api.get("/permission") == []
+
+
+@pytest.fixture
+def case(server: Bench, mode: str, action: str) -> Case:
+    return Case(server, mode, action)
+
+
+def _own(row: Row, asked: list[str]) -> list[str]:
+    """The requests that the row's rules make; the agent may ask about other things of the call by its mode."""
+    return [name for name in asked if name in row.rules or row.key == "mcp"]
+
+
+def _holds(case: Case) -> None:
+    row, gap = case.row, case.driver.gap(case.action, case.mode)
+    seen, asked = case.play(rules(row, "deny"), None)
+    if gap:
+        assert row.happened(seen), f"it is held now: remove the gap {gap!r}"
+        return
+    assert not row.happened(seen), f"{case.action} happened although it is denied"
+    assert _own(row, asked) == [], "what is denied is not asked"
+    assert seen.requests, "the model was asked"
+    if case.mode == "plan" and row.writes:
+        return  # plan mode edits nothing, whatever the rules say
+    seen, asked = case.play(rules(row, "ask"), "reject")
+    assert _own(row, asked), f"{case.action} was not asked about: {asked}"
+    assert not row.happened(seen), f"{case.action} happened although a person has rejected it"
+    seen, asked = case.play(rules(row, "ask"), "once")
+    assert _own(row, asked), f"{case.action} was not asked about: {asked}"
+    assert row.happened(seen), f"{case.action} did not happen although it was accepted: {json.dumps(seen.messages)[-2000:]}"
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("agent", "mode", "action"), _cases(e2e=True))
+def test_rules_hold(case: Case) -> None:
+    _holds(case)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("agent", "mode", "action"), _cases(e2e=False))
+def test_rules_hold_in_the_whole_matrix(case: Case) -> None:
+    _holds(case)

@@ -1,0 +1,70 @@
+"""Writes who enforces permission rules with which agent into docs/permissions.md and README.md; `--check` compares.
+
+Source: `AgentSpec.enforcement` of each row of the registry. `tests/e2e/test_permission_matrix.py` shows that a tick is true.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOC = ROOT / "docs" / "permissions.md"
+BEGIN, END = "<!-- enforcement: written by tools/permissions.py (make gen) -->", "<!-- /enforcement -->"
+LEGEND = "✓ the rules hold; ✗ not for all calls, see below; – the agent has no tool for it."
+
+
+def _table() -> str:
+    from universal.codec import PERMISSION_KEYS
+    from universal.registry import agents
+
+    lines = ["| | " + " | ".join(f"`{key}`" for key in PERMISSION_KEYS) + " |", "|---|" + ":-:|" * len(PERMISSION_KEYS)]
+    for spec in agents().values():
+        held = ["–" if key in spec.enforcement.absent else "✗" if spec.enforcement.gap(key) else "✓" for key in PERMISSION_KEYS]
+        lines.append(f"| {spec.title} | " + " | ".join(held) + " |")
+    return "\n".join(lines)
+
+
+def _details() -> str:
+    """By whom, and why not, for each agent."""
+    from universal.registry import agents
+
+    lines = ["| agent | rules are enforced by | what is not held, and why |", "|---|---|---|"]
+    for spec in agents().values():
+        gaps = spec.enforcement.missing.items()
+        reasons = "<br>".join(f"{'every key' if key == '*' else f'`{key}`'}: {why}" for key, why in gaps) or "nothing"
+        lines.append(f"| {spec.title} | {spec.enforcement.by} | {reasons} |")
+    return "\n".join(lines)
+
+
+def _within_marks(path: Path, block: str) -> str:
+    words = path.read_text("utf-8")
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{block}\n{END}", words, flags=re.DOTALL)
+
+
+def rendered() -> dict[Path, str]:
+    """The two files as they should be."""
+    table = f"{_table()}\n\n{LEGEND}"
+    return {
+        DOC: _within_marks(DOC, f"{table}\n\n{_details()}"),
+        README: _within_marks(README, f"{_details()}"),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write, or with `--check` compare. Returns the exit code."""
+    stale = {path: words for path, words in rendered().items() if path.read_text("utf-8") != words}
+    for path, words in stale.items():
+        if "--check" in arguments:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
+        else:
+            path.write_text(words, "utf-8")
+            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+    return 1 if "--check" in arguments and stale else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(sys.argv[1:]))

@@ -12,6 +12,10 @@ ECHO_ONLY = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"))
 
 RIDERS = {
     "quotes inside of an expansion": "echo ${x:-'}'`touch y`'}",
+    "quotes in quotes inside of an expansion": 'echo "${x:-"\'"}$(touch y)${x:-"\'"}"',
+    "a quoted substitution in old arithmetic": "echo $['$(touch y)']",
+    "a quoted substitution in arithmetic": "echo $((a['$(touch y)']))",
+    "a quoted substitution in an expansion in quotes": "echo \"${x:-'$(touch y)'}\"",
     "a double quote inside of an expansion": 'echo ${x:-"}"$(touch y)}',
     "escaped backticks in backticks": "echo `echo \\`touch y\\``",
     "a newline that splits a substitution": "echo $\\\n(touch y)",

@@ -128,8 +128,21 @@ def build_app(
         traceparent=lambda: traced.traceparent(structlog.contextvars.get_contextvars().get("session_id", "")),
     )
 
+    trust = ProjectTrust(
+        ProjectScanner(str(config.home)),
+        TrustFile(settings.data_dir / TRUST_FILE, clock),
+        roots=tuple(map(str, settings.trusted_roots)),
+        everything=settings.trust_all,
+    )
+
     def config_rules(directory: str) -> tuple[Rule, ...]:
-        return with_home(rules_from_config(config.current(directory).permission), str(config.home))
+        """Of a project that nobody has trusted only `deny` and `ask` count."""
+        current = config.current(directory)
+        projects = rules_from_config(current.project_permission)
+        counted = tuple(r for r in projects if r.action != "allow" or trust.counts(directory, r.permission, r.pattern))
+        personal = rules_from_config(current.personal_permission)
+        rules = rules_from_config(current.permission) if counted == projects else (*personal, *counted)
+        return with_home(rules, str(config.home))
 
     def place(directory: str) -> Place:
         above = (Path(directory), *Path(directory).parents)
@@ -143,13 +156,6 @@ def build_app(
 
     def snapshots(directory: str) -> Snapshots | None:
         return None if config.current(directory).values.get("snapshot") is False else trees
-
-    trust = ProjectTrust(
-        ProjectScanner(str(config.home)),
-        TrustFile(settings.data_dir / TRUST_FILE, clock),
-        roots=tuple(map(str, settings.trusted_roots)),
-        everything=settings.trust_all,
-    )
 
     def listened(directory: str, session_id: str) -> bool:
         return views.hub.wanted or hub.listened(directory) or feed.listened(session_id)

@@ -280,11 +280,11 @@ class SessionActor:
                 self._write_prompt(accepted)
                 return
             try:
+                if begun != key and not await self._still_waits(accepted):
+                    continue
                 if not begun:  # the rules hold from the agent's first call on
                     await self.deps.config_refresh(self.directory)
                     self.steps.look()
-                if begun != key and not await self._still_waits(accepted):
-                    continue
                 start = () if self._ready_for(accepted) else (self._start(accepted),)
                 begin = () if begun == key else (self.steps.begin(),)
                 begun = key

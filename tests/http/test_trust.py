@@ -292,3 +292,31 @@ async def test_a_deleted_session_waits_for_no_answer(server: Live, launches: Lau
         async with asyncio.timeout(WAIT_S):
             await server.api.delete(f"/session/{session}", status=200)
     assert launches.used == []
+
+
+@pytest.mark.parametrize("answer", [TRUST, WITHOUT])
+async def test_allows_of_a_project_count_only_when_it_is_trusted(tmp_path: Path, launches: Launches, answer: str) -> None:
+    plant(tmp_path, {"permission": "allow"}, "opencode.json")
+    async with live(tmp_path) as server:
+        asked: list[str] = []
+
+        async def act(events: EventStream, event: dict[str, Any]) -> None:
+            await answering(server, answer)(events, event)
+            if event["type"] == "permission.asked":
+                asked.append(event["properties"]["id"])
+                await server.api.post(f"/permission/{asked[-1]}/reply", {"reply": "once"}, status=200)
+
+        await server.turn("permission", act)
+    assert bool(asked) == (answer == WITHOUT)
+
+
+async def test_denies_of_a_project_count_without_trust(tmp_path: Path, launches: Launches) -> None:
+    plant(tmp_path, {"permission": {"*": "allow", "bash": "deny"}}, "opencode.json")
+    async with live(tmp_path) as server:
+
+        async def act(events: EventStream, event: dict[str, Any]) -> None:
+            assert event["type"] != "permission.asked"
+            await answering(server, WITHOUT)(events, event)
+
+        _, fold = await server.turn("permission", act)
+    assert [p["state"]["status"] for m in fold.wire() for p in m["parts"] if p["type"] == "tool"] == ["error"]

@@ -66,6 +66,7 @@ from universal.agents.acp_specs import own_spec
 from universal.codec import AgentSpec
 from universal.permissions import Rule, rules_from_config, with_home
 from universal.registry import agents as known_agents
+from universal.unattended import parse as parse_unattended
 
 __all__ = ["DATABASE", "SERVICES", "build_app"]
 
@@ -181,6 +182,7 @@ def build_app(
             trust_question_s=settings.trust_question_s,
             listened=listened,
             config_refresh=config_refresh,
+            unattended=parse_unattended(settings.unattended),
         )
     )
     names = UniversalSessions(sessions, agents, kept)

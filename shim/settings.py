@@ -31,6 +31,7 @@ from pydantic import (
 )
 
 from shim.errors import ShimError
+from universal.unattended import parse as parse_unattended
 
 ENV_PREFIX = "SHIM_"
 PROJECT_FILE = "shim.toml"
@@ -127,6 +128,10 @@ def _web_address(value: SecretStr) -> SecretStr:
     if not re.match(r"https?://[^/]", value.get_secret_value()):
         raise ValueError("it has to begin with http:// or https:// and a host")
     return value
+
+
+def _unattended(value: str) -> str:
+    return str(parse_unattended(value))
 
 
 def _paths(value: object) -> object:
@@ -247,6 +252,13 @@ class Settings(BaseModel):
         default=120.0,
         gt=0,
         description="Seconds for an answer whether a project is trusted; then the turn goes on without its settings.",
+    )
+
+    unattended: Annotated[str, AfterValidator(_unattended)] = Field(
+        default="wait",
+        description="What happens to permission requests and questions that nobody answers: `wait`; `reject:SECONDS`, rejected "
+        "that long after they were asked; `rules`, nobody is asked and what no rule allows is rejected at once. A session and a "
+        "prompt may say otherwise (docs/permissions.md).",
     )
 
     data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(

@@ -61,6 +61,7 @@ TlsCert: TypeAlias = Annotated[str | None, _flag("tls_cert", "FILE")]
 TlsKey: TypeAlias = Annotated[str | None, _flag("tls_key", "FILE")]
 Roots: TypeAlias = Annotated[list[str] | None, _flag("roots", "DIR")]
 TrustAll: TypeAlias = Annotated[bool | None, _flag("trust_all", "")]
+Unattended: TypeAlias = Annotated[str | None, _flag("unattended", "WHAT")]
 MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
 Server: TypeAlias = Annotated[
@@ -102,6 +103,7 @@ def serve(
     tls_key: TlsKey = None,
     roots: Roots = None,
     trust_all: TrustAll = None,
+    unattended: Unattended = None,
     move_aside_damaged: MoveAside = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
@@ -127,6 +129,7 @@ def web(
     tls_key: TlsKey = None,
     roots: Roots = None,
     trust_all: TrustAll = None,
+    unattended: Unattended = None,
     move_aside_damaged: MoveAside = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address, do not open a browser.")] = False,
 ) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 FLAGS = (
     *("hostname", "port", "directory", "data_dir", "default_agent", "cors", "log_level", "log_format"),
-    *("allowed_hosts", "base_path", "trust_proxy", "tls_cert", "tls_key", "roots", "trust_all", "move_aside_damaged"),
+    *("allowed_hosts", "base_path", "trust_proxy", "tls_cert", "tls_key", "roots", "trust_all", "unattended"),
+    "move_aside_damaged",
 )
 """The settings that have a flag, on `serve` and `web`; the others are for the environment and the file."""
 SWITCHES = frozenset({"trust_proxy", "trust_all", "move_aside_damaged"})

@@ -11,6 +11,7 @@ from universal.codec import LaunchOptions, Prompt
 from universal.frozen import frozen
 from universal.items import Item
 from universal.jsonvalue import obj, text
+from universal.unattended import Unattended, parse
 
 
 @dataclass(slots=True)
@@ -56,6 +57,12 @@ class Accepted:
     def queues(self) -> bool:
         """It waits for all others (`delivery` "queue" of OpenCode 2); else it goes before those that do."""
         return obj(obj(self.item.metadata).get("opencode")).get("delivery") == "queue"
+
+    @property
+    def unattended(self) -> Unattended | None:
+        """What the prompt says of asks that nobody answers, None if it says nothing."""
+        value = text(obj(obj(self.item.metadata).get("prompt")).get("unattended"))
+        return parse(value) if value else None
 
     def need_choice(self) -> None:
         """Raises AgentError if nobody can be given it."""

@@ -27,7 +27,8 @@ from shim.sessions.handing import handed
 from shim.sessions.hosting import host_calls, moved
 from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
-from shim.sessions.permissions.requests import Requests, gaps_notice
+from shim.sessions.permissions.requests import Attendance, Requests, gaps_notice
+from shim.sessions.permissions.unattended import of_session
 from shim.sessions.rewind import UndoneNotes
 from shim.sessions.steps import Steps
 from shim.sessions.stopping import Stopping
@@ -55,6 +56,7 @@ from universal.host import HostCall
 from universal.jsonvalue import obj, text
 from universal.permissions import Policy, Rule
 from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent
+from universal.unattended import Unattended
 
 log = structlog.get_logger()
 
@@ -83,8 +85,13 @@ class SessionActor:
         self._policy = policy
         self._place: Place | None = None
         self._gaps_told = set[str]()
+        self._prompt_unattended: Unattended | None = None
         self._requests = Requests(
-            self._calls_place, lambda branch: policy(branch, self._mode()), self._send, lambda: deps.ids.new("permission")
+            self._calls_place,
+            lambda branch: policy(branch, self._mode()),
+            self._send,
+            lambda: deps.ids.new("permission"),
+            Attendance(lambda: self.unattended, deps.clock, deps.call_later, deps.unattended_counts),
         )
         self._on_change = on_change
         self.inbox = Inbox(branch, lambda key: self._apply(branch, Input.PROMPT, key))
@@ -121,6 +128,20 @@ class SessionActor:
     def queued(self) -> int:
         """Prompts that are not answered yet."""
         return len(self._accepted)
+
+    @property
+    def unattended(self) -> Unattended:
+        """What happens to asks that nobody answers: the last prompt's value, else the session's, else the server's."""
+        return self._prompt_unattended or of_session(self.main.conversation.info) or self.deps.unattended
+
+    @property
+    def open_asks(self) -> int:
+        """Permission requests and questions, subagents' included, that wait for a person."""
+        return self._requests.open_asks
+
+    def waiting_since_ms(self, branch: Branch | None = None) -> int | None:
+        """Since when the oldest ask waits, of one branch if given; None if nothing waits."""
+        return self._requests.waiting_since_ms(branch)
 
     def prompt(self, accepted: Accepted, title: str | None = None) -> None:
         """Show the prompt, name the session if `title` is given, and hand the prompt over if the agent is free."""
@@ -193,6 +214,8 @@ class SessionActor:
                 case Ended(reason=reason):
                     if branch is self.main:
                         self._turn_over(reason)
+                    else:
+                        self._requests.forget(branch)
                 case _:
                     pass
 
@@ -215,6 +238,7 @@ class SessionActor:
             if child.machine.busy:
                 child.apply(Input.ABORT)
                 child.apply(Input.ABORT_TIMEOUT)
+                self._requests.forget(child)
 
     def _interrupt(self, branch: Branch) -> None:
         if branch is not self.main:
@@ -254,6 +278,7 @@ class SessionActor:
     def _write_prompt(self, accepted: Accepted) -> None:
         self._waiting_hand = None
         self._handed = accepted.prompt.key
+        self._prompt_unattended = accepted.unattended
         given = handed(self.main, accepted, self._accepted.values(), self.undone)
         self.inbox.carried(given.carried)
         self.main.status("prompt", state="handed", **given.told)
@@ -450,6 +475,8 @@ class SessionActor:
             self._requests.question(branch, fact, fact.data)
         else:
             branch.fact(fact)
+            if fact.type is EventType.QUESTION_RESOLVED and isinstance(fact.data, QuestionData):
+                self._requests.question_resolved(fact.data.question_id)
             if branch is self.main:
                 self.steps.recorded()
 
@@ -510,6 +537,7 @@ class SessionActor:
         for child in self.children.values():
             if child.machine.busy:
                 child.apply(Input.EXIT)
+                self._requests.forget(child)
         if in_turn := self.main.machine.agent_at_work:
             self._forget_prompt()
             if self.main.machine.state != "aborting":
@@ -557,6 +585,7 @@ class SessionActor:
         if delete or self.main.machine.busy:
             self._apply(self.main, Input.DELETE)
         self._end_children()
+        self._requests.close()
         if self._launching is not None:
             self._launching.cancel()
             with suppress(asyncio.CancelledError):

@@ -13,11 +13,13 @@ from shim.ids import Ids
 from shim.projection.opencode1.accesses import Place
 from shim.sessions.branch import Publisher
 from shim.sessions.feed import Feed
+from shim.sessions.permissions.requests import Timer, UnattendedCounts, call_later
 from shim.sessions.steps import Trees
 from shim.sessions.trust_question import QUESTION_S, TrustQuestions
 from shim.store.base import Store
 from universal.frozen import frozen
 from universal.permissions import Rule
+from universal.unattended import WAIT, Unattended
 
 
 class ProjectLike(Protocol):
@@ -70,3 +72,8 @@ class SessionDeps:
     """Whether a client is connected that could show a question of this session of this directory."""
     config_refresh: Callable[[str], Awaitable[None]] = _nothing_to_refresh
     """Reads a directory's config again if its files have changed; awaited before an agent starts, and before each prompt."""
+    unattended: Unattended = WAIT
+    """What happens to asks that nobody answers, where neither the prompt nor the session says it."""
+    unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
+    call_later: Callable[[float, Callable[[], None]], Timer] = call_later
+    """How an ask is rejected after a while."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shim.sessions.built_in_commands import INIT, INIT_PROMPT
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body
@@ -13,6 +15,6 @@ async def init(manager: SessionManager, session_id: str, body: Body) -> str:
     branch = await manager.branch(session_id)
     text = INIT_PROMPT.format(directory=branch.conversation.info["directory"])
     parts = [{"type": "text", "text": text}]
-    message_id = await submit(manager, session_id, Body(parts, body.message_id, body.model))
+    message_id = await submit(manager, session_id, replace(body, parts=parts))
     branch.status("command", name=INIT, arguments="")
     return message_id

@@ -27,12 +27,14 @@ from shim.sessions.ended import SERVER_STOPPED, ended_by_us
 from shim.sessions.known import Known, from_row
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.requests import open_requests
+from shim.sessions.permissions.unattended import check_metadata, of_session
 from shim.sessions.reading import read
 from shim.sse.event import OpenCodeEvent
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
 from universal.jsonvalue import arr, obj, text
 from universal.permissions import DEFAULT_RULES, Policy, rules_from_json, with_home
+from universal.unattended import Unattended
 
 log = structlog.get_logger()
 
@@ -138,11 +140,14 @@ class SessionManager:
         extra: Wire | None = None,
         fork: Wire | None = None,
     ) -> Wire:
-        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`. Raises LimitReached.
+        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`.
+
+        Raises LimitReached, BadRequest (`metadata.unattended`).
 
         `fork`: what it is one of, as OpenCode 2 says it: `{sessionID, boundary: {type, messageID}}`.
         """
         require(directory, self.deps.roots)
+        check_metadata((extra or {}).get("metadata"))
         if len(self._known) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         session_id = str((extra or {}).get("id") or self.deps.ids.new("session"))  # an imported one has its own
@@ -357,6 +362,7 @@ class SessionManager:
     async def patch(self, session_id: str, **changes: Any) -> Wire:
         """Set `title`, `permission`, `archived`, `metadata`, ...; the new `info`."""
         branch = await self.branch(session_id)
+        check_metadata(changes.get("metadata"))
         if changes:
             branch.status("session", **changes)
             self._branch_changed(branch)
@@ -453,6 +459,25 @@ class SessionManager:
     def questions(self, directory: str | None = None) -> list[Wire]:
         """Open questions, oldest first; of one directory if given."""
         return open_requests(self._waiting(), directory, "questions")
+
+    def unattended(self, session_id: str) -> Unattended:
+        """What happens to asks of this session that nobody answers. Raises NotFound."""
+        info = self.info(session_id)
+        actor = self._known[session_id].actor
+        return actor.unattended if actor is not None else of_session(info) or self.deps.unattended
+
+    def waiting_since_ms(self, session_id: str) -> int | None:
+        """Since when the oldest ask of a session (subagents' included) waits for a person; None if nothing waits."""
+        known = self._known.get(session_id)
+        if known is None or known.actor is None:
+            return None
+        return known.actor.waiting_since_ms(known.branch if known.subagent else None)
+
+    def open_asks(self) -> tuple[int, int | None]:
+        """How many asks wait for a person, and since when the oldest does."""
+        actors = [k.actor for k in self._known.values() if k.actor is not None and not k.subagent and k.actor.open_asks]
+        since = [at for actor in actors if (at := actor.waiting_since_ms()) is not None]
+        return sum(actor.open_asks for actor in actors), min(since, default=None)
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """`once`, `always` or `reject`. Raises RequestNotFound."""

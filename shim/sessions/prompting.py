@@ -21,6 +21,7 @@ from universal.codec import Attachment, Model, modes_of
 from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text
+from universal.unattended import Unattended
 
 AGENT_HINT = " Use the above message and context to generate a prompt and call the task tool with subagent: "
 """What native adds for `@agent`, to the letter."""
@@ -54,6 +55,7 @@ class Body:
     system: str | None = None
     tools: dict[str, bool] | None = None
     format: Wire | None = None
+    unattended: Unattended | None = None
 
 
 INSTEAD = "Choose another one, then send the next prompt: this one goes along with it."
@@ -190,6 +192,7 @@ async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()
     }
     prompt = {"agent": choice.agent.spec.name, "model": choice.model, "text": texts, "files": files or None}
     prompt["refused"] = choice.refused or None
+    prompt["unattended"] = str(body.unattended) if body.unattended is not None else None
     item = Item(
         item_id=ids.new("item"),
         kind=ItemKind.MESSAGE,

@@ -18,6 +18,7 @@ from shim.opencode.build import Wire
 from shim.sessions.deps import ProjectLike
 from shim.sessions.feed import Follower, T
 from shim.sessions.manager import SessionManager
+from shim.sessions.permissions.unattended import KEY, from_request
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
@@ -46,6 +47,7 @@ class Wanted:
     variant: str | None = None
     version: str | None = None
     title: str | None = None
+    unattended: str | None = None
 
 
 class UniversalSessions:
@@ -97,6 +99,7 @@ class UniversalSessions:
     async def create(self, name: str, wanted: Wanted, directory: str, project: ProjectLike) -> str:
         """A new session under this name; its id in the core. Raises Problem: a bad or taken name, something unknown."""
         self._free(name)
+        metadata = {KEY: str(value)} if (value := from_request(wanted.unattended, KEY)) is not None else None
         agent = await self._agent(wanted)
         model = self._model(agent, wanted)
         mode, rules = self._mode(agent, wanted)
@@ -107,7 +110,7 @@ class UniversalSessions:
             title=wanted.title,
             permission=rules,
             agent_name=agent.spec.name,
-            extra={"agent": mode, "model": model},
+            extra={"agent": mode, "model": model, **({"metadata": metadata} if metadata else {})},
         )
         permission_mode = wanted.permission_mode or "default"
         self._learn(name, info["id"], permission_mode)

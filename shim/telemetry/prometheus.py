@@ -31,6 +31,11 @@ class Gauges:
     """By the first word of their names."""
     blocks: int
     """Of memory that Python's values take."""
+    open_asks: int
+    oldest_ask_s: float
+    """How long the oldest open ask waits, 0 if none does."""
+    asks_unattended: Mapping[str, int]
+    """Asks that ended without a person: `timeout`, `rules`."""
 
 
 class _Collector:
@@ -72,6 +77,9 @@ class _Collector:
             tasks.add_metric([kind], number)
         yield tasks
         yield GaugeMetricFamily(f"{PREFIX}memory_blocks", "Blocks of memory that Python's values take.", value=gauges.blocks)
+        yield _counter("asks_unattended", "Asks that were rejected without a person.", "action", gauges.asks_unattended)
+        yield GaugeMetricFamily(f"{PREFIX}asks_open", "Permission requests and questions that wait.", value=gauges.open_asks)
+        yield GaugeMetricFamily(f"{PREFIX}asks_oldest_seconds", "How long the oldest of them waits.", value=gauges.oldest_ask_s)
         yield CounterMetricFamily(f"{PREFIX}opencode_events", "OpenCode events that were published.", value=gauges.published)
 
 

@@ -152,7 +152,9 @@ class AgentModesResponse(Model):
 
 
 class CreateSessionRequest(Model):
-    """A session to be made. `mcp` and `skills` belong to the agents' own settings here: given, they are refused."""
+    """A session to be made. `mcp` and `skills` belong to the agents' own settings here: given, they are refused.
+
+    Ours: `unattended`, what happens to asks that nobody answers: `wait`, `reject:SECONDS` or `rules`."""
 
     agent: str
     agentMode: str | None = None
@@ -164,6 +166,7 @@ class CreateSessionRequest(Model):
     skills: dict[str, Any] | None = None
     title: str | None = None
     variant: str | None = None
+    unattended: str | None = None
 
 
 class AgentError(Model):
@@ -186,7 +189,8 @@ class CreateSessionResponse(Model):
 
 
 class SessionInfo(Model):
-    """A session. From `openCodeSessionId` on: ours; `status` as in OpenCode."""
+    """A session. From `openCodeSessionId` on: ours; `status` as in OpenCode. `unattended`: what happens now to asks that nobody
+    answers. `waitingSince`: when the oldest open ask (a subagent's too) was asked; absent if none waits."""
 
     sessionId: str
     agent: str
@@ -204,6 +208,8 @@ class SessionInfo(Model):
     openCodeSessionId: str | None = None
     parentSessionId: str | None = None
     status: Literal["idle", "busy", "retry"] | None = None
+    unattended: str | None = None
+    waitingSince: int | None = None
 
 
 class SessionListResponse(Model):
@@ -221,10 +227,11 @@ class MessageAttachment(Model):
 
 
 class MessageRequest(Model):
-    """A prompt."""
+    """A prompt. Ours: `unattended`, as of a session; until the next prompt it counts before the session's."""
 
     message: str
     attachments: list[MessageAttachment] = Field(default_factory=list[MessageAttachment])
+    unattended: str | None = None
 
 
 class PermissionReplyRequest(Model):

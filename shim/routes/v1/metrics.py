@@ -25,6 +25,7 @@ async def get_metrics(ctx: Ctx) -> object:
 
     face, services = universal(ctx), ctx.services
     feed, hub = services.sessions.deps.feed, services.hub.stats()
+    open_asks, oldest_ms = services.sessions.open_asks()
     infos = list(services.sessions.infos())
     gauges = Gauges(
         sessions=len(infos),
@@ -37,5 +38,8 @@ async def get_metrics(ctx: Ctx) -> object:
         published=hub.published,
         tasks=tasks(),
         blocks=sys.getallocatedblocks(),
+        open_asks=open_asks,
+        oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
+        asks_unattended=services.sessions.deps.unattended_counts,
     )
     return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

@@ -64,6 +64,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
         variant=body.variant,
         version=body.agentVersion,
         title=body.title,
+        unattended=body.unattended,
     )
     project = await ctx.services.projects.identity(directory)
     session_id = await face.sessions.create(path.session_id, wanted, directory, project)
@@ -110,4 +111,6 @@ def session_info(ctx: Ctx, info: Wire) -> SessionInfo:
         openCodeSessionId=session_id,
         parentSessionId=face.sessions.name_of(parent) if parent else None,
         status=cast(Literal["idle", "busy", "retry"], status),
+        unattended=str(sessions.unattended(session_id)),
+        waitingSince=sessions.waiting_since_ms(session_id),
     )

@@ -6,11 +6,15 @@ the call's own. A person is asked for one after the other, and the agent is answ
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Protocol
 
+import structlog
+
+from shim.clock import Clock
 from shim.opencode.build import Wire
 from shim.projection.opencode1.accesses import Place, accesses_of, primary_access
 from shim.sessions.branch import Branch
@@ -19,6 +23,9 @@ from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.jsonvalue import obj, text
 from universal.permissions import Access, Policy
+from universal.unattended import NO_QUESTIONS, NOT_ALLOWED, Unattended
+
+log = structlog.get_logger()
 
 DENIED_BY_RULE = "The user has specified a rule which prevents this tool call."
 DENIED_BY_PLAN = "Plan mode is on: no files are changed. Propose what you would change instead."
@@ -26,6 +33,45 @@ PLAN_TOOLS = ("ExitPlanMode", "plan_exit")
 """Tools whose question is OpenCode's permission `plan_exit`, not `question`."""
 LOOP_CALLS = 3
 """Equal calls in a row after which OpenCode asks for `doom_loop`."""
+
+
+class Timer(Protocol):
+    """A call that is made later unless it is cancelled."""
+
+    def cancel(self) -> object:
+        """It is not made any more."""
+        ...
+
+
+def call_later(delay_s: float, callback: Callable[[], None]) -> Timer:
+    """Call it after a while, on the running loop."""
+    return asyncio.get_running_loop().call_later(delay_s, callback)
+
+
+class UnattendedCounts(Counter[str]):
+    """How many asks ended without a person since the server's start: `timeout`, `rules`."""
+
+    def __init__(self) -> None:
+        super().__init__(timeout=0, rules=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """Everything that asks need to end without a person. `in_force` gives what holds now."""
+
+    in_force: Callable[[], Unattended]
+    clock: Clock
+    call_later: Callable[[float, Callable[[], None]], Timer]
+    counts: UnattendedCounts
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """An ask that waits for a person. `timer` rejects it, None if it waits without end."""
+
+    branch: Branch
+    since_ms: int
+    timer: Timer | None
 
 
 @dataclass(slots=True)
@@ -63,7 +109,7 @@ class Requests:
     """The open requests of one session.
 
     `place` is where its calls are made, `policy` gives the rules in force for a branch, `send` gives a command to the agent,
-    `new_id` makes ids of permission requests.
+    `new_id` makes ids of permission requests, `attendance` says what happens to those that nobody answers.
     """
 
     def __init__(
@@ -72,12 +118,15 @@ class Requests:
         policy: Callable[[Branch], Policy],
         send: Callable[[Command], None],
         new_id: Callable[[], str],
+        attendance: Attendance,
     ) -> None:
         self._place = place
         self._policy = policy
         self._send = send
         self._new_id = new_id
+        self._attendance = attendance
         self._open: dict[str, _Request] = {}
+        self._waits: dict[str, _Wait] = {}
         self._calls: dict[str, _Calls] = {}
 
     # --- from the agent -----------------------------------------------------------------------------------
@@ -94,7 +143,7 @@ class Requests:
         if not to_ask and actions[-1] is None:
             to_ask = [accesses[-1]]
         if to_ask:
-            self._ask(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
+            self._ask_or_reject(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
             return
         self._record_automatic(branch, fact, data, "allow")
         self._send(PermissionReply(data.permission_id, "accept"))
@@ -110,7 +159,7 @@ class Requests:
         to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
         if not to_ask:
             return False
-        self._ask(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
+        self._ask_or_reject(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
         return True
 
     def _accesses(self, branch: Branch, data: PermissionData, agent: str) -> tuple[Access, ...]:
@@ -128,6 +177,15 @@ class Requests:
         message = DENIED_BY_PLAN if policy.is_held_by_plan(access) else DENIED_BY_RULE
         self._send(PermissionReply(data.permission_id, "reject", message))
 
+    def _ask_or_reject(self, request: _Request) -> None:
+        """Ask a person, unless only rules may allow."""
+        if self._attendance.in_force().action != "rules":
+            self._ask(request)
+            return
+        self._note_unattended(request.branch, request.data.permission_id, "rules", NOT_ALLOWED)
+        self._record_automatic(request.branch, request.fact, request.data, "deny")
+        self._send(PermissionReply(request.data.permission_id, "reject", NOT_ALLOWED))
+
     def _record_automatic(self, branch: Branch, fact: Fact, data: PermissionData, decision: Literal["allow", "deny"]) -> None:
         branch.fact(replace(fact, data=_with_metadata(data, auto=decision)))
 
@@ -138,16 +196,19 @@ class Requests:
         self._open[request.shown_id] = request
         fact = replace(request.fact, data=_shown(request), synthetic=request.fact.synthetic or not is_last)
         request.branch.fact(fact)
+        self._wait(request.shown_id, request.branch)
 
     def resolved(self, permission_id: str) -> None:
         """The agent has answered or withdrawn a request of its own: a person is not asked about it any more."""
-        self._open.pop(permission_id, None)
+        self._take(permission_id)
         for request in [r for r in self._open.values() if r.data.permission_id == permission_id]:
-            del self._open[request.shown_id]
+            self._take(request.shown_id)
             self._resolve_shown(request, "reject", withdrawn=True)
 
     def forget(self, branch: Branch) -> None:
         """The branch's turn is over: nothing of it is open, and its next calls are no loop."""
+        for id_ in [id_ for id_, wait in self._waits.items() if wait.branch is branch]:
+            self._end_wait(id_)
         self._open = {id_: request for id_, request in self._open.items() if request.branch is not branch}
         self._calls.pop(branch.id, None)
 
@@ -159,13 +220,74 @@ class Requests:
             branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
             self._send(QuestionReply(data.question_id, None))
             return
+        if self._attendance.in_force().action == "rules":
+            self._note_unattended(branch, data.question_id, "rules", NO_QUESTIONS)
+            branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
+            self._send(QuestionReply(data.question_id, None))
+            return
         branch.fact(fact)
+        self._wait(data.question_id, branch)
+
+    def question_resolved(self, question_id: str) -> None:
+        """The agent has its answer, or has withdrawn the question."""
+        self._end_wait(question_id)
+
+    # --- nobody answers -----------------------------------------------------------------------------------
+
+    @property
+    def open_asks(self) -> int:
+        """How many permission requests and questions wait for a person."""
+        return len(self._waits)
+
+    def waiting_since_ms(self, branch: Branch | None = None) -> int | None:
+        """Since when the oldest ask waits, of one branch if given; None if nothing waits."""
+        return min((wait.since_ms for wait in self._waits.values() if branch in (None, wait.branch)), default=None)
+
+    def close(self) -> None:
+        """Nobody can answer any more: no ask is rejected later."""
+        for id_ in list(self._waits):
+            self._end_wait(id_)
+
+    def _wait(self, id_: str, branch: Branch) -> None:
+        unattended, timer = self._attendance.in_force(), None
+        if unattended.action == "reject":
+            timer = self._attendance.call_later(unattended.reject_s, lambda: self._nobody_answered(id_, unattended))
+        self._waits[id_] = _Wait(branch, self._attendance.clock.now_ms(), timer)
+
+    def _end_wait(self, id_: str) -> None:
+        wait = self._waits.pop(id_, None)
+        if wait is not None and wait.timer is not None:
+            wait.timer.cancel()
+
+    def _take(self, id_: str) -> _Request | None:
+        """Remove an open permission request; None if it is not open."""
+        self._end_wait(id_)
+        return self._open.pop(id_, None)
+
+    def _nobody_answered(self, id_: str, unattended: Unattended) -> None:
+        """The time for an answer is over: reject this ask, and no other."""
+        wait, request = self._waits.get(id_), self._take(id_)
+        if wait is None:
+            return
+        conversation = wait.branch.conversation
+        if id_ not in conversation.permissions and id_ not in conversation.questions:
+            return  # a subagent's turn has ended meanwhile
+        self._note_unattended(wait.branch, id_, "timeout", unattended.rejection)
+        if request is not None:
+            self._answer(request, PermissionReply(id_, "reject", unattended.rejection))
+        else:
+            self._send(QuestionReply(id_, None))
+
+    def _note_unattended(self, branch: Branch, id_: str, action: Literal["timeout", "rules"], message: str) -> None:
+        self._attendance.counts[action] += 1
+        log.info("ask.unattended", session_id=branch.id, request_id=id_, action=action)
+        branch.status("unattended", message, request_id=id_, action=action)
 
     # --- from a person ------------------------------------------------------------------------------------
 
     def reply_permission(self, reply: PermissionReply) -> None:
         """A person's answer. A rejection rejects all open requests of the same session, an `always` answers what it covers."""
-        request = self._open.pop(reply.permission_id, None)
+        request = self._take(reply.permission_id)
         if request is None:
             self._send(reply)
             return
@@ -175,7 +297,7 @@ class Requests:
                 continue
             is_covered = self._policy(open_request.branch).action(open_request.access) == "allow"
             if reply.decision == "reject" or (reply.decision == "accept_for_session" and is_covered):
-                del self._open[open_request.shown_id]
+                self._take(open_request.shown_id)
                 self._answer(open_request, reply)
 
     def _answer(self, request: _Request, reply: PermissionReply) -> None:
@@ -214,6 +336,7 @@ class Requests:
 
     def reply_question(self, reply: QuestionReply) -> None:
         """A person's answers, or their refusal."""
+        self._end_wait(reply.question_id)
         self._send(reply)
 
 

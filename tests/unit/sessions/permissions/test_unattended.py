@@ -12,7 +12,8 @@ from shim.sessions.manager import SessionManager
 from shim.sessions.permissions.unattended import from_headers
 from shim.sessions.submit import submit
 from tests.support.scripted import Project, World, ask, body
-from universal.codec import PermissionReply, QuestionReply, Signal
+from universal.codec import Fact, PermissionReply, QuestionReply, Signal
+from universal.events import EventType, QuestionData
 from universal.permissions import Rule
 from universal.turn import Input
 from universal.unattended import MAX_REJECT_S, NOT_ALLOWED, WAIT, Unattended, parse
@@ -153,6 +154,17 @@ async def test_an_answer_cancels_the_rejection(w: World, timers: ManualTimers) -
     assert w.manager.open_asks() == (0, None)
     w.agent.done()
     assert counts(w.manager) == {"timeout": 0, "rules": 0}
+
+
+async def test_a_question_that_the_agent_withdraws_is_not_rejected(w: World, timers: ManualTimers) -> None:
+    server(w, "reject:30")
+    await ask(w, w.session())
+    request = w.agent.question()
+    withdrawn = QuestionData(question_id=request, prompt="", options=(), status="rejected")
+    w.agent.says(Fact(EventType.QUESTION_RESOLVED, withdrawn))
+    assert timers.pending == []
+    assert w.manager.open_asks() == (0, None)
+    w.agent.done()
 
 
 @pytest.mark.parametrize("how", ["abort", "crash", "terminate"])

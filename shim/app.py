@@ -148,7 +148,7 @@ def build_app(
     def place(directory: str) -> Place:
         above = (Path(directory), *Path(directory).parents)
         repository = next((str(folder) for folder in above if (folder / ".git").exists()), directory)
-        return Place(directory, (repository,), str(config.home), os.path.realpath)
+        return Place(directory, (repository,), str(config.home), os.path.realpath, os.path.isdir)
 
     async def config_refresh(directory: str) -> None:
         await config.fresh(directory)

@@ -109,6 +109,17 @@ Action: TypeAlias = WriteLine | Stop | InterruptProcess | HostCall
 Output: TypeAlias = Fact | ToolCheck | Signal | Action
 
 
+def of_session(output: Output, native_session_id: str) -> Output:
+    """An output with the agent's own id of the conversation, where it carries one."""
+    match output:
+        case Fact():
+            return output.of(native_session_id)
+        case ToolCheck(request=request):
+            return ToolCheck(request.of(native_session_id))
+        case _:
+            return output
+
+
 # --- in ----------------------------------------------------------------------------------------------
 
 
@@ -140,7 +151,9 @@ class Prompt:
     system: str | None = None
     compact: bool = False
     rules: tuple[Rule, ...] = ()
-    """The permission rules in force, for agents that enforce them themselves or must be made to ask. The last match decides."""
+    """The written permission rules, for agents that must be made to ask. The last match decides."""
+    session_rules: tuple[Rule, ...] = ()
+    """Those of them that the session itself has, for agents that read OpenCode's configuration themselves."""
 
 
 COMPACT = "/compact"

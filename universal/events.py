@@ -128,6 +128,8 @@ class PermissionData(Frozen):
     paths     every file that the call touches, where `input` does not name them by the keys of OpenCode's tools: all files of a
               patch, targets of moves included; absolute, or relative to the session's directory
     commands  the shell lines that it runs, where `input.command` is not all of them
+    reads     files that the shell line reads, as the agent tells them
+    confined  true if the server itself refuses the call's own paths outside of the project: nobody needs to be asked about them
     opaque    true if what it does is known only from a title or not at all: never allowed automatically
     """
 

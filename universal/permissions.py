@@ -95,6 +95,7 @@ class Access:
     metadata    what a person is shown beside the request
     understood  False: the call may do more than its patterns say (a shell line that does not parse)
     opaque      True: what the call does is known only from a title
+    implied     True: only written rules concern it, no default (a shell command that reads a file)
     """
 
     permission: str
@@ -103,6 +104,7 @@ class Access:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     understood: bool = True
     opaque: bool = False
+    implied: bool = False
 
 
 @frozen
@@ -126,14 +128,14 @@ class Policy:
             return "deny"
         if self.is_held_by_plan(access):
             return "deny"
-        defaults = () if self.mode == BYPASS else self.defaults
+        defaults = () if self.mode == BYPASS or access.implied else self.defaults
         rules = (*defaults, *written, *self.grants)
         action = decide(access.permission, access.patterns, rules)
         if action == "ask" or (access.understood and not access.opaque):
             return action
         if access.opaque and action == "allow":
             return "ask"
-        if self._may_forbid(access.permission):
+        if may_forbid(written, (access.permission,)):
             return "ask"
         if access.understood:
             return action
@@ -145,15 +147,20 @@ class Policy:
             return False
         return decide("edit", access.patterns, self.defaults) != "allow"
 
-    def _may_forbid(self, permission: str) -> bool:
-        written = (*self.config, *self.session)
-        return any(rule.action != "allow" and matches(rule.permission, permission) for rule in written)
-
     def for_agent(self) -> tuple[Rule, ...]:
-        """The rules as one list, for agents that enforce them: without what only answers their questions (grants, allows of
-        the session), which could undo a deny of the configuration."""
-        defaults = () if self.mode == BYPASS else self.defaults
-        return (*defaults, *self.config, *(rule for rule in self.session if rule.action != "allow"))
+        """The written rules as one list, for agents that enforce them: without what only answers their questions (grants,
+        allows of the session), which could undo a deny of the configuration."""
+        return (*self.config, *self.session_for_agent())
+
+    def session_for_agent(self) -> tuple[Rule, ...]:
+        """The session's part of `for_agent`."""
+        return tuple(rule for rule in self.session if rule.action != "allow")
+
+
+def may_forbid(rules: Iterable[Rule], permissions: Iterable[str]) -> bool:
+    """Whether any rule could deny or ask for one of these permissions."""
+    names = tuple(permissions)
+    return any(rule.action != "allow" and matches(rule.permission, name) for rule in rules for name in names)
 
 
 def with_home(rules: Iterable[Rule], home: str) -> tuple[Rule, ...]:

@@ -54,7 +54,7 @@ from universal.codec import (
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, SessionEndedData, SessionStartedData
 from universal.host import HostCall
 from universal.jsonvalue import obj, text
-from universal.permissions import Policy, Rule
+from universal.permissions import Policy
 from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent
 from universal.unattended import Unattended
 
@@ -283,11 +283,12 @@ class SessionActor:
         self.inbox.carried(given.carried)
         self.main.status("prompt", state="handed", **given.told)
         self._said_something = False
-        self._send(replace(given.prompt, rules=self._rules_for(accepted)))
+        policy = self._policy_for(accepted)
+        self._send(replace(given.prompt, rules=policy.for_agent(), session_rules=policy.session_for_agent()))
 
-    def _rules_for(self, accepted: Accepted) -> tuple[Rule, ...]:
-        """The permission rules that the agent is given with a prompt."""
-        return self._policy(self.main, accepted.prompt.mode or "").for_agent()
+    def _policy_for(self, accepted: Accepted) -> Policy:
+        """The permission rules in force for a prompt."""
+        return self._policy(self.main, accepted.prompt.mode or "")
 
     def _ready_for(self, accepted: Accepted) -> bool:
         is_it = self._agent_name == accepted.agent and self._has_project_settings == self._may_use_project_settings
@@ -352,7 +353,7 @@ class SessionActor:
         name = agent.spec.name
         options = accepted.launch_options(agent.located.path or "", self.directory, self.native.get(name), self.main.variables)
         self._has_project_settings = self._may_use_project_settings
-        options = replace(options, rules=self._rules_for(accepted), project_settings=self._has_project_settings)
+        options = replace(options, rules=self._policy_for(accepted).for_agent(), project_settings=self._has_project_settings)
         codec = agent.spec.make(self.deps.ids.factory())
         self._generation += 1
         generation = self._generation

@@ -41,6 +41,7 @@ from universal.codec import (
     QuestionReply,
     Signal,
     WriteLine,
+    of_session,
 )
 from universal.codec import Stop as StopProcess
 from universal.events import EventType
@@ -64,8 +65,8 @@ class AcpCodec:
         self._setup = Setup(profile)
         self._ctx = Context(profile.name, ids, self._model)
         self._talk = Transcript(self._ctx)
-        self._asks = Asks(self._ctx, self._rpc)
-        self._host = Host(self._rpc)
+        self._host = Host(self._rpc, ids)
+        self._asks = Asks(self._ctx, self._rpc, self._host.approve)
         self._notes = Notes(self._ctx, self._setup)
         self._options: LaunchOptions | None = None
         self._agent: Msg = {}
@@ -118,9 +119,18 @@ class AcpCodec:
             case Interrupt():
                 return self._stamped(self._interrupt())
             case PermissionReply():
-                return self._stamped(self._replied(self._asks.reply(command)))
+                return self._stamped(self._replied(self._host.reply(command) or self._asks.reply(command)))
             case QuestionReply():
                 return self._stamped(self._replied(self._asks.answer(command)))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked file or command go on: no rule concerns it."""
+        return self._stamped(iter(self._host.proceed(permission_id)))
+
+    @property
+    def mode(self) -> str:
+        """The mode in force, as far as the agent tells it."""
+        return self._setup.mode_id()
 
     def _pump(self) -> Iterator[Output]:
         """Bring the next prompt on its way, as far as it can go now."""
@@ -167,6 +177,7 @@ class AcpCodec:
         if self._session:
             yield WriteLine(self._rpc.notification("session/cancel", {"sessionId": self._session}))
         self._stopping = self._running is not None
+        yield from self._host.withdraw()
         yield from self._host.stop()
         yield from self._asks.cancel()
         yield from self._own_turn_over(aborted=True)
@@ -200,6 +211,7 @@ class AcpCodec:
         return self._stamped(self._eof())
 
     def _eof(self) -> Iterator[Output]:
+        yield from self._host.withdraw()
         yield from self._asks.gone()
         yield from self._settle_suspect(None)
         yield from self._talk.close(None, interrupted=True)
@@ -210,7 +222,7 @@ class AcpCodec:
 
     def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
         native = self.native_session_id
-        return [out.of(native) if isinstance(out, Fact) and native else out for out in outputs]
+        return [of_session(out, native) for out in outputs] if native else list(outputs)
 
     # --- answers to us --------------------------------------------------------------------------------
 
@@ -306,6 +318,7 @@ class AcpCodec:
         if error is None and silent:
             error = errors.make(f"{self._profile.title} ended the turn without an answer.", "no_answer")
         total = self._spending.take(result)
+        yield from self._host.withdraw()
         yield from self._asks.gone()
         cancelled = aborted or (reason == "cancelled" and not self._asks.rejected)
         yield from self._talk.close(msg.raw, finish=stop.finish, interrupted=cancelled or error is not None, extra=total)

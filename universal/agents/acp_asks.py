@@ -8,12 +8,12 @@ OpenCode's rules, and nothing is written into the agent's own files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.agents.acp_context import Context, Msg
-from universal.agents.acp_tools import Call, arguments_of, pending_diff, title_of
+from universal.agents.acp_tools import Call, arguments_of, pending_diff, rule_metadata, title_of
 from universal.codec import Fact, Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
 from universal.frozen import frozen
@@ -67,6 +67,8 @@ class Asks:
 
     ctx: Context
     rpc: JsonRpc
+    approve: Callable[[str, Iterable[str]], None] = lambda _kind, _subjects: None
+    """Told of each accepted path ("read", "write") and command ("execute")."""
     rejected: bool = False
     """A permission was refused since this was last reset."""
     _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
@@ -87,6 +89,7 @@ class Asks:
         diff = get_text(obj(told.get("rawInput")), "diff") or (pending_diff(call) if call else "")
         if diff:
             metadata["diff"] = diff
+        metadata |= rule_metadata(call, told)
         options = [obj(option) for option in arr(request.params.get("options"))]
         ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, options=options, call=call)
         self._open[ask.ask_id] = ask
@@ -128,6 +131,12 @@ class Asks:
             return []
         del self._open[ask.ask_id]
         self.rejected = self.rejected or command.decision == "reject"
+        if command.decision != "reject":
+            paths = [str(path) for path in arr(ask.metadata.get("paths"))]
+            self.approve("read", paths)
+            self.approve("write", paths if ask.call is None or ask.call.kind != "read" else ())
+            given = obj(ask.metadata.get("input"))
+            self.approve("execute", map(str, arr(ask.metadata.get("commands")) or [given.get("command")]))
         if ask.call is not None and command.decision == "reject":
             ask.call.rejected = True
         extra: Msg = {"message": command.message} if command.message else {}

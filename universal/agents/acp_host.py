@@ -9,14 +9,26 @@ Source: agentclientprotocol.com, "File System" and "Terminals"; runs of Gemini C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from universal.agents.acp_context import Msg
 from universal.agents.acp_tools import Call
-from universal.codec import Output, WriteLine
-from universal.host import CommandEnded, CommandOutput, HostAnswer, HostDone, ReadText, RunCommand, StopCommand, WriteText
+from universal.codec import Fact, IdFactory, Output, PermissionReply, ToolCheck, WriteLine
+from universal.events import EventType, PermissionData
+from universal.host import (
+    CommandEnded,
+    CommandOutput,
+    HostAnswer,
+    HostCall,
+    HostDone,
+    ReadText,
+    RunCommand,
+    StopCommand,
+    WriteText,
+)
 from universal.items import Json
 from universal.jsonline import get_int, get_text
 from universal.jsonrpc import INVALID_PARAMS, Id, JsonRpc, Request
@@ -82,11 +94,22 @@ def _meta(ended: CommandEnded) -> Msg:
     return {"terminal_exit": {"exit_code": ended.code, "signal": ended.signal}}
 
 
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A call that waits for the permission rules."""
+
+    call: HostCall
+    request: PermissionData
+
+
 class Host:
     """The client's side of one connection. `rpc` writes the answers."""
 
-    def __init__(self, rpc: JsonRpc) -> None:
+    def __init__(self, rpc: JsonRpc, ids: IdFactory) -> None:
         self._rpc = rpc
+        self._ids = ids
+        self._checks: dict[str, _Check] = {}
+        self._approved: set[tuple[str, str]] = set()
         self._terminals: dict[str, _Terminal] = {}
         self._files: dict[str, tuple[Id, bool]] = {}
         """Calls for files: the request's id, whether it reads."""
@@ -111,7 +134,9 @@ class Host:
     def _read(self, msg: Request) -> Iterator[Output]:
         call = self._new("file")
         self._files[call] = (msg.id, True)
-        yield ReadText(call, get_text(msg.params, "path"), _number(msg.params, "line"), _number(msg.params, "limit"))
+        path = get_text(msg.params, "path")
+        read = ReadText(call, path, _number(msg.params, "line"), _number(msg.params, "limit"))
+        yield from self._check(read, "read", {"path": path}, path, msg)
 
     def _write(self, msg: Request) -> Iterator[Output]:
         content = msg.params.get("content")
@@ -120,7 +145,8 @@ class Host:
             return
         call = self._new("file")
         self._files[call] = (msg.id, False)
-        yield WriteText(call, get_text(msg.params, "path"), content)
+        path = get_text(msg.params, "path")
+        yield from self._check(WriteText(call, path, content), "write", {"path": path, "content": content}, path, msg)
 
     def _create(self, msg: Request) -> Iterator[Output]:
         command = get_text(msg.params, "command")
@@ -137,7 +163,10 @@ class Host:
         self._terminals[id_] = _Terminal(msg.id, " ".join((command, *args)), kept)
         pairs = [obj(row) for row in arr(msg.params.get("env"))]
         env = {get_text(pair, "name"): get_text(pair, "value") for pair in pairs if get_text(pair, "name")}
-        yield RunCommand(id_, command, tuple(args), get_text(msg.params, "cwd") or None, env)
+        line = shlex.join((command, *args)) if args else command
+        arguments: Msg = {"command": line, **({"cwd": msg.params["cwd"]} if get_text(msg.params, "cwd") else {})}
+        run = RunCommand(id_, command, tuple(args), get_text(msg.params, "cwd") or None, env)
+        yield from self._check(run, "execute", arguments, line, msg)
 
     def _known(self, msg: Request) -> _Terminal | None:
         found = self._terminals.get(get_text(msg.params, "terminalId"))
@@ -175,6 +204,51 @@ class Host:
         for id_, terminal in self._terminals.items():
             if terminal.ended is None:
                 yield StopCommand(id_, release=True)
+
+    # --- permission rules -------------------------------------------------------------------------------
+
+    def approve(self, kind: str, subjects: Iterable[str]) -> None:
+        """The person or a rule has accepted these paths or commands: a call for one of them is not checked again."""
+        self._approved.update((kind, subject) for subject in subjects)
+
+    def _check(self, call: HostCall, kind: str, arguments: Msg, subject: str, msg: Request) -> Iterator[Output]:
+        """Put a call before the permission rules: the agent asks nobody about it."""
+        if (kind, subject) in self._approved:
+            yield call
+            return
+        metadata: Msg = {"tool": kind, "input": arguments, "title": subject, "confined": True}
+        data = PermissionData(permission_id=self._ids("permission"), action=kind, status="requested", metadata=metadata)
+        self._checks[data.permission_id] = _Check(call, data)
+        yield ToolCheck(Fact(EventType.PERMISSION_REQUESTED, data, raw=msg.raw))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Carry out a checked call: no rule concerns it."""
+        check = self._checks.pop(permission_id, None)
+        return [] if check is None else [check.call]
+
+    def reply(self, command: PermissionReply) -> list[Output]:
+        """What a rule or a person says of a checked call; [] if it is none of these."""
+        check = self._checks.pop(command.permission_id, None)
+        if check is None:
+            return []
+        extra: Msg = {"message": command.message} if command.message else {}
+        resolved = _resolved(check.request, command.decision, extra)
+        if command.decision == "reject":
+            return [*self._refuse(check, command.message or "The user rejected this."), resolved]
+        return [check.call, resolved]
+
+    def withdraw(self) -> Iterator[Output]:
+        """The turn is aborted or the process is gone: no checked call is carried out."""
+        checks, self._checks = self._checks, {}
+        for check in checks.values():
+            yield from self._refuse(check, "The turn was interrupted.")
+            yield _resolved(check.request, "reject", {"withdrawn": True})
+
+    def _refuse(self, check: _Check, message: str) -> Iterator[Output]:
+        answer = HostDone(check.call.call, trouble="refused", error=message)
+        for output in self.answered(answer):
+            if not isinstance(output, dict):
+                yield output
 
     # --- answered ---------------------------------------------------------------------------------------
 
@@ -245,6 +319,11 @@ class Host:
         "terminal/kill": _on_terminal,
         "terminal/release": _on_terminal,
     }
+
+
+def _resolved(request: PermissionData, status: Literal["accept", "accept_for_session", "reject"], extra: Msg) -> Fact:
+    data = request.model_copy(update={"status": status, "metadata": {**obj(request.metadata), **extra}})
+    return Fact(EventType.PERMISSION_RESOLVED, data, synthetic=True)
 
 
 def _number(params: Msg, key: str) -> int | None:

@@ -8,10 +8,18 @@ from dataclasses import replace
 from functools import partial
 
 from universal.agents.acp_profiles import DEFAULT, KNOWN, Profile
-from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Model
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Model
 
 UNTOLD = Catalogue((Model(DEFAULT, "Default", "The model that the agent is set to."),), default_model=DEFAULT)
 """Until an agent has told its models: clients can choose it at once, and do not have to wait for a slow start."""
+
+
+_UNSEEN = "Calls that the agent neither asks about nor makes through this server are not seen"
+ENFORCEMENT = Enforcement(
+    "the agent's own questions, and files and commands that go through this server",
+    {"*": f"{_UNSEEN}: most agents read without asking, and ask for nothing in their modes that accept edits or everything."},
+)
+UNASKED = Enforcement("files and commands that go through this server", {"*": f"{_UNSEEN}, and this agent asks nothing."})
 
 
 def _make(ids: IdFactory, profile: Profile) -> Codec:
@@ -50,6 +58,7 @@ def spec_of(profile: Profile) -> AgentSpec:
         tested=profile.tested,
         login=profile.login,
         login_hint=profile.login_hint,
+        enforcement=ENFORCEMENT if profile.permissions else UNASKED,
     )
 
 

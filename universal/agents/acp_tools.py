@@ -30,6 +30,8 @@ _TITLES = frozenset(
 )
 """Titles that are names of tools: OpenCode and Pi begin a call with them and give no `name`."""
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
+_NAMED_TITLE = re.compile(r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+): ")
+"""A title that begins with the tool's name, as Cline's do."""
 _FENCE = re.compile(r"\A(`{3,})\w*\n(.*?)\n?\1\s*\Z", re.DOTALL)
 _SHELL_END = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*\Z")
 """What Copilot adds to a command's output."""
@@ -101,6 +103,9 @@ def name_of(update: Msg) -> str:
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
     if name and not about:
         return name
+    named = _NAMED_TITLE.match(title)
+    if not name and kind in ("", "other") and named is not None:
+        return named[1]
     if not name and (title in _TITLES or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
         return title
     return kind or "other"
@@ -135,6 +140,61 @@ def arguments_of(call: Call) -> Msg:
     if call.kind == "search" and call.title and not any(given.get(key) for key in _SEARCH_KEYS):
         given["pattern"] = call.title
     return given
+
+
+# --- what permission rules look at ------------------------------------------------------------------------
+
+_PATCH_PATH = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+_OPENCODE_QUESTIONS = frozenset({"external_directory", "doom_loop"})
+"""Permissions that OpenCode asks about a call besides the call's own; it tells them as the request's title."""
+_CHANGING_KINDS = frozenset({"edit", "delete", "move"})
+
+
+def rule_metadata(call: Call | None, request: Msg) -> Msg:
+    """What permission rules look at beside the arguments: paths, commands, and whether the call is known at all.
+
+    `request` is the `toolCall` of `session/request_permission`.
+    """
+    given = {**(call.raw_input if call else {}), **obj(request.get("rawInput"))}
+    title, kind = get_text(request, "title"), get_text(request, "kind") or (call.kind if call else "")
+    if title in _OPENCODE_QUESTIONS:
+        return {"opencode": _opencode_question(title, given)}
+    lines = [line for line in (_command(row) or _command(obj(row).get("command")) for row in arr(given.get("commands"))) if line]
+    paths = _paths(call, request, given)
+    known = bool(lines) or bool(_command(given.get("command")) or _command(given.get("cmd")))
+    name = (call.name if call else "") or name_of(request)
+    opaque = (kind == "execute" and not known) or (kind in _CHANGING_KINDS and not paths) or (kind in ("", "other") and not given)
+    return {
+        **({"commands": lines} if lines else {}),
+        **({"paths": paths} if paths and (kind in _FILE_KINDS or name in _PATCH_TOOLS) else {}),
+        **({"opaque": True} if opaque else {}),
+    }
+
+
+_PATCH_TOOLS = frozenset({"apply_patch", "patch"})
+
+
+def _paths(call: Call | None, request: Msg, given: Msg) -> list[str]:
+    """Every path that a call tells, by its arguments, its patch, its diffs and its locations."""
+    blocks = [*(call.content if call else []), *map(obj, arr(request.get("content")))]
+    places = [*(call.locations if call else []), *map(obj, arr(request.get("locations")))]
+    patches = [text for key in ("input", "patch", "patchText") if isinstance(text := given.get(key), str)]
+    found = [
+        *(get_text(given, key) for key in (*_PATH_KEYS, "destination", "newPath", "new_path", "to")),
+        *(get_text(obj(row), "path") for key in ("files", "edits", "paths") for row in arr(given.get(key))),
+        *(row for row in arr(given.get("paths")) if isinstance(row, str)),
+        *(path for patch in patches for path in _PATCH_PATH.findall(patch)),
+        *(get_text(block, "path") for block in blocks if block.get("type") == "diff"),
+        *(get_text(place, "path") for place in places),
+    ]
+    return [path for path in dict.fromkeys(found) if path]
+
+
+def _opencode_question(permission: str, given: Msg) -> Msg:
+    """OpenCode's own request, as far as its ACP face tells it: the patterns are gone, the folder is not."""
+    folder = get_text(given, "parentDir")
+    pattern = f"{folder.rstrip('/')}/*" if folder else get_text(given, "tool", "filepath") or "*"
+    return {"permission": permission, "patterns": [pattern], "always": [pattern], "metadata": given}
 
 
 def _command(value: Json) -> str:

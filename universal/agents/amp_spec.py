@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.amp_wire import CATALOGUE, MODES, NAME
-from universal.codec import AgentSpec, Capabilities, Codec, IdFactory, ProjectSettingsUse
+from universal.codec import AgentSpec, Capabilities, Codec, Enforcement, IdFactory, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -27,4 +27,8 @@ AMP = AgentSpec(
     project_settings=ProjectSettingsUse(("amp",)),
     tested=("0.0.1774569934",),
     login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
+    enforcement=Enforcement(
+        "Amp's own settings (`amp.permissions`)",
+        {"*": "Amp asks nobody, and tells of a call when it has begun. Write your rules into `amp.permissions` as well."},
+    ),
 )

@@ -34,6 +34,7 @@ from universal.codec import (
     Signal,
     Stop,
     WriteLine,
+    of_session,
 )
 from universal.events import ErrorData, EventType, SessionStartedData
 from universal.items import Json, ToolResultPart
@@ -59,7 +60,7 @@ class CodexCodec:
         self._main = Thread(self._ctx, "")
         self._children: dict[str, Thread] = {}
         """Thread id of a subagent -> its thread."""
-        self._asks = Asks(self._ctx, self._rpc)
+        self._asks = Asks(self._ctx, self._rpc, self._settings.asks_person)
         self._servers = McpServers()
         self._turns = Turns(self._rpc, self._settings, self._main)
 
@@ -80,6 +81,8 @@ class CodexCodec:
         """A command as lines."""
         match command:
             case Prompt():
+                if self._settings.needs_restart(command):
+                    return [Stop("other permission rules need another process", again=True)]
                 return self._stamped(self._turns.prompt(command))
             case Interrupt():
                 return self._stamped(self._turns.interrupt(list(self._children.values())))
@@ -87,6 +90,15 @@ class CodexCodec:
                 return self._stamped(self._asks.reply(command))
             case QuestionReply():
                 return self._stamped(self._asks.answer(command))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """A checked call goes on: Codex would have made it without asking, but for the rules."""
+        return self._asks.proceed(permission_id)
+
+    @property
+    def mode(self) -> str:
+        """The mode that the thread is in."""
+        return self._settings.mode
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -129,7 +141,7 @@ class CodexCodec:
         made = list(outputs)
         self.catalogue = self._settings.catalogue
         native = self.native_session_id
-        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
+        return [of_session(out, native) for out in made] if native else made
 
     def _error_fact(self, error: dict[str, Json], raw: Json, child: str | None = None) -> Iterator[Output]:
         data = ErrorData(message=error["message"], code=error["code"], details=error.get("details"))

@@ -10,18 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from universal.agents.codex_speech import Call, Context, Thread
-from universal.agents.codex_tools import Outcome, Shown, bare_command, diff_of, dumps, read_questions
+from universal.agents.codex_tools import Outcome, Shown, bare_command, diff_of, dumps, is_read_only, paths_of, read_questions
 from universal.agents.codex_wire import Msg
-from universal.codec import Fact, Output, PermissionReply, QuestionReply, WriteLine
+from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
 from universal.items import Json, ToolResultPart
 from universal.jsonline import get_text
 from universal.jsonrpc import Id, JsonRpc, Request
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
+
+
+class AsksPerson(Protocol):
+    """Whether a request is for a person, or only a check by the rules of a call that the mode lets through."""
+
+    def __call__(self, tool: str, *, is_escalation: bool, reads_only: bool) -> bool:
+        """`is_escalation`: Codex asks for more than its sandbox allows. `reads_only`: the call changes nothing."""
+        ...
+
 
 Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]
 Answers: TypeAlias = Sequence[Sequence[str]]
@@ -50,6 +59,7 @@ class Asks:
 
     ctx: Context
     rpc: JsonRpc
+    asks_person: AsksPerson
     _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
 
     # --- from Codex -----------------------------------------------------------------------------------
@@ -62,7 +72,19 @@ class Asks:
         arguments: Msg = {**(call.shown.arguments if call else {}), "command": command}
         network = get_text(obj(params.get("networkApprovalContext")), "host")
         reason = get_text(params, "reason") or (f"Network access to {network}" if network else "")
-        yield from self._permission(request, thread, "shell", arguments, command, reason)
+        actions = [obj(action) for action in arr(params.get("commandActions"))]
+        reads = [get_text(action, "path") for action in actions if action.get("type") == "read" and get_text(action, "path")]
+        yield from self._permission(
+            request,
+            thread,
+            "shell",
+            arguments,
+            command,
+            reason,
+            extra={"reads": reads} if reads else None,
+            is_escalation=bool(reason or params.get("additionalPermissions")),
+            reads_only=bool(actions) and is_read_only(command),
+        )
 
     def files(self, request: Request, thread: Thread) -> Iterator[Output]:
         """`item/fileChange/requestApproval`: the diff is in the item that has started."""
@@ -70,8 +92,17 @@ class Asks:
         arguments = call.shown.arguments if call else {}
         title = call.shown.title if call else get_text(request.params, "grantRoot")
         diff = diff_of(call.source) if call else ""
+        paths = [*(paths_of(call.source) if call else ()), *filter(None, [get_text(request.params, "grantRoot")])]
         yield from self._permission(
-            request, thread, "apply_patch", arguments, title, get_text(request.params, "reason"), diff=diff
+            request,
+            thread,
+            "apply_patch",
+            arguments,
+            title,
+            get_text(request.params, "reason"),
+            diff=diff,
+            extra={"paths": paths},
+            is_escalation=bool(get_text(request.params, "grantRoot")),
         )
 
     def permissions(self, request: Request, thread: Thread) -> Iterator[Output]:
@@ -97,7 +128,12 @@ class Asks:
             self.ctx.ignore("mcpServer/elicitation/request, verification of the user")
             yield WriteLine(self.rpc.response(request.id, {"action": "decline", "content": None}))
             return
-        tool = f"mcp__{get_text(params, 'serverName') or 'server'}__ask"
+        about = obj(params.get("_meta"))
+        server = get_text(params, "serverName") or "server"
+        if about.get("codex_approval_kind") == "mcp_tool_call" and get_text(about, "tool_name"):
+            tool, is_call = f"mcp__{server}__{get_text(about, 'tool_name')}", True
+        else:
+            tool, is_call = f"mcp__{server}__ask", False
         if not properties:
 
             def decide(decision: Decision) -> Json:
@@ -105,6 +141,8 @@ class Asks:
                 return {"action": "accept" if accepted else "decline", "content": {} if accepted else None}
 
             arguments: Msg = {"message": message, **({"url": params["url"]} if get_text(params, "url") else {})}
+            if is_call:
+                arguments = obj(about.get("tool_params"))
             yield from self._permission(request, thread, tool, arguments, message, get_text(params, "url"), decide=decide)
             return
         names = list(properties)
@@ -149,15 +187,19 @@ class Asks:
         *,
         diff: str = "",
         decide: Callable[[Decision], Json] | None = None,
+        extra: Msg | None = None,
+        is_escalation: bool = False,
+        reads_only: bool = False,
     ) -> Iterator[Output]:
         metadata: dict[str, Json] = {"tool": tool, "call_id": get_text(request.params, "itemId"), "input": arguments}
-        metadata |= {"title": title, "description": description}
+        metadata |= {"title": title, "description": description, **(extra or {})}
         if diff:
             metadata["diff"] = diff
         ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, thread)
         ask.decide = decide or ask.decide
         self._open[ask.ask_id] = ask
-        yield _permission_fact(ask, "requested", raw=request.raw)
+        fact = _permission_fact(ask, "requested", raw=request.raw)
+        yield fact if self.asks_person(tool, is_escalation=is_escalation, reads_only=reads_only) else ToolCheck(fact)
 
     def _question(
         self,
@@ -188,6 +230,11 @@ class Asks:
         extra: dict[str, Json] = {"message": command.message} if command.message else {}
         yield WriteLine(self.rpc.response(ask.request_id, ask.decide(command.decision)))
         yield _permission_fact(ask, command.decision, extra=extra)
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Accept a checked call; nothing is told of it."""
+        ask = self._open.pop(permission_id, None)
+        return [] if ask is None else [WriteLine(self.rpc.response(ask.request_id, ask.decide("accept")))]
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
         """Our answer to a question; nothing when it is not open any more."""

@@ -14,12 +14,33 @@ from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Model, Prompt
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonvalue import arr
+from universal.permissions import BYPASS, PLAN, Rule, may_forbid
 
 CLIENT: Msg = {
     "clientInfo": {"name": "opencode-shim", "title": "opencode-shim", "version": "1"},
     "capabilities": {"experimentalApi": True, "requestAttestation": False},
 }
 """`initialize`. `experimentalApi` is needed for `collaborationMode` and `thread/backgroundTerminals/clean`."""
+
+
+ASK_ALWAYS = "untrusted"
+"""The approval policy under which Codex asks for each command and patch, whatever the sandbox (tried with 0.169.0)."""
+_COMMAND_KEYS = ("bash", "read", "list", "glob", "grep", "external_directory", "doom_loop")
+"""Permissions that a shell command may need."""
+_SWITCHED_OFF: dict[str, Msg] = {
+    "websearch": {"web_search": "disabled"},
+    "task": {"features": {"multi_agent": False, "multi_agent_v2": False, "collab": False}},
+}
+"""Permission -> configuration without the tool, where Codex does not ask before it uses it."""
+
+
+_ANSWERED_ELSEWHERE = frozenset({"webfetch", "websearch", "task", "skill", "todowrite", "question", "plan_enter", "plan_exit"})
+"""Permissions that no request of Codex is about."""
+
+
+def switched_off(rules: tuple[Rule, ...]) -> frozenset[str]:
+    """The tools that a process is started without: a rule may forbid them, and Codex does not ask about them."""
+    return frozenset(name for name in _SWITCHED_OFF if may_forbid(rules, (name,)))
 
 
 @dataclass(slots=True)
@@ -33,6 +54,12 @@ class Settings:
     """The turn of that thread that is the last to go on after; "": all of it stays."""
     mode: str = DEFAULT_MODE
     """The mode that the thread is in."""
+    approval: str = ""
+    """The approval policy that the thread has; "" before it begins."""
+    rules: tuple[Rule, ...] = ()
+    """The permission rules of the last prompt."""
+    _tools_off: frozenset[str] = frozenset()
+    """Permissions whose tools this process was started without."""
     model: str = ""
     """The model that the thread uses, as Codex told it; "" before that."""
     effort: str = ""
@@ -79,7 +106,13 @@ class Settings:
         if prompt.mode in PRESETS:
             self.mode = prompt.mode
         preset = PRESETS[self.mode]
-        params: Msg = {"cwd": self.directory, "approvalPolicy": preset.approval, "sandbox": preset.sandbox}
+        self.rules = prompt.rules
+        self.approval = self._approval(self.mode)
+        self._tools_off = switched_off(prompt.rules)
+        params: Msg = {"cwd": self.directory, "approvalPolicy": self.approval, "sandbox": preset.sandbox}
+        config = {key: value for name in sorted(self._tools_off) for key, value in _SWITCHED_OFF[name].items()}
+        if config:
+            params["config"] = config
         if prompt.model and prompt.model != DEFAULT_MODEL:
             params["model"] = prompt.model
         if self.resume_id and self.resume_at:  # a thread of its own; turns keep their ids in it (tried with 0.169.0)
@@ -87,6 +120,32 @@ class Settings:
         if self.resume_id:
             return "thread/resume", {"threadId": self.resume_id, "excludeTurns": True, **params}
         return "thread/start", params
+
+    def _approval(self, mode: str) -> str:
+        """The approval policy of a mode. Rules that may forbid what the mode would not ask about make Codex ask for all."""
+        keys = _COMMAND_KEYS if mode in (DEFAULT_MODE, PLAN) else (*_COMMAND_KEYS, "edit")
+        return ASK_ALWAYS if may_forbid(self.rules, keys) or self._forbids_mcp(mode) else PRESETS[mode].approval
+
+    def _forbids_mcp(self, mode: str) -> bool:
+        """Whether a rule may be about an MCP tool, which Codex does not ask about in this mode. Their names are known only
+        when they are called, so any rule for a permission that is none of OpenCode's own counts."""
+        return PRESETS[mode].approval == "never" and any(
+            rule.action != "allow" and rule.permission not in _ANSWERED_ELSEWHERE for rule in self.rules
+        )
+
+    def needs_restart(self, prompt: Prompt) -> bool:
+        """Whether the rules of a prompt want other tools than the thread has, which only a new process can give."""
+        return bool(self.approval) and switched_off(prompt.rules) != self._tools_off
+
+    def asks_person(self, tool: str, *, is_escalation: bool, reads_only: bool) -> bool:
+        """Whether a request is for a person in this mode, or is only a check by the rules."""
+        if self.mode == BYPASS:
+            return False
+        if self.approval != ASK_ALWAYS or is_escalation:
+            return True
+        if tool == "apply_patch":
+            return self.mode != "accept-edits"
+        return not reads_only
 
     def begun(self, result: Msg) -> None:
         """The answer to it: what is in force."""
@@ -110,8 +169,11 @@ class Settings:
             params["effort"] = self.effort = effort
         mode = prompt.mode if prompt.mode in PRESETS else self.mode
         preset, before = PRESETS[mode], PRESETS[self.mode]
+        self.rules = prompt.rules
+        approval = self._approval(mode)
+        if approval != self.approval:
+            params["approvalPolicy"] = self.approval = approval
         if mode != self.mode:
-            params["approvalPolicy"] = preset.approval
             params["sandboxPolicy"] = {"type": preset.policy}
         unsure = preset.plan or bool(self.resume_id)  # a thread that goes on may have been left in plan mode
         if self.model and (preset.plan != before.plan or (first and unsure) or (preset.plan and params)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.codex_wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -42,4 +42,15 @@ CODEX = AgentSpec(
     tested=("0.166.0", "0.169.0"),
     login=LOGIN,
     login_hint="Run `codex login` in a terminal.",
+    enforcement=Enforcement(
+        'approval policy "untrusted": Codex asks for each command, patch and MCP call where a rule may forbid it',
+        {
+            "external_directory": "Only writing outside is held by Codex's sandbox while no rule of yours is about commands or "
+            "files; a rule for `external_directory` makes it ask for reading too.",
+            "websearch": "Codex does not ask before it searches: a rule that denies or asks switches the search off.",
+            "task": "Codex does not ask before it starts a subagent: a rule that denies or asks switches subagents off.",
+            "todowrite": "Codex's plan is not asked about, and changes nothing.",
+        },
+        absent=("webfetch", "skill"),
+    ),
 )

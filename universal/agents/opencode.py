@@ -54,6 +54,7 @@ from universal.codec import (
 from universal.events import ErrorData, EventType, SessionStartedData
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text, whole
+from universal.permissions import Rule
 from universal.turn import Input
 
 _TITLE_CHARS = 80
@@ -92,6 +93,8 @@ class OpenCodeCodec:
         self._requests = 0
         self._prompt: Prompt | None = None
         """Handed over and not sent: its session is being made."""
+        self._rules: tuple[Rule, ...] = ()
+        """The session's own permission rules that we have given to OpenCode. It keeps them when its process ends."""
         self._resumed = False
         self._anchor = ""
         """The message after which the conversation is to be cut, before the first prompt."""
@@ -156,13 +159,26 @@ class OpenCodeCodec:
             yield self._request("history", "GET", self._path("/message"))
             return
         if self.native_session_id is not None:
-            yield self._send_prompt(prompt)
+            yield from self._send_with_rules(prompt)
             return
         first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
         if self._prompt is None and "create" not in self._asked.values():
             # With a title of ours it does not ask a model for one.
-            yield self._request("create", "POST", "/session", {"title": first} if first else {})
+            self._rules = prompt.session_rules
+            body: Msg = {"title": first} if first else {}
+            if self._rules:
+                body["permission"] = [rule.to_json() for rule in self._rules]
+            yield self._request("create", "POST", "/session", body)
         self._prompt = prompt
+
+    def _send_with_rules(self, prompt: Prompt) -> Iterator[Output]:
+        """Give OpenCode's engine the session's own rules, if they have changed, and then the prompt."""
+        if prompt.session_rules == self._rules:
+            yield self._send_prompt(prompt)
+            return
+        self._rules, self._prompt = prompt.session_rules, prompt
+        rules = [rule.to_json() for rule in prompt.session_rules]
+        yield self._request("rules", "PATCH", self._path(), {"permission": rules})
 
     def _send_prompt(self, prompt: Prompt) -> WriteLine:
         thread = self._main.thread
@@ -245,6 +261,8 @@ class OpenCodeCodec:
                 yield Fact(EventType.ERROR, self._error_data(self._refusal(status, body)), raw=msg)
         elif purpose == "create":
             yield from self._created(good, status, body, msg)
+        elif purpose == "rules":
+            yield from self._rules_taken(good, status, body, msg)
         elif purpose == "history":
             gone = after(body, self._anchor) if good else None
             yield from self._cut(gone, msg)
@@ -266,13 +284,22 @@ class OpenCodeCodec:
         self._know(text(obj(body).get("id")))
         yield from self._first_prompt(prompt)
 
+    def _rules_taken(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        """The session has its rules: the prompt follows. Without them it is not sent."""
+        prompt, self._prompt = self._prompt, None
+        if not good:
+            self._rules = ()
+            yield from self._failed(self._refusal(status, body), msg)
+        elif prompt is not None:
+            yield from self._first_prompt(prompt)
+
     def _first_prompt(self, prompt: Prompt) -> Iterator[Output]:
         """The session is as it is to be: the prompt that waited for that."""
         if self._main.course.stopping:
             self._main.course.end()
             yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
             return
-        yield self._send_prompt(prompt)
+        yield from self._send_with_rules(prompt)
 
     def _cut(self, gone: list[str] | None, msg: Msg) -> Iterator[Output]:
         """One message after the other is deleted, the last one first; then the prompt. None: it cannot be done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.opencode_wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -29,4 +29,5 @@ OPENCODE = AgentSpec(
     tested=("1.18.32", "1.18.33"),
     login="models",
     login_hint="Run `opencode auth login` in a terminal.",
+    enforcement=Enforcement("OpenCode's own engine: it reads the configuration, and is given the session's rules"),
 )

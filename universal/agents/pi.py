@@ -57,6 +57,7 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
+    of_session,
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
@@ -150,6 +151,15 @@ class PiCodec:
             case QuestionReply():
                 return self._stamped(iter(self._asks.answer(command)))
 
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on: no rule concerns it."""
+        return self._asks.proceed(permission_id)
+
+    @property
+    def mode(self) -> str:
+        """The mode in force."""
+        return self._asks.mode
+
     def _write_prompt(self, command: Prompt) -> Iterator[Output]:
         self._asks.mode = command.mode or self._asks.mode
         if command.model and command.model != self._model:
@@ -231,7 +241,7 @@ class PiCodec:
     def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
         made = list(outputs)
         native = self.native_session_id
-        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
+        return [of_session(out, native) for out in made] if native else made
 
     # --- answers to commands ----------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
 """What is asked through Pi's dialogs: permissions, questions, and whatever extensions ask.
 
-Pi itself asks nothing. `pi_gate.ts` asks before tools that change something and gives the model a tool `question`;
-dialogs of other extensions become questions. Owns the open dialogs: each gets exactly one `resolved`, by our reply,
-by an interrupt (Pi does not stop while a dialog is open), or at the end of the process.
-The mode is kept here and nowhere else: in `bypass` all is allowed, in `accept-edits` edits are, in `plan` they are refused.
+Pi itself asks nothing. `pi_gate.ts` asks before every tool call and gives the model a tool `question`; dialogs of other
+extensions become questions. What the mode lets through is only checked by the permission rules (`ToolCheck`).
+Owns the open dialogs: each gets exactly one `resolved`, by our reply, by an interrupt (Pi does not stop while a dialog is
+open), or at the end of the process.
+The mode is kept here and nowhere else: in `bypass` nothing is asked, in `accept-edits` no edit is.
 Source: recordings `bash_ask_*`, `question`, `interrupt_ask`; `rpc-types.d.ts`.
 """
 
@@ -17,19 +18,20 @@ from typing import Any, Literal
 
 from universal.agents.pi_tools import input_diff, title_of
 from universal.agents.pi_wire import Msg, write
-from universal.codec import Fact, Output, PermissionReply, QuestionReply
+from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck
 from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
+from universal.permissions import BYPASS
 from universal.speech import Call, Context
 
 _GATE = re.compile(r"Allow (\S+)\? (\{.*\})", re.S)
 _GATE_OPTIONS = ["Allow once", "Allow always", "Deny"]
 _QUESTIONS = "Questions: "
 _EDITS = ("edit", "write")
-_PLANNING = "Plan mode: do not change files. Propose what you would do."
+_READS = ("read", "grep", "find", "ls")
 PLAN_NOTE = "Plan mode is on: read and think, then answer with a plan. Do not change any files."
 
 _DECISIONS = {"accept": "Allow once", "accept_for_session": "Allow always", "reject": "Deny"}
@@ -66,10 +68,6 @@ class Asks:
             yield from self._question(msg)
             return
         tool, arguments = gate
-        answer = self._by_mode(tool)
-        if answer:
-            yield _answer(msg.get("id"), value=answer)
-            return
         call = self._call_of(tool, arguments)
         metadata: dict[str, Json] = {
             "tool": tool,
@@ -80,7 +78,10 @@ class Asks:
         diff = input_diff(tool, arguments)
         if diff:
             metadata["diff"] = diff
-        yield from self._open_ask(_Ask(self.ctx.ids("permission"), get_text(msg, "id"), "select", tool, metadata, call), msg)
+        ask = _Ask(self.ctx.ids("permission"), get_text(msg, "id"), "select", tool, metadata, call)
+        self._open[ask.ask_id] = ask
+        fact = self._fact(ask, "requested", raw=msg)
+        yield ToolCheck(fact) if self._is_let_through(tool) else fact
 
     def _gate(self, msg: Msg) -> tuple[str, Msg] | None:
         found = _GATE.fullmatch(get_text(msg, "title"))
@@ -89,11 +90,14 @@ class Asks:
         arguments = _json(found[2])
         return (found[1], obj(arguments)) if isinstance(arguments, dict) else None
 
-    def _by_mode(self, tool: str) -> str:
-        """What the mode answers; "" when a person is to be asked."""
-        if self.mode == "bypass" or (self.mode == "accept-edits" and tool in _EDITS):
-            return "Allow once"
-        return f"Deny: {_PLANNING}" if self.mode == "plan" and tool in _EDITS else ""
+    def _is_let_through(self, tool: str) -> bool:
+        """Whether the mode asks nobody about a tool."""
+        return tool in _READS or self.mode == BYPASS or (self.mode == "accept-edits" and tool in _EDITS)
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on; nothing is told of it."""
+        ask = self._open.pop(permission_id, None)
+        return [] if ask is None else [_answer(ask.request_id, value=_DECISIONS["accept"])]
 
     def _call_of(self, tool: str, arguments: Msg) -> Call | None:
         """The call that a dialog is about. Dialogs do not say; parallel calls are told apart by their arguments."""

@@ -1,11 +1,12 @@
-// Given to Pi with `-e` by opencode-shim: Pi itself asks nothing, so this asks before a tool changes something, and
-// lets the model ask the person. Both through Pi's own dialogs, which `pi_asks.py` recognises by their titles.
-const FREE = new Set(["read", "grep", "find", "ls", "question"]);
+// An extension that opencode-shim gives to Pi with `-e`. Pi itself asks nothing, so this asks before every tool call, and
+// lets the model ask the person. Both use Pi's own dialogs, which `pi_asks.py` recognises by their titles. The server
+// answers at once where neither a permission rule nor the mode wants a person to be asked.
+const UNCHECKED = new Set(["question"]);
 const DENIED = "The user doesn't want to proceed with this tool use.";
 
 export default function (pi) {
   pi.on("tool_call", async (event, ctx) => {
-    if (FREE.has(event.toolName)) return undefined;
+    if (UNCHECKED.has(event.toolName)) return undefined;
     const title = "Allow " + event.toolName + "? " + JSON.stringify(event.input);
     const choice = await ctx.ui.select(title, ["Allow once", "Allow always", "Deny"]);
     if (choice === "Allow once" || choice === "Allow always") return undefined;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.pi_wire import MODES, NAME, NO_CATALOGUE
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -30,4 +30,7 @@ PI = AgentSpec(
     tested=("0.73.1", "0.87.1"),
     login="models",
     login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
+    enforcement=Enforcement(
+        "an extension that asks before every call", absent=("webfetch", "websearch", "task", "skill", "todowrite", "mcp")
+    ),
 )

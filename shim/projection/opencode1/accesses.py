@@ -44,18 +44,19 @@ _WORDS_OF = {
 class Place:
     """Where a call is made: the session's `directory`, and more `roots` that are no outside (the repository's root).
 
-    `resolve` follows links; without it paths are compared as they are written.
+    `resolve` follows links; without it paths are compared as they are written. `is_folder` tells folders from files.
     """
 
     directory: str
     roots: tuple[str, ...] = ()
     home: str = "~"
     resolve: Callable[[str], str] = posixpath.normpath
+    is_folder: Callable[[str], bool] = lambda path: path.endswith("/")
 
-    def absolute(self, path: str) -> str:
-        """A path as written by an agent, absolute and without `..`."""
+    def absolute(self, path: str, base: str = "") -> str:
+        """A path as written by an agent, absolute and without `..`. `base`: what it is relative to, if not the directory."""
         expanded = self.home + path[1:] if path == "~" or path.startswith("~/") else path
-        return posixpath.normpath(posixpath.join(self.directory, expanded))
+        return posixpath.normpath(posixpath.join(base or self.directory, expanded))
 
     def is_inside(self, path: str) -> bool:
         """Whether an absolute path lies in the project, as it is written and with links followed."""
@@ -99,16 +100,30 @@ def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
 
 
 def _bash(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
-    lines = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
-    parsed = [(line.strip(), parse_shell_line(line)) for line in lines]
-    commands = tuple(dict.fromkeys(command for line, found in parsed for command in found.commands or (line,)))
-    understood = all(found.understood for _, found in parsed)
-    metadata: Wire = {"command": "\n".join(lines), **_description(meta)}
+    """A command needs `external_directory` and `read` for the paths that it names, as far as they can be seen in the line."""
+    texts = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
+    lines = [parse_shell_line(line) for line in texts]
+    base = place.absolute(text(input_.get("workdir")) or text(input_.get("cwd")) or ".")
+    paths = [place.absolute(path, base) + ("/" if path.endswith("/") else "") for line in lines for path in line.paths]
+    reads = [place.absolute(str(path), base) for path in arr(meta.get("reads"))]
+    read_names = tuple(dict.fromkeys(name for path in (*reads, *paths) for name in place.names(path)))
+    commands = tuple(
+        dict.fromkeys(
+            command for source, line in zip(texts, lines, strict=True) for command in line.commands or (source.strip(),)
+        )
+    )
+    understood = all(line.understood for line in lines)
+    metadata: Wire = {"command": "\n".join(texts), **_description(meta)}
     if not understood:
-        metadata |= {"understood": False, "reason": "; ".join(found.reason for _, found in parsed if found.reason)}
+        metadata |= {"understood": False, "reason": "; ".join(line.reason for line in lines if line.reason)}
     always = tuple(dict.fromkeys(map(always_of, commands))) if understood else ()
-    paths = tuple(dict.fromkeys(path for _, found in parsed for path in found.paths))
-    return (*external(paths, place), Access("bash", commands, always, metadata, understood=understood, opaque=opaque))
+    unknown = Access("external_directory", ("*",), (), metadata, understood=False, implied=True)
+    return (
+        *external([*([] if meta.get("confined") is True else [base + "/"]), *reads, *paths], place),
+        *(() if all(line.paths_known for line in lines) else (unknown,)),
+        *((Access("read", read_names, ("*",), metadata, implied=True),) if read_names else ()),
+        Access("bash", commands, always, metadata, understood, opaque),
+    )
 
 
 def _edit(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
@@ -119,14 +134,15 @@ def _edit(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tu
     if isinstance(meta.get("diff"), str):
         metadata["diff"] = indexed(absolute, meta["diff"])
     patterns = tuple(dict.fromkeys(name for item in paths for name in place.names(item))) or ("",)
-    return (*external(paths, place), Access("edit", patterns, ("*",), metadata, opaque=opaque or not paths))
+    return (*_outside(paths, meta, place), Access("edit", patterns, ("*",), metadata, opaque=opaque or not paths))
 
 
 def _read(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
     path = _path(input_)
-    metadata = {"filepath": place.absolute(path) if path else ""}
-    patterns = tuple(name or "*" for name in place.names(path)) if path else ("*",)
-    return (*external([path] if path else [], place), Access(tool, patterns, ("*",), metadata, opaque=opaque))
+    paths = [str(item) for item in arr(meta.get("paths"))] or ([path] if path else [])
+    metadata = {"filepath": place.absolute(paths[0]) if paths else ""}
+    patterns = tuple(dict.fromkeys(name or "*" for item in paths for name in place.names(item))) or ("*",)
+    return (*_outside(paths, meta, place), Access(tool, patterns, ("*",), metadata, opaque=opaque))
 
 
 def _search(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
@@ -169,6 +185,8 @@ _Builder = Callable[[str, Wire, Wire, Place, bool], tuple[Access, ...]]
 _BUILDERS: dict[str, _Builder] = {
     "bash": _bash,
     **dict.fromkeys(EDIT_TOOLS, _edit),
+    "delete": _edit,
+    "move": _edit,
     "read": _read,
     "list": _read,
     "glob": _search,
@@ -183,6 +201,11 @@ _BUILDERS: dict[str, _Builder] = {
 """OpenCode's tool, or the `permission` of an agent's row, -> what a call needs."""
 
 
+def _outside(paths: Iterable[str], meta: Wire, place: Place) -> tuple[Access, ...]:
+    """`external` for a call that nobody else confines."""
+    return () if meta.get("confined") is True else external(paths, place)
+
+
 def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -> tuple[Access, ...]:
     """`external_directory` for each folder outside of the project; a file counts by the folder that it lies in."""
     found: dict[str, Access] = {}
@@ -192,7 +215,8 @@ def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -
             continue
         resolved = place.resolve(absolute)
         target = resolved if _is_below(absolute, (place.directory, *place.roots)) else absolute
-        folder = target if are_folders or path.endswith("/") else posixpath.dirname(target)
+        is_folder = are_folders or path.endswith("/") or place.is_folder(target)
+        folder = target if is_folder else posixpath.dirname(target)
         patterns = tuple(dict.fromkeys(f"{posixpath.join(name, '*')}" for name in (folder, place.resolve(folder))))
         metadata = {"filepath": absolute, "parentDir": folder}
         found.setdefault(patterns[0], Access("external_directory", patterns, patterns, metadata))

@@ -99,7 +99,7 @@ class _Calls:
 
     def repeats(self, call_id: str, call: str) -> bool:
         """Count a call, each id once; whether it is the last of LOOP_CALLS equal ones."""
-        if not call_id or call_id not in self.ids:
+        if call_id not in self.ids:
             self.ids.append(call_id)
             self.recent.append(call)
         return len(self.recent) == LOOP_CALLS and len(set(self.recent)) == 1
@@ -167,7 +167,8 @@ class Requests:
         meta = obj(data.metadata)
         tool = text(meta.get("tool"), data.action)
         calls = self._calls.setdefault(branch.id, _Calls())
-        if not calls.repeats(text(meta.get("call_id")), f"{tool} {meta.get('input')!r}"):
+        call_id = text(meta.get("call_id"))
+        if not call_id or not calls.repeats(call_id, f"{tool} {meta.get('input')!r}"):
             return accesses
         loop = Access("doom_loop", (tool,), (tool,), {"tool": tool, "input": obj(meta.get("input"))})
         return loop, *accesses

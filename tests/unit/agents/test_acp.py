@@ -28,9 +28,10 @@ from universal.codec import (
     QuestionReply,
     Signal,
     Stop,
+    ToolCheck,
     WriteLine,
 )
-from universal.events import EventType, Source, UniversalEvent
+from universal.events import EventType, PermissionData, Source, UniversalEvent
 from universal.turn import Input
 
 OWN = Profile("own", "Own", ("own",))
@@ -49,6 +50,8 @@ class Talk:
 
     codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting(), OWN))
     outputs: list[Output] = field(default_factory=list)
+    holds: bool = False
+    """Checked calls wait for an answer of the test."""
 
     def launch(self, **more: Any) -> Talk:
         self.codec.launch(LaunchOptions(binary="/bin/own", directory="/p", **more))
@@ -63,8 +66,15 @@ class Talk:
         return self
 
     def take(self, outputs: list[Output]) -> list[Output]:
-        self.outputs += outputs
-        return outputs
+        """Keep the outputs. Checked calls go on, as without permission rules, unless `holds`."""
+        taken: list[Output] = []
+        for output in outputs:
+            if isinstance(output, ToolCheck) and isinstance(output.request.data, PermissionData) and not self.holds:
+                taken += self.codec.proceed(output.request.data.permission_id)
+            else:
+                taken.append(output)
+        self.outputs += taken
+        return taken
 
     def send(self, command: Command) -> list[Output]:
         return self.take(self.codec.send(command))

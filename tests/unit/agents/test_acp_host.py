@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.agents.test_acp import Talk, lines
 from universal.agents.acp_host import KEPT_BYTES, SHOWN_CHARS, TERMINALS
-from universal.codec import Fact, HostedCodec, Interrupt, Output, Prompt
-from universal.events import EventType, ItemDeltaData
+from universal.codec import Fact, HostedCodec, Interrupt, Output, PermissionReply, Prompt, ToolCheck
+from universal.events import EventType, ItemDeltaData, PermissionData
 from universal.host import CommandEnded, CommandOutput, HostAnswer, HostDone, ReadText, RunCommand, StopCommand, WriteText
 from universal.items import ItemKind
 
@@ -190,3 +190,74 @@ def test_output_after_its_call_is_over_begins_no_new_one() -> None:
     tool(made, "tool_call_update", status="completed")
     assert hosted(made, CommandOutput(id_, "late")) == []
     assert hosted(made, CommandEnded(id_, 0)) == []
+
+
+# --- permission rules -------------------------------------------------------------------------------------
+
+
+def held() -> Talk:
+    made = talk()
+    made.holds = True
+    return made
+
+
+def check(outputs: list[Output]) -> PermissionData:
+    [output] = outputs
+    assert isinstance(output, ToolCheck)
+    assert isinstance(output.request.data, PermissionData)
+    return output.request.data
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "tool", "input_", "call"),
+    [
+        ("fs/read_text_file", {"path": "/p/a"}, "read", {"path": "/p/a"}, ReadText),
+        ("fs/write_text_file", {"path": "/p/a", "content": "x"}, "write", {"path": "/p/a", "content": "x"}, WriteText),
+        ("terminal/create", {"command": "rm", "args": ["a b"]}, "execute", {"command": "rm 'a b'"}, RunCommand),
+    ],
+)
+def test_files_and_commands_wait_for_the_permission_rules(
+    method: str, params: dict[str, Any], tool: str, input_: dict[str, str], call: type
+) -> None:
+    made = held()
+    data = check(made.request(7, method, **params))
+    assert (data.action, (data.metadata or {})["input"]) == (tool, input_)
+    [carried_out] = made.take(made.codec.proceed(data.permission_id))
+    assert isinstance(carried_out, call)
+    assert made.codec.proceed(data.permission_id) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("fs/write_text_file", {"path": "/p/a", "content": "x"}),
+        ("terminal/create", {"command": "rm", "args": ["a"]}),
+    ],
+)
+def test_a_denied_file_or_command_is_refused_with_the_reason(method: str, params: dict[str, Any]) -> None:
+    made = held()
+    data = check(made.request(7, method, **params))
+    outputs = made.send(PermissionReply(data.permission_id, "reject", "by rule"))
+    [line] = lines(outputs)
+    assert "by rule" in line["error"]["message"]
+    assert [out.data.status for out in outputs if isinstance(out, Fact) and isinstance(out.data, PermissionData)] == ["reject"]
+
+
+def test_what_was_accepted_for_a_call_is_not_checked_again_for_its_file() -> None:
+    made = held()
+    told = {"toolCallId": "c1", "kind": "edit", "title": "write a", "rawInput": {"path": "/p/a"}}
+    options = [{"optionId": "yes", "kind": "allow_once", "name": "Yes"}]
+    asked = made.request(7, "session/request_permission", sessionId="s", toolCall=told, options=options)
+    [request] = [out.data for out in asked if isinstance(out, Fact) and isinstance(out.data, PermissionData)]
+    made.send(PermissionReply(request.permission_id, "accept"))
+    [write] = made.request(8, "fs/write_text_file", path="/p/a", content="x")
+    assert isinstance(write, WriteText)
+    check(made.request(9, "fs/write_text_file", path="/p/b", content="x"))
+
+
+def test_an_interrupt_carries_out_no_checked_call() -> None:
+    made = held()
+    data = check(made.request(7, "terminal/create", command="rm", args=["a"]))
+    outputs = made.send(Interrupt())
+    assert not any(isinstance(out, RunCommand) for out in outputs)
+    assert made.codec.proceed(data.permission_id) == []

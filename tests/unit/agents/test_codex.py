@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,10 +23,12 @@ from universal.codec import (
     QuestionReply,
     Signal,
     Stop,
+    ToolCheck,
     WriteLine,
 )
-from universal.events import EventType
+from universal.events import EventType, PermissionData
 from universal.items import ItemKind
+from universal.permissions import Rule
 from universal.turn import Input
 
 THREAD, TURN = "thread-1", "turn-1"
@@ -493,3 +496,133 @@ def test_a_turn_that_is_gone_makes_the_server_begin_anew() -> None:
     (fork,) = written(bench.codec.send(Prompt(key="k", text="hello")))
     (error,) = facts(bench.answer(fork, error="turn not found"), EventType.ERROR)
     assert error.code == "session_not_found"
+
+
+# --- permission rules -------------------------------------------------------------------------------------
+
+DENY_BASH = (Rule("bash", "rm *", "deny"),)
+ACCEPT, DECLINE = {"decision": "accept"}, {"decision": "decline"}
+
+
+def checks(outputs: Iterable[Output]) -> list[PermissionData]:
+    """Requests that are put before the rules only."""
+    return [out.request.data for out in outputs if isinstance(out, ToolCheck) and isinstance(out.request.data, PermissionData)]
+
+
+def approve(bench: Bench, command: str, **params: Any) -> list[Output]:
+    actions = [{"type": "unknown", "command": command}]
+    line = f"/bin/bash -lc {shlex.quote(command)}"
+    return bench.ask(7, "item/commandExecution/requestApproval", command=line, **{"commandActions": actions, **params})
+
+
+def patch(bench: Bench, *changes: dict[str, Any]) -> list[Output]:
+    bench.say("item/started", item={"type": "fileChange", "id": "call_1", "status": "inProgress", "changes": changes})
+    return bench.ask(7, "item/fileChange/requestApproval")
+
+
+@pytest.mark.parametrize("mode", ["build", "plan", "accept-edits", "bypass"])
+def test_codex_asks_for_everything_where_a_rule_may_forbid_a_command(mode: str) -> None:
+    bench = Bench(mode=mode)
+    bench.answer(bench.ready(), {"data": MODELS})
+    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", mode=mode, rules=DENY_BASH)))
+    assert start["params"]["approvalPolicy"] == "untrusted"
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule", "policy"),
+    [
+        ("build", Rule("bash", "*", "allow"), "on-request"),
+        ("build", Rule("edit", "*", "deny"), "on-request"),
+        ("accept-edits", Rule("edit", "*", "deny"), "untrusted"),
+        ("bypass", Rule("edit", "*", "ask"), "untrusted"),
+        ("bypass", Rule("webfetch", "*", "deny"), "never"),
+        ("bypass", Rule("scripted_echo", "*", "deny"), "untrusted"),
+        ("bypass", Rule("*", "*", "deny"), "untrusted"),
+    ],
+)
+def test_codex_keeps_its_sandbox_where_no_rule_needs_more(mode: str, rule: Rule, policy: str) -> None:
+    bench = Bench(mode=mode)
+    bench.answer(bench.ready(), {"data": MODELS})
+    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", mode=mode, rules=(rule,))))
+    assert start["params"]["approvalPolicy"] == policy
+
+
+def test_rules_that_come_later_change_the_policy_of_the_next_turn() -> None:
+    bench = Bench().running()
+    bench.end()
+    (turn,) = written(bench.codec.send(Prompt(key="l", text="more", rules=DENY_BASH)))
+    assert turn["params"]["approvalPolicy"] == "untrusted"
+
+
+def test_a_command_that_only_reads_is_checked_and_goes_on_unseen() -> None:
+    bench = Bench().running(rules=DENY_BASH)
+    actions = [{"type": "read", "command": "cat a", "name": "a", "path": "/p/a"}]
+    (check,) = checks(approve(bench, "cat a", commandActions=actions))
+    assert (check.metadata or {})["reads"] == ["/p/a"]
+    (answer,) = written(bench.codec.proceed(check.permission_id))
+    assert (answer["id"], answer["result"]) == (7, ACCEPT)
+    assert bench.codec.proceed(check.permission_id) == []
+
+
+@pytest.mark.parametrize("command", ["touch a", "cat a > b", "cat a; touch b", "rg --pre sh x", "cat $(touch b)", "eval cat"])
+def test_a_command_that_may_change_something_is_asked_in_build_mode(command: str) -> None:
+    bench = Bench().running(rules=DENY_BASH)
+    actions = [{"type": "read", "command": "cat a", "name": "a", "path": "/p/a"}]
+    assert facts(approve(bench, command, commandActions=actions), EventType.PERMISSION_REQUESTED)
+
+
+def test_bypass_mode_is_an_answer_of_ours_where_rules_make_codex_ask() -> None:
+    bench = Bench(mode="bypass").running(mode="bypass", rules=DENY_BASH)
+    (check,) = checks(approve(bench, "touch a"))
+    assert written(bench.codec.proceed(check.permission_id))[0]["result"] == ACCEPT
+
+
+def test_a_checked_call_is_declined_when_a_rule_denies_it() -> None:
+    bench = Bench(mode="bypass").running(mode="bypass", rules=DENY_BASH)
+    (check,) = checks(approve(bench, "rm a"))
+    outputs = bench.codec.send(PermissionReply(check.permission_id, "reject", "by rule"))
+    assert written(outputs)[0]["result"] == DECLINE
+    assert [data.status for data in facts(outputs, EventType.PERMISSION_RESOLVED)] == ["reject"]
+
+
+def test_accept_edits_checks_patches_and_asks_for_commands() -> None:
+    bench = Bench(mode="accept-edits").running(mode="accept-edits", rules=DENY_BASH)
+    assert checks(patch(bench, {"path": "/p/a", "kind": {"type": "add"}, "diff": "x"}))
+    assert facts(approve(bench, "touch a"), EventType.PERMISSION_REQUESTED)
+
+
+def test_every_path_of_a_patch_and_of_its_moves_is_told() -> None:
+    bench = Bench(mode="accept-edits").running(mode="accept-edits", rules=DENY_BASH)
+    move = {"path": "/p/b", "kind": {"type": "update", "move_path": "/p/../q/c"}, "diff": "@@ -1 +1 @@\n-a\n+b\n"}
+    (check,) = checks(patch(bench, {"path": "/p/a", "kind": {"type": "add"}, "diff": "x"}, move))
+    assert (check.metadata or {})["paths"] == ["/p/a", "/p/b", "/p/../q/c"]
+
+
+def test_an_mcp_tool_is_asked_by_its_name() -> None:
+    bench = Bench().running()
+    meta = {"codex_approval_kind": "mcp_tool_call", "tool_name": "echo", "tool_params": {"text": "hi"}}
+    schema = {"type": "object", "properties": {}}
+    outputs = bench.ask(7, "mcpServer/elicitation/request", serverName="files", mode="form", _meta=meta, requestedSchema=schema)
+    (data,) = facts(outputs, EventType.PERMISSION_REQUESTED)
+    assert (data.metadata["tool"], data.metadata["input"]) == ("mcp__files__echo", {"text": "hi"})
+
+
+def test_tools_that_codex_does_not_ask_about_are_switched_off_where_a_rule_may_forbid_them() -> None:
+    bench = Bench()
+    bench.answer(bench.ready(), {"data": MODELS})
+    rules = (Rule("websearch", "*", "ask"), Rule("task", "*", "deny"))
+    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", rules=rules)))
+    assert start["params"]["config"]["web_search"] == "disabled"
+    assert start["params"]["config"]["features"]["multi_agent"] is False
+
+
+def test_other_tools_for_other_rules_need_another_process() -> None:
+    bench = Bench().running()
+    bench.end()
+    assert bench.codec.send(Prompt(key="l", text="more", rules=(Rule("task", "*", "deny"),))) == [
+        Stop("other permission rules need another process", again=True)
+    ]
+
+
+def test_the_mode_in_force_is_known() -> None:
+    assert Bench(mode="plan").running(mode="plan").codec.mode == "plan"

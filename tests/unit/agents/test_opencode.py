@@ -27,6 +27,7 @@ from universal.codec import (
     WriteLine,
 )
 from universal.events import EventType
+from universal.permissions import Rule
 from universal.turn import Input
 
 SESSION = "ses_dfff96fbbffeecWh3aiTCkjkr5"
@@ -419,3 +420,36 @@ def test_an_abort_while_it_deletes_sends_no_prompt() -> None:
     outputs = server.answer(history, body=MESSAGES[:2])
     assert requests(outputs) == []
     assert signals(outputs)[0].aborted
+
+
+# --- permission rules -------------------------------------------------------------------------------------
+
+DENY = Rule("bash", "rm *", "deny")
+DENY_JSON = {"permission": "bash", "pattern": "rm *", "action": "deny"}
+
+
+def test_a_new_session_has_the_rules_of_ours() -> None:
+    server = Server()
+    server.event("server.connected", "")
+    [create] = requests(server.codec.send(Prompt(key="k", text="hi", session_rules=(DENY,))))
+    assert create["body"]["permission"] == [DENY_JSON]
+
+
+def test_rules_that_changed_are_set_before_the_prompt() -> None:
+    server = Server()
+    server.running()
+    server.status("idle")
+    [patch] = requests(server.codec.send(Prompt(key="k2", text="more", session_rules=(DENY,))))
+    assert (patch["method"], patch["path"], patch["body"]) == ("PATCH", f"/session/{SESSION}", {"permission": [DENY_JSON]})
+    [prompt] = requests(server.answer(patch, body={"id": SESSION}))
+    assert prompt["path"].endswith("/prompt_async")
+
+
+def test_a_prompt_is_not_sent_without_its_rules() -> None:
+    server = Server()
+    server.running()
+    server.status("idle")
+    [patch] = requests(server.codec.send(Prompt(key="k2", text="more", session_rules=(DENY,))))
+    outputs = server.answer(patch, 500, {"name": "UnknownError", "data": {"message": "no"}})
+    assert requests(outputs) == []
+    assert [out.input for out in outputs if isinstance(out, Signal)] == [Input.FAILED]

@@ -27,9 +27,10 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
+    ToolCheck,
     WriteLine,
 )
-from universal.events import EventType
+from universal.events import EventType, PermissionData
 from universal.items import FileRefPart
 from universal.turn import Input
 
@@ -221,21 +222,43 @@ def test_permissions(decision: Any, message: str | None, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "tool", "value"),
+    ("mode", "tool", "is_asked"),
     [
-        ("bypass", "bash", "Allow once"),
-        ("accept-edits", "edit", "Allow once"),
-        ("accept-edits", "bash", None),
-        ("plan", "write", "Deny: Plan mode: do not change files. Propose what you would do."),
-        ("plan", "bash", None),
-        ("build", "edit", None),
+        ("bypass", "bash", False),
+        ("accept-edits", "edit", False),
+        ("accept-edits", "bash", True),
+        ("plan", "write", True),
+        ("plan", "bash", True),
+        ("build", "edit", True),
+        ("build", "read", False),
+        ("build", "mine", True),
     ],
 )
-def test_modes_answer_for_the_person(mode: str, tool: str, value: str | None) -> None:
+def test_what_a_mode_lets_through_is_checked_and_the_rest_is_asked(mode: str, tool: str, is_asked: bool) -> None:
     story = Story(mode=mode)
-    lines = story.hears(select(tool, path="a", command="c"))
-    assert [line["value"] for line in lines] == ([value] if value else [])
-    assert len(story.facts(EventType.PERMISSION_REQUESTED)) == (0 if value else 1)
+    assert story.hears(select(tool, path="a", command="c")) == []
+    assert len(story.facts(EventType.PERMISSION_REQUESTED)) == is_asked
+    assert len([out for out in story.outputs if isinstance(out, ToolCheck)]) == (not is_asked)
+    assert story.codec.mode == mode
+
+
+def test_a_checked_call_goes_on_unseen() -> None:
+    story = Story()
+    story.hears(select("read", path="a"))
+    [check] = [out.request.data for out in story.outputs if isinstance(out, ToolCheck)]
+    assert isinstance(check, PermissionData)
+    [line] = [json.loads(out.data) for out in story.codec.proceed(check.permission_id) if isinstance(out, WriteLine)]
+    assert line == {"type": "extension_ui_response", "id": "u1", "value": "Allow once"}
+    assert story.codec.proceed(check.permission_id) == []
+
+
+def test_a_checked_call_that_a_rule_denies_is_blocked() -> None:
+    story = Story(mode="bypass")
+    story.hears(select("read", path="a"))
+    [check] = [out.request.data for out in story.outputs if isinstance(out, ToolCheck)]
+    assert isinstance(check, PermissionData)
+    [line] = story.does(PermissionReply(check.permission_id, "reject", "by rule"))
+    assert line["value"] == "Deny: by rule"
 
 
 def test_several_questions_at_once() -> None:

@@ -27,6 +27,8 @@ KINDS: dict[str, Row] = {
     "exec_command": Row("bash"),
     "fetch": Row("webfetch"),
     "search": Row("grep"),
+    "apply_patch": Row("apply_patch", {"input": "patchText", "patch": "patchText"}),
+    "patch": Row("apply_patch", {"patch": "patchText"}),
 }
 """`delete`, `move`, `think`, `switch_mode` and `other` have no card of OpenCode's and keep their names."""
 

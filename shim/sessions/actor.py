@@ -90,6 +90,7 @@ class SessionActor:
             self._calls_place,
             lambda branch: policy(branch, self._mode()),
             self._send,
+            self._proceed,
             lambda: deps.ids.new("permission"),
             Attendance(lambda: self.unattended, deps.clock, deps.call_later, deps.unattended_counts),
         )
@@ -494,8 +495,11 @@ class SessionActor:
         if isinstance(request.data, PermissionData):
             branch = self._branch_of(request.child)
             agent = self._agent_name or branch.projector.agent
-            if not self._requests.check(branch, request, request.data, agent) and isinstance(self._codec, CheckingCodec):
-                self._process(self._codec.proceed(request.data.permission_id))
+            self._requests.check(branch, request, request.data, agent)
+
+    def _proceed(self, permission_id: str) -> None:
+        if isinstance(self._codec, CheckingCodec):
+            self._process(self._codec.proceed(permission_id))
 
     def _signal(self, signal: Signal) -> None:
         branch = self._branch_of(signal.child)

@@ -31,6 +31,8 @@ DENIED_BY_RULE = "The user has specified a rule which prevents this tool call."
 DENIED_BY_PLAN = "Plan mode is on: no files are changed. Propose what you would change instead."
 PLAN_TOOLS = ("ExitPlanMode", "plan_exit")
 """Tools whose question is OpenCode's permission `plan_exit`, not `question`."""
+READS = frozenset({"read", "list", "glob", "grep"})
+"""Permissions of calls that only read: who grants the folder has granted the call."""
 LOOP_CALLS = 3
 """Equal calls in a row after which OpenCode asks for `doom_loop`."""
 
@@ -87,7 +89,10 @@ class _Request:
     agent: str
     access: Access
     rest: list[Access]
+    asks_itself: bool = False
+    """The agent decides by its mode about the call's own permission, once a person has granted the others."""
     shown_id: str = ""
+    granted: list[Access] = field(default_factory=list[Access])
 
 
 @dataclass(slots=True)
@@ -109,7 +114,8 @@ class Requests:
     """The open requests of one session.
 
     `place` is where its calls are made, `policy` gives the rules in force for a branch, `send` gives a command to the agent,
-    `new_id` makes ids of permission requests, `attendance` says what happens to those that nobody answers.
+    `proceed` lets a checked call go on, `new_id` makes ids of permission requests, `attendance` says what happens to those that
+    nobody answers.
     """
 
     def __init__(
@@ -117,17 +123,21 @@ class Requests:
         place: Callable[[], Place],
         policy: Callable[[Branch], Policy],
         send: Callable[[Command], None],
+        proceed: Callable[[str], None],
         new_id: Callable[[], str],
         attendance: Attendance,
     ) -> None:
         self._place = place
         self._policy = policy
         self._send = send
+        self._proceed = proceed
         self._new_id = new_id
         self._attendance = attendance
         self._open: dict[str, _Request] = {}
         self._waits: dict[str, _Wait] = {}
         self._calls: dict[str, _Calls] = {}
+        self._granted: dict[str, dict[str, list[Access]]] = {}
+        """Branch -> call -> what a person has granted of it, for when the agent asks about the rest of it."""
 
     # --- from the agent -----------------------------------------------------------------------------------
 
@@ -148,30 +158,33 @@ class Requests:
         self._record_automatic(branch, fact, data, "allow")
         self._send(PermissionReply(data.permission_id, "accept"))
 
-    def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> bool:
-        """Apply the rules to a call that the agent would not ask about; False if none concerns it."""
+    def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
+        """Apply the rules to a call that the agent would not ask about; it goes on if none concerns it."""
         accesses = self._accesses(branch, data, agent)
         policy = self._policy(branch)
         actions = [policy.action(access) for access in accesses]
         if "deny" in actions:
             self._deny(branch, fact, data, accesses[actions.index("deny")], policy)
-            return True
+            return
         to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
         if not to_ask:
-            return False
-        self._ask_or_reject(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
-        return True
+            self._proceed(data.permission_id)
+            return
+        asks_itself = actions[-1] is None and accesses[-1].permission not in READS
+        self._ask_or_reject(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:], asks_itself))
 
     def _accesses(self, branch: Branch, data: PermissionData, agent: str) -> tuple[Access, ...]:
-        accesses = accesses_of(agent, data, self._place())
         meta = obj(data.metadata)
+        *others, call = accesses_of(agent, data, self._place())
+        granted = self._granted.get(branch.id, {}).get(text(meta.get("call_id")), [])
+        accesses = (*(access for access in others if access not in granted), call)
         tool = text(meta.get("tool"), data.action)
         calls = self._calls.setdefault(branch.id, _Calls())
         call_id = text(meta.get("call_id"))
         if not call_id or not calls.repeats(call_id, f"{tool} {meta.get('input')!r}"):
             return accesses
         loop = Access("doom_loop", (tool,), (tool,), {"tool": tool, "input": obj(meta.get("input"))})
-        return loop, *accesses
+        return accesses if loop in granted else (loop, *accesses)
 
     def _deny(self, branch: Branch, fact: Fact, data: PermissionData, access: Access, policy: Policy) -> None:
         self._record_automatic(branch, fact, data, "deny")
@@ -192,7 +205,7 @@ class Requests:
 
     def _ask(self, request: _Request) -> None:
         """Show a person what is asked now. The last request of a call has the agent's own id."""
-        is_last = not request.rest
+        is_last = not request.rest and not request.asks_itself
         request.shown_id = request.data.permission_id if is_last else self._new_id()
         self._open[request.shown_id] = request
         fact = replace(request.fact, data=_shown(request), synthetic=request.fact.synthetic or not is_last)
@@ -212,6 +225,7 @@ class Requests:
             self._end_wait(id_)
         self._open = {id_: request for id_, request in self._open.items() if request.branch is not branch}
         self._calls.pop(branch.id, None)
+        self._granted.pop(branch.id, None)
 
     def question(self, branch: Branch, fact: Fact, data: QuestionData) -> None:
         """The agent has a question; a client that answers none (`opencode run`) has a rule that denies them."""
@@ -305,10 +319,16 @@ class Requests:
         """Go on to the next request of the call, or answer the agent."""
         if request.shown_id != request.data.permission_id:
             self._resolve_shown(request, reply.decision, message=reply.message)
+        request.granted.append(request.access)
         rest = self._still_to_ask(request)
         if reply.decision != "reject" and rest:
             request.access, request.rest = rest[0], rest[1:]
             self._ask(request)
+            return
+        if reply.decision != "reject" and request.asks_itself:
+            call_id = text(obj(request.data.metadata).get("call_id"))
+            self._granted.setdefault(request.branch.id, {})[call_id] = request.granted
+            self._proceed(request.data.permission_id)
             return
         if request.shown_id != request.data.permission_id:  # the agent's own request was never shown
             self._record_automatic(request.branch, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")

@@ -230,6 +230,31 @@ async def test_always_for_a_folder_covers_the_rest_of_it(w: World) -> None:
     w.agent.done()
 
 
+async def test_who_grants_a_folder_has_not_granted_the_edit_in_it(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    checked = w.agent.check("c1", "edit", filePath="/opt/x/a")
+    [outside] = w.manager.permissions()
+    w.manager.reply_permission(outside["id"], "once")
+    assert w.agent.proceeded == [checked], "the agent goes on by its own mode"
+    assert w.agent.replies() == []
+    asked = w.agent.ask("c1", "edit", filePath="/opt/x/a")
+    assert shown(w) == [("edit", ["/opt/x/a"])], "the folder is not asked about twice"
+    w.manager.reply_permission(asked, "reject")
+    assert w.agent.replies() == [(asked, "reject")]
+    w.agent.done()
+
+
+async def test_who_grants_a_folder_has_granted_reading_in_it(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    checked = w.agent.check("c1", "read", filePath="/opt/x/a")
+    [outside] = w.manager.permissions()
+    w.manager.reply_permission(outside["id"], "once")
+    assert w.agent.replies() == [(checked, "accept")]
+    w.agent.done()
+
+
 async def test_a_request_that_the_agent_withdraws_is_not_shown_any_more(w: World) -> None:
     session = w.session()
     w.rules.append(Rule("edit", "*", "ask"))

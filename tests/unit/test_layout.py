@@ -16,7 +16,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 PACKAGES = ("universal", "shim")
-MAX_LINES = 500
+MAX_LINES = 700
 
 PROCESS_OWNERS = ("shim/runtime/", "shim/host/")
 """Only these end processes."""
@@ -82,7 +82,7 @@ def attributes(tree: ast.AST) -> Iterator[str]:
 
 
 def too_long(name: str, text: str) -> list[str]:
-    """A line `# over 500 lines: REASON` lets a module pass."""
+    """A line `# over 700 lines: REASON` lets a module pass."""
     lines = text.count("\n")
     if lines <= MAX_LINES or re.search(rf"^# over {MAX_LINES} lines: \S+", text, re.M):
         return []
@@ -220,7 +220,7 @@ async def until_gone(pid):
 """
 
 BAD: dict[str, tuple[str, str]] = {
-    "no module over 700 lines": ("shim/x.py", "\n" * 501),
+    "no module over 700 lines": ("shim/x.py", "\n" * 701),
     "programs are started by shim.runtime.child only": ("shim/runtime/process.py", "loop.subprocess_exec(p, 'a')"),
     "git is run by shim.host.git only": ("shim/host/x.py", "await run(['git', 'status'], '.')"),
     "processes are ended in runtime and host only": ("shim/sessions/x.py", "os.killpg(1, 9)"),
@@ -255,7 +255,7 @@ def test_the_rule_bites(rule: str) -> None:
         (starts_processes, "shim/runtime/child.py", "import asyncio\nasyncio.create_subprocess_exec('a')"),
         (starts_processes, "shim/runtime/pty.py", "import pty\nfrom asyncio.subprocess import PIPE\npty.openpty()"),
         (runs_git, "shim/x.py", "mode: Literal['git', 'branch']\nIdentity(top, 'git')\nawait git('.', 'status')"),
-        (too_long, "shim/x.py", "# over 500 lines: a table\n" + "\n" * 501),
+        (too_long, "shim/x.py", "# over 700 lines: a table\n" + "\n" * 701),
         (sleeps, "tests/unit/x.py", "import asyncio\nasyncio.sleep(0)"),
         (sleeps, "tests/unit/x.py", POLL),
         (silent_switch_off, "shim/x.py", "x = 1  # noqa: E501 - a table"),

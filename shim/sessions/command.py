@@ -35,7 +35,7 @@ class Piece:
     """A part of a template with the arguments in it: a text, or a line for the shell whose output takes its place."""
 
     text: str
-    is_shell: bool = False
+    is_command: bool = False
 
 
 def fill(template: str, arguments: str) -> list[Piece]:
@@ -75,7 +75,7 @@ def fill(template: str, arguments: str) -> list[Piece]:
     end = 0
     for shell in _SHELL.finditer(template):
         pieces.append(Piece(as_text(template[end : shell.start()])))
-        pieces.append(Piece(as_variables(shell[1]) if _VARIABLE.search(shell[1]) else shell[1], is_shell=True))
+        pieces.append(Piece(as_variables(shell[1]) if _VARIABLE.search(shell[1]) else shell[1], is_command=True))
         end = shell.end()
     pieces.append(Piece(as_text(template[end:])))
     if not _VARIABLE.search(template) and arguments.strip():
@@ -148,9 +148,9 @@ async def _expand(
 ) -> Body:
     """The prompt of a template. `subagents`: whether the agent has any; one without does a subtask itself."""
     pieces = fill(command.template, arguments)
-    outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_shell)}
-    text = "".join(outputs[piece.text] if piece.is_shell else piece.text for piece in pieces)
-    mentions = "\0".join(piece.text for piece in pieces if not piece.is_shell)
+    outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_command)}
+    text = "".join(outputs[piece.text] if piece.is_command else piece.text for piece in pieces)
+    mentions = "\0".join(piece.text for piece in pieces if not piece.is_command)
     parts: list[Wire] = [{"type": "text", "text": text}]
     parts += await asyncio.to_thread(_files_in, mentions, directory)
     subtask = command.subtask and subagents

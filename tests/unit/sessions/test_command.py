@@ -23,7 +23,7 @@ HOSTILE = [
 @pytest.mark.parametrize("argument", HOSTILE)
 def test_an_argument_is_never_a_shell_line(argument: str) -> None:
     for template in ("say $ARGUMENTS", "say $1", "say", "!`echo hi` $ARGUMENTS"):
-        shell = [piece.text for piece in fill(template, argument) if piece.is_shell]
+        shell = [piece.text for piece in fill(template, argument) if piece.is_command]
         assert shell in ([], ["echo hi"])
 
 
@@ -32,7 +32,7 @@ def test_an_argument_is_never_a_shell_line(argument: str) -> None:
     "line", ["echo $ARGUMENTS", 'echo "$ARGUMENTS"', "echo $1", 'echo "$1"', "echo '$ARGUMENTS'", "echo x$1y"]
 )
 def test_an_argument_is_data_in_a_shell_line_of_the_template(tmp_path: Path, line: str, argument: str) -> None:
-    (shell,) = [piece.text for piece in fill(f"!`{line}`", argument) if piece.is_shell]
+    (shell,) = [piece.text for piece in fill(f"!`{line}`", argument) if piece.is_command]
     subprocess.run(["/bin/sh", "-c", shell], cwd=tmp_path, check=True, capture_output=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -44,7 +44,7 @@ def test_shell_lines_get_arguments_as_words() -> None:
 
 
 def test_pieces_of_a_template() -> None:
-    assert fill("a $1 !`ls` $ARGUMENTS", "x") == [Piece("a x "), Piece("ls", is_shell=True), Piece(" x")]
+    assert fill("a $1 !`ls` $ARGUMENTS", "x") == [Piece("a x "), Piece("ls", is_command=True), Piece(" x")]
     assert "".join(piece.text for piece in fill("fix $1 in $2", "a 'b c' d")) == "fix a in b c d"
     assert "".join(piece.text for piece in fill("do it", "now")) == "do it\n\nnow"
 

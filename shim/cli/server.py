@@ -2,7 +2,7 @@
 
     first Ctrl-C, SIGTERM, SIGHUP   stop taking requests, end streams and agents, close the store: exit code 0
     second Ctrl-C                   end at once: 130
-    not stopped after STOP_S        end at once: 1
+    not stopped after STOP_S        end at once: 1, also when the event loop hangs
 
 When we end at once, our children and theirs are killed first: no agent stays, but its last words may be lost.
 """
@@ -16,11 +16,13 @@ import importlib.util
 import ipaddress
 import os
 import resource
+import select
 import signal
 import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -28,6 +30,7 @@ from typing import Any
 
 from aiohttp import web
 
+from shim.bounded_output import last_words
 from shim.cli.transfer import told
 from shim.collector import collector
 from shim.errors import ShimError
@@ -208,13 +211,12 @@ def run(
     blank_passwords()
     allow_open_files()
     give_back_large_memory()
-    watchdog = threading.Timer(stop_s, _end_at_once, (STUCK_EXIT, f"Not stopped within {stop_s:g} s: ended at once."))
-    watchdog.daemon = True
+    watchdog = _Watchdog(stop_s)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog))
     finally:
-        watchdog.cancel()
+        watchdog.close()
         sock.close()
 
 
@@ -224,11 +226,11 @@ async def _serve(
     tls: ssl.SSLContext | None,
     during: Callable[[Running], Awaitable[int]],
     make_app: MakeApp,
-    watchdog: threading.Timer,
+    watchdog: _Watchdog,
 ) -> int:
     task = asyncio.current_task()
     assert task is not None
-    with _signals(task) as stopping:
+    with _signals(task, watchdog) as stopping:
         gc.disable()
         app = make_app(settings)
         # handler_cancellation: a client that hangs up must not undo half of what its request began.
@@ -257,12 +259,49 @@ async def _serve(
         finally:
             stopping.append("stopping")
             gc.enable()  # also after a start that failed
-            watchdog.start()
+            watchdog.arm()
             await runner.cleanup()
 
 
+class _Watchdog:
+    """A thread that ends the process when a stop takes longer than `stop_s`, from the first `arm`.
+
+    It is armed through a pipe: a signal handler may interrupt any code of its thread, and must take no lock.
+    """
+
+    def __init__(self, stop_s: float) -> None:
+        self._stop_s = stop_s
+        self._inner, self._outer = os.pipe()
+        os.set_blocking(self._outer, False)
+        self._thread = threading.Thread(target=self._watch, name="stop watchdog", daemon=True)
+        self._thread.start()
+
+    def arm(self) -> None:
+        """The stop has begun. Again is fine."""
+        with suppress(OSError):
+            os.write(self._outer, b"a")
+
+    def close(self) -> None:
+        """The stop has ended in time."""
+        with suppress(OSError):
+            os.write(self._outer, b"c")
+        self._thread.join(KILL_S)
+        os.close(self._inner)
+        os.close(self._outer)
+
+    def _watch(self) -> None:
+        if os.read(self._inner, 1) == b"c":
+            return
+        until = time.monotonic() + self._stop_s
+        while (rest := until - time.monotonic()) > 0:
+            ready, _, _ = select.select([self._inner], [], [], rest)
+            if ready and b"c" in os.read(self._inner, 64):
+                return
+        _end_at_once(STUCK_EXIT, f"Not stopped within {self._stop_s:g} s: ended at once.")
+
+
 @contextmanager
-def _signals(task: asyncio.Task[int]) -> Generator[list[str]]:
+def _signals(task: asyncio.Task[int], watchdog: _Watchdog) -> Generator[list[str]]:
     """The first stop signal cancels `task`, a further Ctrl-C ends the process. Out: a list, empty until we stop.
 
     Python-level handlers, not the loop's: a second Ctrl-C must work also when the loop hangs.
@@ -271,6 +310,7 @@ def _signals(task: asyncio.Task[int]) -> Generator[list[str]]:
     loop = task.get_loop()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
+        watchdog.arm()  # here and not when the task is cancelled: the loop may hang
         if not stopping:
             loop.call_soon_threadsafe(task.cancel)
         elif number == signal.SIGINT:
@@ -315,8 +355,7 @@ def _watch_children_without_threads() -> None:
 def _end_at_once(code: int, why: str) -> None:
     """The last resort: no goodbye to anyone, but nothing of ours stays behind."""
     try:
-        sys.stderr.write(f"opencode-shim: {why}\n")
-        sys.stderr.flush()
+        last_words(f"opencode-shim: {why}\n")
         kin = family.members(os.getpid(), token="")
         # Each with its own session too: one that forks while its parent is killed is nobody's child afterwards.
         any(family.sweep(process.pid, "", 0, kin, KILL_S) for process in kin)

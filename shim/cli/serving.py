@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from shim.bounded_output import bounded_output
 from shim.cli import clients, screen
 from shim.cli.server import Running, listen, need_directory_inside, run, tls_of
 from shim.logging import configure
@@ -17,6 +18,11 @@ from shim.settings import Settings
 
 def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False) -> int:
     """Serve until a signal; `page`: with the web UI. The exit code. Raises ShimError if it cannot start."""
+    with bounded_output():
+        return _serve(flags, page=page, browser=browser)
+
+
+def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
     settings = Settings.load(flags)
     if page and settings.web_ui is False:
         settings = Settings.load({**flags, "web_ui": True})

@@ -36,6 +36,8 @@ class Gauges:
     """How long the oldest open ask waits, 0 if none does."""
     asks_unattended: Mapping[str, int]
     """Asks that ended without a person: `timeout`, `rules`."""
+    lines_dropped: Mapping[str, int]
+    """Of stdout and stderr, because nobody read them."""
 
 
 class _Collector:
@@ -80,6 +82,7 @@ class _Collector:
         yield _counter("asks_unattended", "Asks that were rejected without a person.", "action", gauges.asks_unattended)
         yield GaugeMetricFamily(f"{PREFIX}asks_open", "Permission requests and questions that wait.", value=gauges.open_asks)
         yield GaugeMetricFamily(f"{PREFIX}asks_oldest_seconds", "How long the oldest of them waits.", value=gauges.oldest_ask_s)
+        yield _counter("output_lines_dropped", "Lines that nobody read in time.", "stream", gauges.lines_dropped)
         yield CounterMetricFamily(f"{PREFIX}opencode_events", "OpenCode events that were published.", value=gauges.published)
 
 

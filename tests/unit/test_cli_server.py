@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import shutil
@@ -344,6 +345,55 @@ def test_a_second_ctrl_c_ends_it_at_once_and_leaves_no_child() -> None:
     assert process.returncode == 130
     assert "Ended at once." in err
     assert not is_alive(child)
+
+
+BLOCKED = """
+    import sys, threading
+    from aiohttp import web
+    from shim.cli.server import listen, run
+    from shim.settings import Settings
+
+    async def during(running):
+        print("ready", flush=True)
+        threading.Event().wait()
+
+    sys.exit(run(Settings(), listen("127.0.0.1", 0), during, make_app=lambda settings: web.Application(), stop_s=0.1))
+"""
+
+
+def test_a_signal_ends_it_in_time_while_the_event_loop_hangs() -> None:
+    argv = [sys.executable, "-c", textwrap.dedent(BLOCKED)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        try:
+            _, err = process.communicate(timeout=WAIT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert "Not stopped within 0.1 s" in err
+
+
+def test_a_stop_is_cut_short_when_nobody_reads_stderr() -> None:
+    """The last words must not be what it hangs at."""
+    inner, outer = os.pipe()
+    os.set_blocking(outer, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(outer, b"x" * 4096):
+            pass
+    os.set_blocking(outer, True)
+    argv = [sys.executable, "-c", textwrap.dedent(BLOCKED)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=outer, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        try:
+            assert process.wait(WAIT_S) == 1
+        finally:
+            process.kill()
+            os.close(inner)
+            os.close(outer)
 
 
 LARGE_BLOCKS = """

@@ -9,6 +9,7 @@ from collections import Counter
 
 from aiohttp import web
 
+from shim.bounded_output import dropped
 from shim.http.operation import Ctx
 from shim.routes.v1.endpoint import universal, v1
 
@@ -41,5 +42,6 @@ async def get_metrics(ctx: Ctx) -> object:
         open_asks=open_asks,
         oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
         asks_unattended=services.sessions.deps.unattended_counts,
+        lines_dropped=dropped(),
     )
     return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

@@ -99,6 +99,8 @@ NAMED_PROGRAMS: Mapping[str, str] = {
 """Last word of a setting of NAMED -> the value that does no harm."""
 NAMED = r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|hook\..*\.command)$"
 """Settings whose middle is a name that the repository chooses. `hook.NAME.command` is git's since 2.54."""
+NO_SUCH_SETTING = 1
+"""git's exit code then."""
 REPOSITORY_SCOPES = (b"local", b"worktree")
 """What git calls settings that stand in the repository, or in a file that it includes."""
 
@@ -123,6 +125,8 @@ async def git(
     """
     if settings is None:
         settings = {} if arguments[0] in QUERIES else await harmless_settings(directory)
+    if settings is None:
+        return Finished(None, b"", f"git cannot read the settings of the repository of {directory}".encode())
     place = {} if index is None else {"GIT_INDEX_FILE": index}
     try:
         return await run(
@@ -132,11 +136,16 @@ async def git(
         return Finished(None, b"", str(error).encode())
 
 
-async def harmless_settings(directory: str) -> dict[str, str | None]:
+async def harmless_settings(directory: str) -> dict[str, str | None] | None:
     """An environment for git in which programs that the repository itself names (`filter.NAME.clean` in its own settings) do not
-    run when files are compared or written. Those of the person's settings stay: files of LFS would count as changed without."""
-    asked = ("config", "--show-scope", "-z", "--name-only", "--get-regexp", NAMED)
-    fields = (await git(directory, *asked)).stdout.split(b"\0")
+    run when files are compared or written. Those of the person's settings stay: files of LFS would count as changed without.
+
+    None if not all settings could be read, in time and in whole: then no command may run that would use them.
+    """
+    answer = await git(directory, "config", "--show-scope", "-z", "--name-only", "--get-regexp", NAMED)
+    if answer.code not in (0, NO_SUCH_SETTING):
+        return None
+    fields = answer.stdout.split(b"\0")
     names = [os.fsdecode(name) for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in REPOSITORY_SCOPES]
     # Not by `-c NAME=VALUE`: a name may hold a `=` too. What the person has set in this way stays before ours.
     count = os.environ.get("GIT_CONFIG_COUNT", "")

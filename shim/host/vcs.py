@@ -196,6 +196,8 @@ async def _changes(directory: str, base: str | None, *, patches: bool, context: 
 
 async def _tracked(directory: str, base: str, *, patches: bool, context: int | None) -> list[Change]:
     settings = await harmless_settings(directory)
+    if settings is None:
+        return []
     async with _index_copy(directory) as index:
         found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, settings=settings)
         if not found.ok:

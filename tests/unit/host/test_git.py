@@ -1,0 +1,74 @@
+"""How git is run: its environment, and what happens when a repository's settings cannot be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shim.host.git import FLAGS, git, git_in, harmless_settings
+from shim.host.vcs import changes
+
+STAND_IN = """#!/bin/sh
+echo "$@" >> {told}
+case " $* " in
+  *" config --show-scope "*) {config} ;;
+  *) env; exit 0 ;;
+esac
+"""
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stand-in for git writes its command lines; it prints its environment."""
+    return stand_in(tmp_path, monkeypatch, "exit 1")
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, config: str) -> Path:
+    program = folder / "bin" / "git"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(STAND_IN.format(told=folder / "told", config=config))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return folder / "told"
+
+
+@pytest.mark.parametrize("config", ["exit 128", "kill -9 $$", "exec yes"])
+async def test_nothing_runs_when_the_settings_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    """Filters of the repository would run otherwise."""
+    told = stand_in(tmp_path, monkeypatch, config)
+    done = await git(str(tmp_path), "reset", "--hard")
+    assert not done.ok
+    assert b"cannot read the settings" in done.stderr
+    assert " reset --hard" not in told.read_text()
+    assert await harmless_settings(str(tmp_path)) is None
+    await changes(str(tmp_path))
+    assert " diff --no-ext-diff" not in told.read_text()
+
+
+async def test_no_command_reaches_the_network_or_another_repository(
+    tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", "/elsewhere")
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file:ext")
+    for done in (await git(str(tmp_path), "status"), await git_in(tmp_path / "dir", str(tmp_path), "gc")):
+        environment = done.text.split("\n")
+        assert {"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0"} <= set(environment)
+        assert "GIT_DIR=/elsewhere" not in environment
+
+
+@pytest.mark.parametrize("command", sorted(FLAGS))
+async def test_commands_that_show_differences_run_no_diff_tool(tmp_path: Path, told: Path, command: str) -> None:
+    await git(str(tmp_path), command, "a", "--", "b")
+    assert told.read_text().splitlines()[-1].endswith(f"{command} --no-ext-diff --no-textconv a -- b")
+
+
+async def test_no_git_is_a_git_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = await git(str(tmp_path), "rev-parse", "HEAD")
+    assert (done.code, done.stderr) == (None, b"git is not installed, or not on PATH")
+    gone = await git(os.path.join(tmp_path, "gone"), "rev-parse", "HEAD")
+    assert not gone.ok

@@ -28,21 +28,47 @@ OPERATION = re.compile(r"``(GET|POST|PUT|PATCH|DELETE) (/\S+?)``")
 REST = "/*"
 
 
-def operations_of_sdk() -> set[str]:
-    """`METHOD /path` of each method of the SDK's resources, as its documentation says it."""
-    found: set[str] = set()
+Parameters = frozenset[str]
+"""`query NAME` and `body NAME` of an operation."""
+
+
+def operations_of_sdk() -> dict[str, Parameters]:
+    """`METHOD /path` of each method of the SDK's resources, as its documentation says it, with what it sends."""
+    found: dict[str, Parameters] = {}
     for module in pkgutil.iter_modules(resources.__path__):
         tree = ast.parse(inspect.getsource(import_module(f"opencode.resources.{module.name}")))
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         for function in functions:
             match = OPERATION.search(ast.get_docstring(function) or "")
             if match:
-                found.add(f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}")
+                found[f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}"] = _sent(function)
     return found
 
 
-def operations_of_ours() -> set[str]:
-    return {f"{row.method} {PLACEHOLDER.sub('{}', row.path)}" for row in OPERATIONS2.values()}
+def _sent(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
+    """Keys of the `query` and the `body` that a method of the SDK hands to its client."""
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and ast.unparse(node.func) == "RequestOptions"]
+    given = [(word.arg, word.value) for call in calls for word in call.keywords if word.arg in ("query", "body")]
+    keys = [(where, key) for where, value in given if isinstance(value, ast.Dict) for key in value.keys]
+    return frozenset(f"{where} {key.value}" for where, key in keys if isinstance(key, ast.Constant))
+
+
+def operations_of_ours() -> dict[str, Parameters]:
+    found: dict[str, Parameters] = {}
+    for row in OPERATIONS2.values():
+        operation = oracle2().document["paths"][row.path][row.method.lower()]
+        query = {f"query {one['name']}" for one in operation["parameters"] if one["in"] == "query"}
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        found[f"{row.method} {PLACEHOLDER.sub('{}', row.path)}"] = frozenset(query | {f"body {name}" for name in _keys(body)})
+    return found
+
+
+def _keys(schema: dict[str, Any]) -> set[str]:
+    """Names of the properties of a schema, of all its alternatives."""
+    if "$ref" in schema:
+        return _keys(oracle2().schemas[schema["$ref"].rsplit("/", 1)[-1]])
+    parts = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
+    return set(schema.get("properties", {})).union(*(_keys(part) for part in parts))
 
 
 def fields(model: type[pydantic.BaseModel]) -> dict[str, bool]:
@@ -66,8 +92,11 @@ def properties(schema: dict[str, Any]) -> dict[str, bool]:
 def differences() -> Iterator[str]:
     """What our document has otherwise than the SDK, a line each."""
     ours, theirs = operations_of_ours(), operations_of_sdk()
-    yield from (f"operation - {one}" for one in sorted(theirs - ours))
-    yield from (f"operation + {one}" for one in sorted(ours - theirs))
+    yield from (f"operation - {one}" for one in sorted(theirs.keys() - ours.keys()))
+    yield from (f"operation + {one}" for one in sorted(ours.keys() - theirs.keys()))
+    for name in sorted(theirs.keys() & ours.keys()):
+        yield from (f"parameter - {name} {one}" for one in sorted(theirs[name] - ours[name]))
+        yield from (f"parameter + {name} {one}" for one in sorted(ours[name] - theirs[name]))
     schemas = oracle2().schemas
     events: dict[str, str] = {}
     for name, model in vars(models).items():

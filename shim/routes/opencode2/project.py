@@ -57,7 +57,7 @@ class Remove(BaseModel):
 
 @operation2("project.list")
 async def listing(ctx: Ctx) -> object:
-    """All that were ever opened here, with the one of this request."""
+    """All that were ever opened here, with the one of this request. None is archived: no operation does that."""
     return [_wire(ctx, row) for row in await _rows(ctx)]
 
 

@@ -237,5 +237,88 @@ CLAUDE = Driver(
     settings={"IS_SANDBOX": "1"},  # `bypass` may be chosen by root only where the person says that this is a sandbox
 )
 
-DRIVERS: Mapping[str, Driver] = {"claude-2.1.330": CLAUDE}
+# --- Codex ----------------------------------------------------------------------------------------------------------
+
+
+def _codex_server(bench: Bench) -> None:
+    """An MCP server in Codex's own configuration."""
+    from shim.record.homes import CODEX_MCP_TOML, MCP_SERVER
+
+    file = bench.place.home / ".codex" / "config.toml"
+    server = CODEX_MCP_TOML.format(python=json.dumps(sys.executable), server=json.dumps(str(MCP_SERVER)))
+    file.write_text(file.read_text() + server)
+
+
+_OUTSIDE_COMMANDS = {"read outside": "bash:cat {outside}/far.txt", "bash outside": "bash:touch {outside}/touched.txt"}
+CODEX = Driver(
+    modes=("build", "plan", "accept-edits", "bypass"),
+    scenes={
+        "write": "write",
+        "edit": "read_edit",
+        "bash touch": "bash:touch touched.txt",
+        "bash cat": "bash:cat secret.txt",
+        "read": "bash:cat secret.txt",
+        "read a path": "bash:cat sub/../secret.txt",
+        **_OUTSIDE_COMMANDS,
+        "task": "task:text",
+        "mcp": "mcp:echo",
+    },
+    in_e2e=frozenset(
+        {
+            ("write", "bypass"),
+            ("edit", "accept-edits"),
+            ("bash touch", "bypass"),
+            ("bash cat", "build"),
+            ("read outside", "bypass"),
+        }
+    ),
+    arrange=_codex_server,
+)
+
+# --- Pi -------------------------------------------------------------------------------------------------------------
+
+PI = Driver(
+    modes=("build", "plan", "accept-edits", "bypass"),
+    scenes={
+        "write": _call("write", {"path": "new.txt", "content": "new\n"}),
+        "edit": "read_edit",
+        "edit a path": _call("write", {"path": "{folder}/new.txt", "content": "new\n"}),
+        "bash touch": "bash:touch touched.txt",
+        "bash cat": "bash:cat secret.txt",
+        "read": _call("read", {"path": "secret.txt"}),
+        "read a path": _call("read", {"path": "sub/../secret.txt"}),
+        "read outside": _call("read", {"path": "{outside}/far.txt"}),
+        "write outside": _call("write", {"path": "{outside}/new.txt", "content": "new\n"}),
+        "bash outside": "bash:touch {outside}/touched.txt",
+        "loop": _call("bash", *[{"command": "echo again >> count.txt"}] * LOOPS),
+    },
+    in_e2e=frozenset(
+        {
+            ("write", "bypass"),
+            ("edit", "accept-edits"),
+            ("bash touch", "bypass"),
+            ("bash cat", "build"),
+            ("read outside", "build"),
+        }
+    ),
+)
+
+# --- OpenCode -------------------------------------------------------------------------------------------------------
+
+OPENCODE = Driver(
+    modes=("build",),
+    scenes={
+        "write": _call("write", {"filePath": "{project}/new.txt", "content": "new\n"}),
+        "edit": "read_edit",
+        "bash touch": "bash:touch touched.txt",
+        "bash cat": "bash:cat secret.txt",
+        "read a path": _call("read", {"filePath": "{project}/sub/../secret.txt"}),
+        "read outside": _call("read", {"filePath": "{outside}/far.txt"}),
+        "bash outside": "bash:touch {outside}/touched.txt",
+        "todo": "todo",
+    },
+    in_e2e=frozenset({("write", "build"), ("bash touch", "build"), ("read outside", "build")}),
+)
+
+DRIVERS: Mapping[str, Driver] = {"claude-2.1.330": CLAUDE, "codex": CODEX, "pi": PI, "opencode": OPENCODE}
 """By the name in `tests.e2e.support.agents.AGENTS`."""

@@ -135,10 +135,10 @@ def _no_place(self: Steps, properties: dict[str, Any]) -> None:
         self._teller.tell("session.text.delta", {"assistantMessageID": step.id, "ordinal": 0, "delta": properties["delta"]})
 
 
-def _forgets_the_promise(self: Steps, info: dict[str, Any], snapshot: str | None) -> None:
+def _forgets_the_promise(self: Steps, info: dict[str, Any], snapshot: str | None, *, since: int | None = None) -> None:
     """A retry's step is never taken up."""
     self._promised = None
-    BEGIN(self, info, snapshot)
+    BEGIN(self, info, snapshot, since=since)
 
 
 def _idle_twice(self: Teller, kind: str, data: dict[str, Any]) -> None:

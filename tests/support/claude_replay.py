@@ -29,6 +29,7 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
+    ToolCheck,
     WriteLine,
 )
 from universal.events import EventType, PermissionData, QuestionData, UnparsedData
@@ -246,8 +247,17 @@ class Replay:
                 answer = {"subtype": "success", "request_id": line["request_id"]}
                 self.receive(encode({"type": "control_response", "response": answer}))
 
+    def _checked(self, request_id: str) -> list[str]:
+        """The check that this request of Claude became, if it was not answered at once."""
+        checks = [out.request for out in self.outputs if isinstance(out, ToolCheck)]
+        found = [check.data for check in checks if check.raw and check.raw.get("request_id") == request_id]
+        return [data.permission_id for data in found if isinstance(data, PermissionData)]
+
     def _reply(self, request_id: str, answer: dict[str, Any]) -> None:
         """Our reply to an ask, and that it says what the recorded one said."""
+        if "behavior" not in answer:  # of a hook: the call goes on
+            self.take([out for id_ in self._checked(request_id) for out in self.codec.proceed(id_)])
+            return
         ask = next(f for f in self.facts() if f.raw and f.raw.get("request_id") == request_id)
         allowed = answer["behavior"] == "allow"
         if isinstance(ask.data, QuestionData):

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from opencode import Opencode
+from opencode.types import SessionIdleEvent, SessionMessageAssistant
 
 from .support.bench import CLAUDE, MOCK, Bench, bench
 from .support.july import July
 from .support.wire import Json
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+TURN_S = 60.0
 
 
 @pytest.fixture(params=[MOCK, CLAUDE])
@@ -69,3 +72,20 @@ def test_an_undo_after_the_restart_puts_its_file_back(served: Bench) -> None:
     july.api.ask("POST", f"/api/session/{session}/revert/clear", status=204)
     assert readme.read_text() == changed
     july.close()
+
+
+def test_the_typed_client_goes_on_with_its_session(served: Bench) -> None:
+    """`opencode-python-sdk` 0.2.3: the same session is read back, and the next turn is waited for by its idle."""
+    with Opencode(served.url, directory=str(served.place.project), timeout=TURN_S) as client:
+        session = str(client.session.create().id)
+        for run in ("before", "after"):
+            with client.events.of_type(SessionIdleEvent).for_session(session) as idle:
+                client.session.prompt(session, text=served.say(f"[scene:text] {run}", f"echo You said: {run}"))
+                assert idle.get(timeout=TURN_S).data.session_id == session
+            steps = [one for one in client.message.list(session) if isinstance(one, SessionMessageAssistant)]
+            texts = [getattr(part, "text", "") for step in steps for part in step.content]
+            assert f"You said: {run}" in texts
+            if run == "before":
+                served.restart(kill=True)
+        assert "You said: before" in texts
+        assert client.session.get(session).outcome == "succeeded"

@@ -14,7 +14,7 @@ import pytest
 
 from .support.bench import Bench, Watch
 from .support.matrix import DRIVERS, ROWS, Ground, Row, Seen, rules
-from .support.servers import configure
+from .support.servers import configuration_file, configure
 from .support.wire import Json, Stream
 
 TURN_S = 90
@@ -62,7 +62,7 @@ class Case:
 
         Gives what is there afterwards, and the permissions that were asked for.
         """
-        configure(self.server.place, {"permission": permission})
+        self._apply(permission)
         self.ground.fill()
         before = len(self.server.model.requests())
         stream = Stream(self.server.api)
@@ -76,6 +76,12 @@ class Case:
             stream.close()
         bodies = [obj for r in self.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]
         return Seen(self.ground, tuple(bodies), tuple(messages)), asked
+
+    def _apply(self, permission: Json) -> None:
+        """Write the rules into the person's configuration; OpenCode's providers stand in the same file."""
+        file = configuration_file(self.server.place)
+        config = json.loads(file.read_text())
+        configure(self.server.place, {**config, "permission": permission})
 
     def _answer(self, stream: Stream, session: str, at: int, reply: str | None) -> list[str]:
         """Answer requests, also those of subagents, until the turn of the session is over."""

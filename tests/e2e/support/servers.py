@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 
 from shim.record.homes import OPENCODE_ENV
 
@@ -39,9 +40,14 @@ class Model:
         self.child.close()
 
 
+def configuration_file(place: Place) -> Path:
+    """The person's OpenCode configuration, which native OpenCode and we read alike."""
+    return place.home / ".config" / "opencode" / "opencode.json"
+
+
 def configure(place: Place, config: dict[str, object]) -> None:
-    """Writes the person's OpenCode configuration, which native OpenCode and we read alike."""
-    file = place.home / ".config" / "opencode" / "opencode.json"
+    """Write the person's OpenCode configuration, in place of what it held."""
+    file = configuration_file(place)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(config))
 

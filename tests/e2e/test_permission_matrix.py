@@ -1,8 +1,8 @@
 """Permission rules hold: what is denied does not happen, what is to be asked is asked, with each agent and in each mode.
 
-The tables are in `support/matrix.py`, which says how to add an agent or an action. A case is one action in one mode: under a
-`deny`, then under an `ask` that is rejected, then under one that is accepted. That the call is made in the end shows that it
-could have been made before. `make e2e` plays a part, `make nightly` all.
+The tables are in `support/matrix.py`, which says how to add an agent or an action, and `support/matrix_drivers.py`. A case is
+one action in one mode: under a `deny`, then under an `ask` that is rejected, then under one that is accepted. That the call is
+made in the end shows that it could have been made before. `make e2e` plays a part, `make nightly` all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from .support.bench import Bench, Watch
-from .support.matrix import DRIVERS, ROWS, Ground, Row, Seen, rules
+from .support.matrix import ROWS, Ground, Row, Seen, rules
+from .support.matrix_drivers import DRIVERS
+from .support.outgoing import OutgoingProxy
 from .support.servers import configuration_file, configure
 from .support.wire import Json, Stream
 
@@ -32,7 +34,14 @@ def _cases(*, e2e: bool) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[dict[str, Bench]]:
+def proxy() -> Iterator[OutgoingProxy]:
+    running = OutgoingProxy()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def servers(proxy: OutgoingProxy) -> Iterator[dict[str, Bench]]:
     """One server for each agent, made when its first case needs it."""
     made: dict[str, Bench] = {}
     yield made
@@ -41,10 +50,10 @@ def servers() -> Iterator[dict[str, Bench]]:
 
 
 @pytest.fixture
-def server(servers: dict[str, Bench], agent: str) -> Bench:
+def server(servers: dict[str, Bench], proxy: OutgoingProxy, agent: str) -> Bench:
     if agent not in servers:
         driver = DRIVERS[agent]
-        servers[agent] = Bench.open(agent, config={}, **driver.settings)
+        servers[agent] = Bench.open(agent, config={}, **driver.settings, **proxy.environment)
         driver.arrange(servers[agent])
     return servers[agent]
 
@@ -52,8 +61,8 @@ def server(servers: dict[str, Bench], agent: str) -> Bench:
 class Case:
     """One action in one mode, on one server."""
 
-    def __init__(self, server: Bench, mode: str, action: str) -> None:
-        self.server, self.mode, self.action = server, mode, action
+    def __init__(self, server: Bench, proxy: OutgoingProxy, mode: str, action: str) -> None:
+        self.server, self.proxy, self.mode, self.action = server, proxy, mode, action
         self.ground = Ground(server)
         self.driver, self.row = DRIVERS[server.agent], ROWS[action]
 
@@ -64,7 +73,7 @@ class Case:
         """
         self._apply(permission)
         self.ground.fill()
-        before = len(self.server.model.requests())
+        before, reached = len(self.server.model.requests()), len(self.proxy.hosts)
         stream = Stream(self.server.api)
         try:
             watch = Watch.on(self.server.api, stream)
@@ -75,7 +84,7 @@ class Case:
         finally:
             stream.close()
         bodies = [obj for r in self.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]
-        return Seen(self.ground, tuple(bodies), tuple(messages)), asked
+        return Seen(self.ground, tuple(bodies), tuple(self.proxy.hosts[reached:]), tuple(messages)), asked
 
     def _apply(self, permission: Json) -> None:
         """Write the rules into the person's configuration; OpenCode's providers stand in the same file."""
@@ -111,8 +120,8 @@ class Case:
 
 
 @pytest.fixture
-def case(server: Bench, mode: str, action: str) -> Case:
-    return Case(server, mode, action)
+def case(server: Bench, proxy: OutgoingProxy, mode: str, action: str) -> Case:
+    return Case(server, proxy, mode, action)
 
 
 def _own(row: Row, asked: list[str]) -> list[str]:
@@ -131,12 +140,24 @@ def _holds(case: Case) -> None:
     assert seen.requests, "the model was asked"
     if case.mode == "plan" and row.writes:
         return  # plan mode edits nothing, whatever the rules say
+    if case.driver.is_switched_off(case.action, case.mode):
+        _is_switched_off(case, row)
+        return
     seen, asked = case.play(rules(row, "ask"), "reject")
     assert _own(row, asked), f"{case.action} was not asked about: {asked}"
     assert not row.happened(seen), f"{case.action} happened although a person has rejected it"
     seen, asked = case.play(rules(row, "ask"), "once")
     assert _own(row, asked), f"{case.action} was not asked about: {asked}"
     assert row.happened(seen), f"{case.action} did not happen although it was accepted: {json.dumps(seen.messages)[-2000:]}"
+
+
+def _is_switched_off(case: Case, row: Row) -> None:
+    """The agent has the tool only where no rule denies it or asks for it."""
+    seen, asked = case.play(rules(row, "ask"), "once")
+    assert _own(row, asked) == [], "it is asked now: it is no longer switched off"
+    assert not row.happened(seen), f"{case.action} happened although nobody was asked"
+    seen, _ = case.play(rules(row, "allow"), "once")
+    assert row.happened(seen), f"{case.action} did not happen although it is allowed: {json.dumps(seen.messages)[-2000:]}"
 
 
 @pytest.mark.e2e

@@ -1,31 +1,31 @@
 """The matrix of permission rules: which calls each agent can make, and how it is seen that a call was made.
 
-To add an agent, add a row to `DRIVERS`: its modes, and for each action of `ROWS` the call of its own tool that does it: a scene
-of the scripted model (`shim/scripted/answers.py`; `tool:NAME:JSON` calls any tool). In a scene, {project}, {outside} and
-{folder} are paths: the project, a folder outside of it, and a folder inside. An action that the agent has no tool for is left
-out; if its key has no other action, the key is in `Enforcement.absent` of the agent's row of the registry.
+To add an agent, add a row to `matrix_drivers.DRIVERS`: its modes, and for each action of `ROWS` the call of its own tool that
+does it: a scene of the scripted model (`shim/scripted/answers.py`; `tool:NAME:JSON` calls any tool). In a scene, {project},
+{outside} and {folder} are paths: the project, a folder outside of it, and a folder inside. An action that the agent has no tool
+for is left out; if its key has no other action, the key is in `Enforcement.absent` of the agent's row of the registry.
 What cannot be held is in `gaps` with the reason, which is also in `Enforcement.missing`: the test shows that it is still so.
 
-To add an action, add a row to `ROWS`: the rule, and what shows that the call was made: a file, or words that the agent sent to
-its model. Nothing is believed of what the server says itself.
+To add an action, add a row to `ROWS`: the rule, and what shows that the call was made: a file, a host that was reached, or words
+that the agent sent to its model. Nothing is believed of what the server says itself.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .bench import Bench
-from .wire import Json, tools
+from .wire import Json
 
 SECRET, FAR_SECRET, SKILL_WORDS, TASK_WORDS = "magenta-inside", "indigo-outside", "ochre-skill-body", "umber-subagent"
 LOOPS = 3
 """Equal calls in a row, the last of which is a loop."""
-REFUSALS = ("rule which prevents", "rejected permission", "doesn't want to proceed", "Plan mode is on", "not permitted")
-"""Words of an answer that refuses a call: by the server's rules, by a person, by the agents' own."""
+FETCHED_HOST = "probe.invalid"
+TODO_WORDS = ("Todos have been modified", "created successfully: ", '"status": "in_progress"', "Plan updated")
+"""What a todo tool answers when it has written the list: Claude Code (two tools), OpenCode, Codex."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,13 @@ class Ground:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is there after a turn: the files, what the agent sent to its model in it, and the session's messages."""
+    """What is there after a turn: the files, what the agent sent to its model in it, and the hosts that it wanted to reach."""
 
     ground: Ground
     requests: tuple[Json, ...]
+    hosts: tuple[str, ...]
     messages: tuple[Json, ...]
+    """Of the session; for the words of a failure."""
 
     def file(self, *parts: str) -> bool:
         return self.ground.project.joinpath(*parts).exists()
@@ -91,10 +93,33 @@ class Seen:
                 return True
         return False
 
-    def refused(self) -> bool:
-        """Whether a call of the turn ended with words of a refusal."""
-        errors = [str(call["state"].get("error", "")) for call in tools(list(self.messages))]
-        return any(words in error for error in errors for words in REFUSALS)
+    def tool_said(self, *words: str) -> bool:
+        """Whether the result of a tool that came to the model holds one of these."""
+        return any(word in result for request in self.requests for result in _results(request) for word in words)
+
+    def model_was_offered(self, kind: str) -> bool:
+        """Whether a request offered the model a tool whose type, or name where it has no type of its own, begins so."""
+        offered = [tool for request in self.requests for tool in request.get("tools") or []]
+        return any(str(tool.get(key, "")).startswith(kind) for tool in offered for key in ("type", "name"))
+
+
+def _results(request: Json) -> Iterator[str]:
+    """The texts of the tool results of a request, on the three wires of the scripted model."""
+    for message in request.get("messages") or []:
+        if message.get("role") == "tool":
+            yield _text(message.get("content"))
+        elif isinstance(message.get("content"), list):
+            yield from (_text(block.get("content")) for block in message["content"] if block.get("type") == "tool_result")
+    for item in request.get("input") or []:
+        if str(item.get("type", "")).endswith("_output"):
+            yield _text(item.get("output"))
+
+
+def _text(content: object) -> str:
+    """The text of a content: a string, or a list of blocks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(block.get("text", "")) for block in content or [] if isinstance(block, dict))
 
 
 @dataclass(frozen=True)
@@ -109,10 +134,6 @@ class Row:
 
 
 ACTION = "ACTION"
-
-
-def _not_refused(seen: Seen) -> bool:
-    return bool(tools(list(seen.messages))) and not seen.refused()
 
 
 ROWS: Mapping[str, Row] = {
@@ -137,14 +158,14 @@ ROWS: Mapping[str, Row] = {
         {"external_directory": ACTION, "bash": "allow"},
         lambda s: (s.ground.outside / "touched.txt").exists(),
     ),
-    "webfetch": Row("webfetch", {"webfetch": ACTION}, _not_refused),
-    "websearch": Row("websearch", {"websearch": ACTION}, _not_refused),
+    "webfetch": Row("webfetch", {"webfetch": ACTION}, lambda s: FETCHED_HOST in s.hosts),
+    "websearch": Row("websearch", {"websearch": ACTION}, lambda s: s.model_was_offered("web_search")),
     "task": Row("task", {"task": ACTION}, lambda s: s.model_began_with(TASK_WORDS)),
     "write of a subagent": Row("edit", {"edit": ACTION}, lambda s: s.file("new.txt"), writes=True),
     "write of a subagent in background": Row("edit", {"edit": ACTION}, lambda s: s.file("new.txt"), writes=True),
     "loop": Row("doom_loop", {"doom_loop": ACTION, "bash": "allow"}, lambda s: len(s.text("count.txt").splitlines()) >= LOOPS),
     "skill": Row("skill", {"skill": ACTION}, lambda s: s.model_saw(SKILL_WORDS)),
-    "todo": Row("todowrite", {"todowrite": ACTION}, _not_refused),
+    "todo": Row("todowrite", {"todowrite": ACTION}, lambda s: s.tool_said(*TODO_WORDS)),
     "mcp": Row("mcp", {"scripted_*": ACTION}, lambda s: s.model_saw("echo: from the server")),
 }
 """By the name of the action."""
@@ -157,168 +178,24 @@ def rules(row: Row, action: str) -> Json:
 
 @dataclass(frozen=True)
 class Driver:
-    """An agent of the matrix. `scenes` by the name of the action; `gaps`: (action, mode) or (action, "*") -> why it is not held.
+    """An agent of the matrix.
 
-    `in_e2e` are the cases (action, mode) that `make e2e` plays; `make nightly` plays all.
+    scenes       by the name of the action
+    gaps         (action, mode) or (action, "*") -> why it is not held: it happens although it is denied
+    switched_off (action, mode) or (action, "*") -> why nobody is asked: under `ask`, too, the agent is started without the tool
+    in_e2e       the cases (action, mode) that `make e2e` plays; `make nightly` plays all
     """
 
     modes: tuple[str, ...]
     scenes: Mapping[str, str]
     in_e2e: frozenset[tuple[str, str]]
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    switched_off: Mapping[tuple[str, str], str] = field(default_factory=dict)
     arrange: Callable[[Bench], None] = lambda bench: None
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def gap(self, action: str, mode: str) -> str | None:
         return self.gaps.get((action, mode)) or self.gaps.get((action, "*"))
 
-
-def _call(tool: str, *arguments: Json) -> str:
-    return f"tool:{tool}:{json.dumps(list(arguments) if len(arguments) > 1 else arguments[0])}"
-
-
-# --- Claude Code ------------------------------------------------------------------------------------------------------
-
-
-def _claude_servers(bench: Bench) -> None:
-    """An MCP server in the person's own configuration, as recordings have it."""
-    from shim.record.homes import MCP_SERVER
-
-    server = {"type": "stdio", "command": sys.executable, "args": [str(MCP_SERVER)]}
-    file = bench.place.home / ".claude" / ".claude.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps({"mcpServers": {"scripted": server}, "hasCompletedOnboarding": True}))
-
-
-def _agent(prompt: str, **more: object) -> str:
-    return _call("Agent", {"description": "look around", "subagent_type": "general-purpose", "prompt": prompt, **more})
-
-
-_WRITE = {"file_path": "{project}/new.txt", "content": "new\n"}
-_CLAUDE_SCENES = {
-    "write": _call("Write", _WRITE),
-    "edit": "read_edit",
-    "edit a path": _call("Write", {**_WRITE, "file_path": "{folder}/new.txt"}),
-    "bash touch": "bash:touch touched.txt",
-    "bash cat": "bash:cat secret.txt",
-    "bash in background": _call("Monitor", {"command": "touch monitored.txt", "description": "watch", "timeout_ms": 5000}),
-    "read": _call("Read", {"file_path": "{project}/secret.txt"}),
-    "read a path": _call("Read", {"file_path": "{project}/sub/../secret.txt"}),
-    "read outside": _call("Read", {"file_path": "{outside}/far.txt"}),
-    "write outside": _call("Write", {**_WRITE, "file_path": "{outside}/new.txt"}),
-    "bash outside": "bash:touch {outside}/touched.txt",
-    "webfetch": _call("WebFetch", {"url": "https://probe.invalid/page", "prompt": "say it"}),
-    "websearch": _call("WebSearch", {"query": "probe"}),
-    "task": _agent(f"[scene:text] {TASK_WORDS}"),
-    "write of a subagent": _agent(f"[scene:{_call('Write', _WRITE)}] {TASK_WORDS}", run_in_background=False),
-    "write of a subagent in background": _agent(f"[scene:{_call('Write', _WRITE)}] {TASK_WORDS}", run_in_background=True),
-    "loop": _call("Bash", *[{"command": "echo again >> count.txt", "description": "count"}] * LOOPS),
-    "skill": _call("Skill", {"skill": "probe"}),
-    "todo": "todo",
-    "mcp": _call("mcp__scripted__echo", {"text": "from the server"}),
-}
-CLAUDE = Driver(
-    modes=("build", "plan", "accept-edits", "bypass"),
-    scenes=_CLAUDE_SCENES,
-    in_e2e=frozenset(
-        {
-            ("write", "accept-edits"),
-            ("write", "bypass"),
-            ("write", "plan"),
-            ("bash cat", "accept-edits"),
-            ("read outside", "bypass"),
-            ("task", "accept-edits"),
-            ("write of a subagent in background", "bypass"),
-            ("mcp", "bypass"),
-            ("loop", "bypass"),
-        }
-    ),
-    arrange=_claude_servers,
-    settings={"IS_SANDBOX": "1"},  # `bypass` may be chosen by root only where the person says that this is a sandbox
-)
-
-# --- Codex ----------------------------------------------------------------------------------------------------------
-
-
-def _codex_server(bench: Bench) -> None:
-    """An MCP server in Codex's own configuration."""
-    from shim.record.homes import CODEX_MCP_TOML, MCP_SERVER
-
-    file = bench.place.home / ".codex" / "config.toml"
-    server = CODEX_MCP_TOML.format(python=json.dumps(sys.executable), server=json.dumps(str(MCP_SERVER)))
-    file.write_text(file.read_text() + server)
-
-
-_OUTSIDE_COMMANDS = {"read outside": "bash:cat {outside}/far.txt", "bash outside": "bash:touch {outside}/touched.txt"}
-CODEX = Driver(
-    modes=("build", "plan", "accept-edits", "bypass"),
-    scenes={
-        "write": "write",
-        "edit": "read_edit",
-        "bash touch": "bash:touch touched.txt",
-        "bash cat": "bash:cat secret.txt",
-        "read": "bash:cat secret.txt",
-        "read a path": "bash:cat sub/../secret.txt",
-        **_OUTSIDE_COMMANDS,
-        "task": "task:text",
-        "mcp": "mcp:echo",
-    },
-    in_e2e=frozenset(
-        {
-            ("write", "bypass"),
-            ("edit", "accept-edits"),
-            ("bash touch", "bypass"),
-            ("bash cat", "build"),
-            ("read outside", "bypass"),
-        }
-    ),
-    arrange=_codex_server,
-)
-
-# --- Pi -------------------------------------------------------------------------------------------------------------
-
-PI = Driver(
-    modes=("build", "plan", "accept-edits", "bypass"),
-    scenes={
-        "write": _call("write", {"path": "new.txt", "content": "new\n"}),
-        "edit": "read_edit",
-        "edit a path": _call("write", {"path": "{folder}/new.txt", "content": "new\n"}),
-        "bash touch": "bash:touch touched.txt",
-        "bash cat": "bash:cat secret.txt",
-        "read": _call("read", {"path": "secret.txt"}),
-        "read a path": _call("read", {"path": "sub/../secret.txt"}),
-        "read outside": _call("read", {"path": "{outside}/far.txt"}),
-        "write outside": _call("write", {"path": "{outside}/new.txt", "content": "new\n"}),
-        "bash outside": "bash:touch {outside}/touched.txt",
-        "loop": _call("bash", *[{"command": "echo again >> count.txt"}] * LOOPS),
-    },
-    in_e2e=frozenset(
-        {
-            ("write", "bypass"),
-            ("edit", "accept-edits"),
-            ("bash touch", "bypass"),
-            ("bash cat", "build"),
-            ("read outside", "build"),
-        }
-    ),
-)
-
-# --- OpenCode -------------------------------------------------------------------------------------------------------
-
-OPENCODE = Driver(
-    modes=("build",),
-    scenes={
-        "write": _call("write", {"filePath": "{project}/new.txt", "content": "new\n"}),
-        "edit": "read_edit",
-        "bash touch": "bash:touch touched.txt",
-        "bash cat": "bash:cat secret.txt",
-        "read a path": _call("read", {"filePath": "{project}/sub/../secret.txt"}),
-        "read outside": _call("read", {"filePath": "{outside}/far.txt"}),
-        "bash outside": "bash:touch {outside}/touched.txt",
-        "todo": "todo",
-    },
-    in_e2e=frozenset({("write", "build"), ("bash touch", "build"), ("read outside", "build")}),
-)
-
-DRIVERS: Mapping[str, Driver] = {"claude-2.1.330": CLAUDE, "codex": CODEX, "pi": PI, "opencode": OPENCODE}
-"""By the name in `tests.e2e.support.agents.AGENTS`."""
+    def is_switched_off(self, action: str, mode: str) -> bool:
+        return (action, mode) in self.switched_off or (action, "*") in self.switched_off

@@ -5,9 +5,8 @@ Routes see the parts that they call and nothing of how they are made; tests put 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from universal.frozen import frozen
 
 if TYPE_CHECKING:
     from shim.agents.directory import AgentDirectory
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from shim.telemetry.spans import Spans
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Universal:
     """What the universal face has beside the other's: names of sessions, installations, replays, counts, traces."""
 
@@ -45,7 +44,7 @@ class Universal:
     spans: Spans
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Services:
     """Everything a handler may use."""
 

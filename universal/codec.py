@@ -13,11 +13,10 @@ A codec never decides that a turn has ended: it signals what the agent said, `un
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from universal.events import EventData, EventType
-from universal.frozen import frozen
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
 from universal.permissions import Rule, matches
@@ -30,7 +29,7 @@ IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str
 # --- out ---------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fact:
     """An event body.
 
@@ -52,7 +51,7 @@ class Fact:
         return Fact(self.type, self.data, self.raw, self.synthetic, self.child, native_session_id)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Signal:
     """An input for the turn machine of the session (or of a child's).
 
@@ -70,7 +69,7 @@ class Signal:
     child: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ToolCheck:
     """A tool call that waits for our answer, although its agent would not ask a person about it.
 
@@ -82,14 +81,14 @@ class ToolCheck:
     request: Fact
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WriteLine:
     """Write these bytes and a newline to the agent."""
 
     data: bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The process is of no more use (corrupt stream, refused login ...): stop it; the next prompt starts anew.
 
@@ -100,7 +99,7 @@ class Stop:
     again: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class InterruptProcess:
     """Send SIGINT to the process: for agents that have no message for an interrupt."""
 
@@ -123,7 +122,7 @@ def of_session(output: Output, native_session_id: str) -> Output:
 # --- in ----------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Attachment:
     """A file or image of a prompt: `data` (bytes, base64 text) or `path` of a local file, or both."""
 
@@ -134,7 +133,7 @@ class Attachment:
     text: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """A prompt for the agent. `key` is our id of it (the user message's item id).
 
@@ -160,12 +159,12 @@ COMPACT = "/compact"
 """The command by which agents compact their conversation, where it is a command."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Interrupt:
     """Stop what runs now."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PermissionReply:
     """An answer to `permission.requested` or `ToolCheck`; `message` goes with a rejection."""
 
@@ -174,7 +173,7 @@ class PermissionReply:
     message: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuestionReply:
     """Answers to `question.requested`, a list of labels per question; None rejects."""
 
@@ -188,7 +187,7 @@ Command: TypeAlias = Prompt | Interrupt | PermissionReply | QuestionReply
 # --- what an agent is ---------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mode:
     """A way of working that a person can choose: an OpenCode agent (`build`, `plan` ...)."""
 
@@ -197,7 +196,7 @@ class Mode:
     native: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Model:
     """A model of an agent. `variants` are effort levels; limits in tokens, None when unknown."""
 
@@ -211,7 +210,7 @@ class Model:
     output: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlashCommand:
     """A command of the agent that a prompt may start with."""
 
@@ -220,7 +219,7 @@ class SlashCommand:
     hint: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Catalogue:
     """What an agent offers, as it says itself."""
 
@@ -235,7 +234,7 @@ class Catalogue:
     """Where it tells that with the rest."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What the agent's protocol can do, for `/v1/agents`, the README's matrix and `opencode-shim agents`."""
 
@@ -259,7 +258,7 @@ EVERYTHING = Capabilities(*(True for _ in fields(Capabilities)))
 """For rows that say what an agent lacks."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """What a launch depends on. `native_session_id` with `resume` continues a conversation.
 
@@ -286,7 +285,7 @@ class LaunchOptions:
     """Of the program; None if it is not known."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """How to start the process: argv (absolute binary first), changes of the environment (None removes), cwd."""
 
@@ -295,7 +294,7 @@ class LaunchSpec:
     env: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Exit:
     """How the process ended: `code` or `signal` (number); `stderr` is the end of what it wrote there."""
 
@@ -376,7 +375,7 @@ class ModedCodec(Protocol):
         ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Enforcement:
     """Who enforces the permission rules of a person with an agent.
 
@@ -400,7 +399,7 @@ class Enforcement:
         return {key: why for key, why in found.items() if why}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProjectSettingsUse:
     """What an agent does with the settings of a project that run programs or allow calls; see docs/trust.md.
 
@@ -431,7 +430,7 @@ def _concerns(rule: Rule, key: str) -> bool:
     return rule.permission == "*" or ("_" in rule.permission and not is_key)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoginCheck:
     """A run of the agent's program that tells, without a prompt, whether it is logged in.
 
@@ -445,7 +444,7 @@ class LoginCheck:
     lines: tuple[bytes, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """A row of the registry."""
 

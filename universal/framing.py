@@ -7,9 +7,9 @@ Lines end with `\n` only: U+2028, form feeds and lone carriage returns occur ins
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from universal.frozen import frozen
 from universal.shortening import KEEP_BYTES, Shortener
 
 LIMIT_BYTES = 32 * 1024 * 1024
@@ -20,7 +20,7 @@ HEAD_BYTES = 256
 """How much of a dropped line is kept, to say what it was."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FrameError:
     """A line of `size_bytes` that was over the limit and was dropped; `head` is its beginning."""
 

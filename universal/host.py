@@ -8,10 +8,8 @@ out (`shim.runtime.host_calls`) and hands each `HostAnswer` to the codec's `host
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
-
-from universal.frozen import frozen
 
 Trouble = Literal["not_found", "refused", "failed"]
 """Why a call failed: no such file; not allowed or not possible as asked; anything else."""
@@ -20,14 +18,14 @@ Trouble = Literal["not_found", "refused", "failed"]
 # --- asked ---------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HostCall:
     """One of the calls below."""
 
     call: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReadText(HostCall):
     """A text file (UTF-8), whole or `limit` lines of it from `line` on, which counts from 1. Answered by HostDone."""
 
@@ -36,7 +34,7 @@ class ReadText(HostCall):
     limit: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WriteText(HostCall):
     """Write a file, made with its folders if it is not there. Answered by HostDone."""
 
@@ -44,7 +42,7 @@ class WriteText(HostCall):
     text: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunCommand(HostCall):
     """Start a command: a program with `args`; without any, `command` is a line for the shell.
 
@@ -58,7 +56,7 @@ class RunCommand(HostCall):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StopCommand(HostCall):
     """End the command of this call, if it runs. `release`: and all that it has left behind. No answer of its own."""
 
@@ -68,14 +66,14 @@ class StopCommand(HostCall):
 # --- answered ------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HostAnswer:
     """One of the answers below, to the call of this id."""
 
     call: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HostDone(HostAnswer):
     """It is done (`text` of a file that was read) or, with `trouble`, failed: `error` says what, why and what to do."""
 
@@ -84,14 +82,14 @@ class HostDone(HostAnswer):
     error: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CommandOutput(HostAnswer):
     """What it wrote to stdout or stderr, in order, as text."""
 
     data: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CommandEnded(HostAnswer):
     """How it ended: exit code, or the name of the signal."""
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonline import get_text, parse
 from universal.jsonvalue import obj
@@ -24,7 +23,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Request:
     """The peer asks, and waits for an answer with this id."""
 
@@ -34,7 +33,7 @@ class Request:
     raw: dict[str, Any]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Notification:
     """The peer tells."""
 
@@ -43,7 +42,7 @@ class Notification:
     raw: dict[str, Any]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Response:
     """The peer's answer to a request of ours. `method` is what was asked ("" when the id is none of ours); `error` is {} when
     it went well."""
@@ -65,7 +64,7 @@ class Response:
         return (get_text(self.error, "message") or "the request failed") if self.failed else ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Malformed:
     """No message of JSON-RPC. `raw` is the text if it is not even JSON."""
 

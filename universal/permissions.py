@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. `permission` and `pattern` are wildcard patterns: `*` matches any characters, `?` one."""
 
@@ -86,7 +85,7 @@ PLAN, BYPASS = "plan", "bypass"
 """Ids of the modes in which files are never edited, and in which only written rules are applied."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Access:
     """One permission that a tool call needs.
 
@@ -107,7 +106,7 @@ class Access:
     implied: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The rules of one session, by who wrote them, and the mode in force.
 

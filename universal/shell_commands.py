@@ -8,15 +8,15 @@ is never allowed automatically. docs/permissions.md says what that means for a p
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from operator import itemgetter
 
-from universal.frozen import frozen
 from universal.shell import COMMANDS_LIMIT, LENGTH_LIMIT
 
 __all__ = ["LENGTH_LIMIT", "ShellLine", "parse_shell_line"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ShellLine:
     """The commands and paths of a shell line.
 

@@ -29,8 +29,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias, assert_never
 
-from universal.frozen import frozen
-
 
 class State(StrEnum):
     """IDLE no turn; RUNNING the agent works; DRAINING it answered, but something holds the turn open;
@@ -61,7 +59,7 @@ class Input(StrEnum):
 Reason: TypeAlias = Literal["completed", "aborted", "error", "agent_exited"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Started:
     """A turn has begun: the session is busy."""
 
@@ -69,21 +67,21 @@ class Started:
     origin: Literal["user", "agent"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hand:
     """Give the prompt with this key to the agent now."""
 
     key: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """These prompts were accepted but will not be handed over by this turn (abort, deletion)."""
 
     keys: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class InterruptAgent:
     """Ask the agent to stop, and come back with ABORT_TIMEOUT if the turn has not ended after a while.
 
@@ -91,7 +89,7 @@ class InterruptAgent:
     """
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class KillAgent:
     """It did not stop, or the session is deleted: end the process.
 
@@ -99,7 +97,7 @@ class KillAgent:
     """
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The turn is over: the session is idle. The last effect of the turn, always."""
 

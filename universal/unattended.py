@@ -10,9 +10,8 @@ A server, a session and a prompt may each have a value: the prompt's counts befo
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
-
-from universal.frozen import frozen
 
 MAX_REJECT_S = 7 * 24 * 3600.0
 """The longest time after which an ask may be rejected; who wants longer chooses `wait`."""
@@ -23,7 +22,7 @@ NOT_ALLOWED = f"No rule allows this, and nobody is asked here (unattended: rules
 NO_QUESTIONS = f"Nobody answers questions here (unattended: rules). Go on without an answer. {HOW_TO_CHANGE}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unattended:
     """What happens to asks that nobody answers. `reject_s` belongs to `reject` alone."""
 

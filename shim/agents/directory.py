@@ -14,7 +14,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -46,7 +46,6 @@ from shim.runtime.process import AgentProcess
 from shim.runtime.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
 from universal.codec import AgentSpec, Catalogue, Codec, LaunchOptions, LaunchSpec
-from universal.frozen import frozen
 
 DISCOVERY_WAIT_S = 10.0
 """How long `available` waits for agents to tell what they offer, at the first start on a machine."""
@@ -58,7 +57,7 @@ AT_ONCE = 2
 log = structlog.get_logger(__name__)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Agent:
     """An agent, as far as it is known.
 

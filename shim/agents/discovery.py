@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +19,6 @@ from shim.agents.handle import AgentHandle, OnExit, OnLines
 from shim.errors import AgentError
 from universal.codec import Catalogue, Codec, Exit, Fact, Output, Signal, Stop, WriteLine
 from universal.events import ErrorData
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonvalue import obj, text
 from universal.turn import Input
@@ -116,7 +116,7 @@ NAMESPACE = "agents"
 """In the store; the keys are names of agents."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Kept:
     """What was discovered of a program: it is true as long as the file is the same (`stamp`)."""
 

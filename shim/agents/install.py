@@ -26,7 +26,6 @@ from shim.host.disk import private_folder
 from shim.runtime.locate import INSTALLED
 from shim.runtime.process import AgentProcess
 from universal.codec import Exit, LaunchSpec
-from universal.frozen import frozen
 
 INSTALL_TIMEOUT_S = 600.0
 """For one installation. Agents have up to 400 MB."""
@@ -54,7 +53,7 @@ class InstallFailed(AgentError):
     """It was not installed; the text says why and what to do."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Installation:
     """How one goes. `state`: running, done, failed; times in epoch ms; `lines`: the last ones that npm has said."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -33,7 +33,6 @@ from universal.codec import (
     Stop,
 )
 from universal.events import ErrorData, EventType
-from universal.frozen import frozen
 from universal.turn import Input
 
 GROUP = "opencode_shim.agents"
@@ -46,7 +45,7 @@ FAULT = "agent_codec_failed"
 log = structlog.get_logger(__name__)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Broken:
     """An entry point that gave no agent; `why` is one sentence for the person."""
 
@@ -58,7 +57,7 @@ class Broken:
         return f'The agent "{self.entry}" of the package {self.package} is left out: {self.why}'
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Plugins:
     """What the installed packages add, by name, and what could not be loaded; `packages`: which brought it, by the same name."""
 

@@ -9,16 +9,15 @@ ok        all that can be known without a prompt (or, with one, all) is well
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
-
-from universal.frozen import frozen
 
 Tested = Literal["inside", "newer", "older", "unknown", "untested"]
 Login = Literal["yes", "no", "unknown"]
 Status = Literal["ok", "warning", "wrong", "absent"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Probe:
     """A real prompt through the whole chain. Times in ms since the prompt was posted, None if it never came to that.
 
@@ -38,7 +37,7 @@ class Probe:
         return not self.error and self.idle_ms is not None and bool(self.answer)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Checked:
     """What was found out about one agent. `why`: why it cannot be used at all, empty when it can."""
 
@@ -62,7 +61,7 @@ class Checked:
     probe: Probe | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The verdict; `remedy` is one sentence, empty when there is nothing to do."""
 

@@ -11,7 +11,6 @@ from typing import Any, Protocol, TextIO
 from shim.cli.clients import attach_line
 from shim.cli.server import Running
 from shim.settings import Settings, env_name
-from universal.frozen import frozen
 
 BUILT_IN = "built in"
 """Where an agent is that has no program of its own."""
@@ -21,7 +20,7 @@ FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE")
 """Variables by which a person asks for colours where there is no terminal."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AgentRow:
     """What is told of one agent. `where`: its path, or `built in`.
 

@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -38,7 +39,6 @@ from shim.host.roots import within
 from shim.runtime import family
 from shim.runtime.environment import blank_passwords
 from shim.settings import Settings
-from universal.frozen import frozen
 
 STOP_S = 5.0
 """From the first signal to the end of the process, whatever hangs."""
@@ -69,7 +69,7 @@ class ListenError(ShimError):
     """The address cannot be listened on; the text says why and what to do."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Running:
     """A server that answers requests. `url` has no trailing slash."""
 

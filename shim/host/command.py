@@ -11,11 +11,11 @@ import contextlib
 import os
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from shim.errors import BadRequest, ShimError
 from shim.runtime import child
 from shim.runtime.environment import child_environment
-from universal.frozen import frozen
 
 TIMEOUT_S = 15.0
 """For one program. A git status of a large cold repository takes some seconds; no client waits longer than this."""
@@ -28,7 +28,7 @@ class ProgramMissing(ShimError):
     """The program is not installed; the text names it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finished:
     """What a program said. `code` is None if we ended it; `truncated`: by the limit on its output, else by its time."""
 

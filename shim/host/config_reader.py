@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from shim.host import disk, jsonc, markdown
-from universal.frozen import frozen
 
 if TYPE_CHECKING:
     from shim.opencode.config import Admitted
@@ -55,7 +54,7 @@ class Problem(NamedTuple):
     message: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Source:
     """One place that settings came from: a file, a folder with command files, or a variable of the environment."""
 

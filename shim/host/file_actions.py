@@ -12,6 +12,7 @@ import secrets
 import shutil
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,6 @@ from shim.errors import Problem
 from shim.host import archives, disk
 from shim.host.disk import printable
 from shim.host.files import confine
-from universal.frozen import frozen
 
 READ_LIMIT_BYTES = 64 * 2**20
 """Of one file that is read or written; requests have the same bound."""
@@ -29,7 +29,7 @@ TOLD_PATHS = 1024
 """Paths in the answer of an upload."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where paths are taken from."""
 
@@ -49,7 +49,7 @@ class Place:
         return confine(self.directory, str(whole.parent)) / whole.name
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Found:
     """A file or folder. `path` is absolute; `modified` RFC 3339."""
 

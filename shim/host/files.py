@@ -11,13 +11,13 @@ import asyncio
 import base64
 import mimetypes
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from shim.errors import BadRequest
 from shim.host import disk, vcs
 from shim.host.disk import printable
-from universal.frozen import frozen
 
 FILE_LIMIT_BYTES = 16 * 2**20
 """Of one file that is shown. Larger ones are refused: the UIs would freeze."""
@@ -29,7 +29,7 @@ IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".ico", ".
 BOMS: tuple[tuple[bytes, str], ...] = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Entry:
     """An entry of a folder. `path` is relative to the directory, with a `/` at the end of folders."""
 
@@ -40,7 +40,7 @@ class Entry:
     ignored: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Content:
     """A file's text, or its bytes as base64 with the media type."""
 

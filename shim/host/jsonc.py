@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from universal.frozen import frozen
 from universal.jsonvalue import obj
 
 SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -34,7 +33,7 @@ class JsoncError(ValueError):
         super().__init__(f"line {line}, column {column}: expected {expected}, {found}")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Member:
     """`"key": value` of an object; `start` is where the key begins."""
 
@@ -43,7 +42,7 @@ class Member:
     node: Node
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Node:
     """A value from `start` to before `end`. Of an object `members` are kept with their places, the last of a key wins."""
 

@@ -15,12 +15,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
 from shim.host.settings_rules import ANY, FILES, WHOLE_FILES, Effect, File
-from universal.frozen import frozen
 
 FILE_LIMIT_BYTES = 2**20
 """Of one settings file. A larger one is not read and counts as unknown."""
@@ -36,7 +36,7 @@ CACHED_DIRECTORIES = 256
 """Directories whose last result is kept."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProjectSetting:
     """One entry. `family`: the agents that read it; ANY for what this server applies. `digest` changes with the content."""
 
@@ -53,7 +53,7 @@ class ProjectSetting:
         return f"{self.path}  {self.key}: {self.value}" if self.value else f"{self.path}  {self.key}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProjectSettings:
     """All entries of a directory, in the order of its files. `root`: the repository's, or the directory itself."""
 

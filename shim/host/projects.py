@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,6 @@ from shim.host import vcs
 from shim.host.disk import is_file, is_folder
 from shim.host.git import git
 from shim.store.base import Store
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
 LOOK_AGAIN_S = 0.25
@@ -35,7 +35,7 @@ ROWS = "project"
 IDS = "project_id"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Identity:
     """The project of a directory. `worktree` is the top of the directory's own working tree, `/` outside of git."""
 

@@ -11,7 +11,7 @@ import base64
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
@@ -20,7 +20,6 @@ from shim.host import disk
 from shim.host.disk import printable
 from shim.host.roots import within
 from universal.codec import Attachment
-from universal.frozen import frozen
 
 TEXT_LIMIT_BYTES = 512 * 1024
 """Text of one attached file that goes into the conversation; more is cut, and the text says so."""
@@ -30,7 +29,7 @@ LISTING_LIMIT = 1_000
 """Entries of an attached directory."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PromptFile:
     """What one file part becomes. `texts` are synthetic texts before it; `keep` whether the part itself stays."""
 

@@ -11,10 +11,10 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from shim.host import jsonc
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
 Effect: TypeAlias = Literal["runs", "allows"]
@@ -254,7 +254,7 @@ def _is_rules(source: str) -> Iterator[Finding]:
 # --- which files ---------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class File:
     """A file, or the files of a folder whose names fit `names`, at most `DEPTH_LIMIT` levels down."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from typing import Any
 from shim.host import disk, markdown
 from shim.host.disk import is_folder, printable
 from shim.host.roots import repository_of, within
-from universal.frozen import frozen
 
 FILE = "SKILL.md"
 IN_PROJECT = (".claude/skills", ".opencode/skill", ".opencode/skills", ".agents/skills")
@@ -29,7 +29,7 @@ ENTRIES_LIMIT = 10_000
 """Entries of one folder that are looked at."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Skill:
     """A skill. `id` is the name of its folder; `content` has no head."""
 

@@ -28,7 +28,6 @@ from shim.runtime.environment import child_environment
 from shim.runtime.pty import PtyProcess, PtySpec
 from shim.runtime.scrollback import Scrollback, Watcher
 from shim.sse.event import OpenCodeEvent
-from universal.frozen import frozen
 
 TERMINALS_LIMIT = 64
 """On the whole server: each is a process and up to 2 MiB of output."""
@@ -43,7 +42,7 @@ FALLBACK_SHELL = "/bin/sh"
 ENVIRONMENT: Mapping[str, str | None] = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1", "COLUMNS": None, "LINES": None}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NewTerminal:
     """What to run; the person's shell if no command is given. `cwd` defaults to the directory."""
 

@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeAlias
@@ -24,7 +25,6 @@ from shim.errors import ShimError
 from shim.host.project_settings import ProjectScanner, ProjectSettings
 from shim.host.roots import within
 from shim.host.settings_rules import ANY
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
 log = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ SETTINGS_KEPT = 200
 Decision: TypeAlias = Literal["trusted", "declined", "undecided"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A decision of a person about one state of one project's settings."""
 
@@ -50,7 +50,7 @@ class Decided:
     settings: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What is known of a project for one agent. `settings` is empty where nothing would run or be allowed."""
 

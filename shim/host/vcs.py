@@ -15,13 +15,12 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from shim.errors import BadRequest
 from shim.host.git import git, harmless_settings
-from universal.frozen import frozen
 
 DIFF = ("diff", "--no-renames", "--ignore-submodules=dirty")
 UNTRACKED_LIMIT = 2000
@@ -35,7 +34,7 @@ Status = Literal["added", "deleted", "modified"]
 LETTERS: dict[str, Status] = {"A": "added", "D": "deleted"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Branches:
     """The branch that is checked out (None when detached) and the one that it will be merged into."""
 
@@ -43,7 +42,7 @@ class Branches:
     default: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Change:
     """A changed file: lines added and deleted (0 for binary ones); a unified diff if asked for and not too large."""
 
@@ -92,7 +91,7 @@ async def branches(directory: str) -> Branches:
     return Branches(head.text.strip() or None, default or None)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Base:
     """Where a branch began: the branch that it will be merged into, the commit, and how it was found."""
 

@@ -17,7 +17,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from shim.host.git import git
 from shim.host.projects import GLOBAL, Projects
 from shim.opencode.build import slug
 from shim.sse.event import OpenCodeEvent
-from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 
 BRANCH = "opencode/"
@@ -50,7 +49,7 @@ START_OUTPUT_BYTES = 2**20
 log = structlog.get_logger()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Worktree:
     """One that was made."""
 

@@ -23,7 +23,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from urllib.parse import urlsplit
 
@@ -37,7 +37,6 @@ from shim.http import cors
 from shim.http.pairing import Pairing
 from shim.http.throttle import Throttle
 from shim.settings import Settings
-from universal.frozen import frozen
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +64,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 AUTHORIZED: web.RequestKey[bool] = web.RequestKey("authorized", bool)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Secrets:
     """The password's digests; the password itself is not kept. Comparing takes the same time whatever is wrong."""
 
@@ -85,7 +84,7 @@ class Secrets:
         return any(right)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Credentials:
     """What a request shows: `user:password`, or with Bearer the password."""
 
@@ -170,7 +169,7 @@ def _split(host: str) -> tuple[str | None, int | None]:
 # --- the door --------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Access:
     """The rules of one server, from its settings. `secrets` is None where no password is set."""
 

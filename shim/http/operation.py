@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType, NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_type_hints
@@ -32,7 +33,6 @@ from shim.opencode.operations import OPERATIONS, Operation
 from shim.opencode2.operations import OPERATIONS2, Operation2
 from shim.opencode2.rewriting import Asked
 from shim.services import Services
-from universal.frozen import frozen
 
 BODY_LIMIT_BYTES = 64 * 2**20
 """Of a request. Prompts hold images as data URLs; 64 MiB are some forty photographs."""
@@ -60,7 +60,7 @@ MISSING = _Empty.MISSING
 """The body of a request that has none."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ctx:
     """What a handler knows of its request. `directory`: absolute, without a `/` at its end; it need not exist."""
 
@@ -69,7 +69,7 @@ class Ctx:
     directory: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BoundOperation:
     """A handler with what it takes: a validator for each parameter that it has."""
 

@@ -8,10 +8,9 @@ Source: recordings `compat_fixtures/opencode2/v2-20260717`, beside opencode2/eve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from shim.opencode2.events import Event2, Wire
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]
@@ -21,7 +20,7 @@ Renamer = Callable[[Wire], Wire]
 ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """How an event differs. `type` None: J has no such event. `then` is given the event and the renamed data."""
 

@@ -9,12 +9,12 @@ Source: OpenCode's own document of 1.18.33, recordings `compat_fixtures/opencode
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from shim.opencode2.dialect_j import renamed, result_of
 from shim.opencode2.events import Event2, Wire
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."
@@ -26,7 +26,7 @@ ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "wri
 Maker = Callable[[Event2], "Wire | None"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Preview2(Event2):
     """An event in P's envelope."""
 
@@ -240,7 +240,7 @@ def _moved(event: Event2) -> Wire:
     return {"sessionID": event.data["sessionID"], "location": event.data["location"], **sub}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """How an event is told. `version`: of its shape, if it is durable; None: as R's."""
 

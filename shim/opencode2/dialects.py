@@ -11,12 +11,12 @@ In: an event, message, session, answer or request in one dialect. Out: a new one
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from shim.opencode2 import dialect_j, dialect_j_edge, dialect_p, dialect_p_edge, dialect_w
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.rewriting import Alias, Asked
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj
 
 
@@ -40,7 +40,7 @@ def _same_request(operation: str, asked: Asked) -> Asked:
     return asked
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """One dialect. `event` and `message`: None means that it has no such thing.
 

@@ -6,9 +6,8 @@ shape; all others are live only. Source: `opencode-v2-events.json` (2.1.2).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
-
-from universal.frozen import frozen
 
 Wire: TypeAlias = dict[str, Any]
 
@@ -71,7 +70,7 @@ NO_LOCATION = frozenset(
 """Native tells these without a directory (as `server.connected`): clients go by `data.sessionID`."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Event2:
     """One event.
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
-
-from universal.frozen import frozen
 
 PATCH_LIMIT_CHARS = 2**18
 """Of one file. Longer ones are counted but not shown: they are kept in the journal, and sent to all clients."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FileChange:
     """One change of one file in a turn; `path` absolute, `diff` unified."""
 

@@ -14,13 +14,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from shim.errors import ShimError
 from shim.host.vcs import git
-from universal.frozen import frozen
 
 DEAD_PROXY = "http://127.0.0.1:9"
 """Nothing listens there: whoever wants to leave the machine fails at once."""
@@ -38,7 +37,7 @@ def sealed(home: Path, path: str) -> Env:
     return base | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Place:
     """A home with a project in it, below a scratch directory that is removed in the end."""
 
@@ -87,7 +86,7 @@ Prepare: TypeAlias = Callable[[Place, str], Env]
 """(place, URL of the scripted model) -> what the agent inherits besides; it writes the agent's configuration."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Target:
     """An agent that can be recorded.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 
 Kinds: TypeAlias = dict[str, set[str]]
@@ -90,7 +90,7 @@ def kinds_of(recordings: Iterable[Iterable[dict[str, Any]]]) -> Kinds:
     return found
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Difference:
     """New and gone between two versions. A kind that is new or gone has its fields not listed."""
 

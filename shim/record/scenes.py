@@ -7,15 +7,14 @@ Asked permissions are accepted unless the scene says otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-from universal.frozen import frozen
 
 Until: TypeAlias = Literal["end", "delta", "tool", "ask", "accepted"]
 """What is waited for after a prompt: the end of the turn, the first piece of text, a tool at work, an open request, nothing."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Say:
     """A prompt. `model`: none is named, or the default, or another one; `effort`: with the strongest effort level."""
 
@@ -28,22 +27,22 @@ class Say:
     file: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Abort:
     """Interrupt the turn, and wait for its end."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Kill:
     """SIGKILL, and wait for the exit."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Again:
     """End the process and start another one, which goes on with the same conversation."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class End:
     """Wait for the end of the turn that runs."""
 
@@ -51,7 +50,7 @@ class End:
 Step: TypeAlias = Say | Abort | Kill | Again | End
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Scene:
     """One scene. `permission` None leaves requests open; `answers` None refuses a question; `needs`: see `homes.Target.lacks`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shim.errors import AgentError, AgentNotFound, ShimError
@@ -17,11 +17,10 @@ from shim.record.scrub import leaks, scrub
 from shim.runtime.locate import locate
 from shim.scripted.server import ScriptedModel, serving
 from universal.codec import AgentSpec
-from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Taken:
     """What came of it. `skipped` and `failed`: scene -> why; `before`: the version that it is compared with."""
 

@@ -13,13 +13,13 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from shim.authorities import authorities
 from shim.errors import AgentStartFailed
 from shim.runtime import hidden_opencode
-from universal.frozen import frozen
 
 FETCH_S = 20.0
 """For one file of the hidden server, on loopback."""
@@ -53,7 +53,7 @@ def _is_directory(text: str) -> bool:
     return re.match(r"/|[A-Za-z]:[\\/]", decoded) is not None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _File:
     status: int
     headers: Mapping[str, str]

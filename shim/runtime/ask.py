@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from shim.runtime.process import AgentProcess
 from universal.codec import Exit, LaunchSpec
-from universal.frozen import frozen
 
 MOST_LINES = 500
 """So many lines of what it says are kept."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Said:
     """What it wrote. `over` is False when it neither ended nor said what was waited for, in time."""
 

@@ -21,10 +21,10 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from shim.runtime.environment import MARK
-from universal.frozen import frozen
 
 ROUNDS = 5
 """How often what is left is looked for again: a process may fork while it is being ended."""
@@ -37,7 +37,7 @@ DEAD = frozenset({"Z", "X"})
 _PROC = Path("/proc")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Process:
     """A live process; `started` (clock ticks since boot) tells it from a later one with the same pid."""
 
@@ -45,7 +45,7 @@ class Process:
     started: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Stat:
     process: Process
     parent: int

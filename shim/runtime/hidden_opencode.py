@@ -18,13 +18,12 @@ import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shim.errors import AgentNotFound, AgentStartFailed
 from shim.runtime import child
 from shim.runtime.environment import ChildEnvironment, child_environment
-from universal.frozen import frozen
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
 INSTALL_HINT = "Install it (npm install -g opencode-ai), put it on PATH, or name it in SHIM_OPENCODE_BIN."
@@ -43,7 +42,7 @@ that ends by itself is seen."""
 LISTENING = re.compile(rb"listening on (https?://\S+)")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HiddenServer:
     """A running one: its base `url`, and `auth` (user, password) that each request must carry."""
 

@@ -21,6 +21,7 @@ import asyncio
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import structlog
@@ -29,7 +30,6 @@ from shim.errors import AgentGone, AgentStuck
 from shim.runtime.environment import child_environment
 from shim.runtime.process import OnExit, OnLines
 from universal.codec import Exit, LaunchSpec
-from universal.frozen import frozen
 
 LINES = 256
 """So many lines fit into each direction: what is written beyond waits (agent) or is refused (server)."""
@@ -42,7 +42,7 @@ SIGKILL = 9
 log = structlog.get_logger(__name__)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Waits:
     """The two waits, in seconds. Others than the defaults only in tests."""
 
@@ -100,7 +100,7 @@ class _Pipe:
         return taken
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stdio:
     """What a program gets: how it was launched, and its two pipes."""
 

@@ -12,13 +12,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shim.errors import AgentError
 from shim.runtime.process import AgentProcess
 from universal.codec import AgentSpec, Exit, LaunchSpec
-from universal.frozen import frozen
 
 VERSION_WAIT_S = 15.0
 """For `--version`. Usually 0.1 to 1 s; a first start of a program of 380 MB from a cold disk takes longer."""
@@ -44,7 +43,7 @@ INSTALLED = "SHIM_INSTALLED_AGENTS"
 """Folder of agents that were installed by this server, each below its name; agents do not inherit it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Located:
     """The answer. `path` is absolute, None if there is none; `why` then says why, and is empty otherwise.
 

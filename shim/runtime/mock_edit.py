@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import dataclass
 from pathlib import Path
-
-from universal.frozen import frozen
 
 MAX_BYTES = 1 << 20
 """Larger files are refused."""
@@ -16,7 +15,7 @@ class Refused(Exception):
     """The mock does not touch this file; the text says why."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Edit:
     """A change that can be made: `before` is None for a new file. `old` occurs exactly once, `new` takes its place."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from shim.runtime.inprocess import Died
@@ -14,7 +15,6 @@ from shim.runtime.mock_edit import Edit, Refused, apply, prepare
 from shim.runtime.mock_run import Leave, Run, Step, Tool
 from shim.runtime.mock_texts import COMMAND, MARKDOWN, PLAN, PLAN_QUESTION, PNG, QUESTIONS, THOUGHTS, TODOS
 from universal.agents.mock.wire import Frame
-from universal.frozen import frozen
 from universal.jsonvalue import arr, text
 
 MAX_SECONDS = 600
@@ -27,7 +27,7 @@ WORK_S = 0.5
 """For a subagent to find out what it was asked."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Scene:
     """A word that the mock knows. `words`: how many may follow it (None: any); with more it is an ordinary text."""
 

@@ -26,6 +26,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -39,7 +40,6 @@ from shim.runtime.environment import child_environment
 from shim.runtime.tail import Tail
 from universal.codec import Exit, LaunchSpec
 from universal.framing import LIMIT_BYTES, Framed, FrameError, LineFramer, ShortLine
-from universal.frozen import frozen
 
 STDIN_CLOSE_S = 5.0
 """After its stdin is closed. Claude Code writes its transcript then; killed earlier, it forgets the last message."""
@@ -69,7 +69,7 @@ OnExit: TypeAlias = Callable[[Exit], None]
 log = structlog.get_logger(__name__)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Waits:
     """The waits of the ladder and after it, in seconds. Others than the defaults only in tests."""
 

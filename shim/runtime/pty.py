@@ -17,10 +17,10 @@ import struct
 import termios
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from shim.runtime import child, family
 from shim.runtime.environment import ChildEnvironment
-from universal.frozen import frozen
 
 READ_BYTES = 64 * 1024
 """Taken from the terminal at once; one piece of output for those who watch."""
@@ -38,7 +38,7 @@ COLUMNS, ROWS = 80, 24
 _OPEN = 'exec "$@" <>"$0" >&0 2>&0'
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtySpec:
     """What to run. `argv[0]` is an absolute path; `token` is in the environment's `MARK`, its family is ended by it."""
 

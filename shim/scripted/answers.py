@@ -40,11 +40,10 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shim.scripted.tools import Body, Call, call
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonvalue import arr, obj
 
@@ -72,7 +71,7 @@ Turn: TypeAlias = tuple[str, str]
 """("user", its text) or ("tool", ""), in the order of the conversation."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What the model says in one request.
 
@@ -90,7 +89,7 @@ class Answer:
     pause_s: float = DELTA_S
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A request, whatever its wire. `images` in it; `body` as JSON text."""
 

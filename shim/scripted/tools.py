@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonvalue import obj
 
 Body: TypeAlias = dict[str, Json]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Call:
     """One tool call of the model. `free`: the whole input as text, for tools that take no JSON (Codex's `apply_patch`)."""
 

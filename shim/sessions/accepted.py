@@ -8,7 +8,6 @@ from typing import Any
 
 from shim.errors import AgentError
 from universal.codec import LaunchOptions, Prompt
-from universal.frozen import frozen
 from universal.items import Item
 from universal.jsonvalue import obj, text
 from universal.unattended import Unattended, parse
@@ -38,7 +37,7 @@ def noted(known: dict[str, NativeSession], agent: str, id_: str, *, said: bool) 
     return False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """A prompt that was accepted: the user message's item and what the agent is to get.
 

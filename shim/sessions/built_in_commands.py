@@ -6,9 +6,9 @@ Source: `GET /command` of 1.18.33, for the names and descriptions; the texts are
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from shim.projection.opencode1.commands import Template
-from universal.frozen import frozen
 
 INIT = "init"
 REVIEW = "review"
@@ -46,7 +46,7 @@ Before you report a fault, make sure of it, and say in which case it happens and
 would want to mend. Give the file and line of each finding, the worst first. If nothing is wrong, say so in one sentence."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BuiltInCommand:
     """A template of the server's own."""
 

@@ -8,16 +8,16 @@ aborted, and shell commands that the person ran. They are sent along once, oldes
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shim.projection.opencode1.state import HANDOVER, Conversation, Message
-from universal.frozen import frozen
 
 CONTEXT_LIMIT_CHARS = 200_000
 """The newest part is kept; older text is left out, and the text says so."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Missed:
     """`text` is empty when nothing was missed; `message_ids` are known to the agent once it was sent.
 

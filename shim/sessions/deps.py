@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shim.agents.directory import AgentDirectory
@@ -17,7 +17,6 @@ from shim.sessions.permissions.requests import Timer, UnattendedCounts, call_lat
 from shim.sessions.steps import Trees
 from shim.sessions.trust_question import QUESTION_S, TrustQuestions
 from shim.store.base import Store
-from universal.frozen import frozen
 from universal.permissions import Rule
 from universal.unattended import WAIT, Unattended
 
@@ -40,7 +39,7 @@ async def _nothing_to_refresh(_directory: str) -> None:
     """Sessions without configuration files, in tests."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SessionDeps:
     """Everything injected. `config_rules` gives the permission rules of a directory's config, as they were read last."""
 

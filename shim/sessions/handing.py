@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shim.opencode.build import Wire
 from shim.sessions import context
@@ -11,10 +11,9 @@ from shim.sessions.accepted import Accepted
 from shim.sessions.branch import Branch
 from shim.sessions.rewind import UndoneNotes
 from universal.codec import Prompt
-from universal.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Handed:
     """`carried`: messages that go along; `told`: what the journal keeps of it."""
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from shim.opencode.build import Wire
-from universal.frozen import frozen
 from universal.items import Item, StatusPart
 from universal.jsonvalue import obj, text
 
@@ -30,7 +30,7 @@ HEAD = (
 GONE = "The instructions that were set for this session from outside hold no longer."
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Due:
     """What goes along with the next prompt. `told` is what the journal keeps of it; empty if nothing has changed."""
 

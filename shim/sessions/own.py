@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from universal.frozen import frozen
 from universal.turn import OURS
 
 OWN = f"{OURS}own"
@@ -16,7 +15,7 @@ STOP_S = 3.0
 """After `stop`, until it is over: a command gets one second before it is killed."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OwnWork:
     """`stop` asks it to end; `over` is set when it has."""
 

@@ -7,6 +7,7 @@ agent or model. Files are read through `shim.host.prompt_files`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
@@ -18,7 +19,6 @@ from shim.projection.opencode1.state import Conversation
 from shim.sessions.accepted import Accepted
 from shim.sessions.given import accepted_of, attachment
 from universal.codec import Attachment, Model, modes_of
-from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text
 from universal.unattended import Unattended
@@ -27,7 +27,7 @@ AGENT_HINT = " Use the above message and context to generate a prompt and call t
 """What native adds for `@agent`, to the letter."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Which agent, model, variant and mode answer a prompt; `wire` as in a user message's `model`; `refused` as of `Accepted`."""
 
@@ -43,7 +43,7 @@ class UnknownChoice(BadRequest):
     """There is no such provider, model or agent. The message says which there are."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Body:
     """The fields of a prompt request that matter here, already of the right types."""
 

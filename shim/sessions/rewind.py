@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shim.clock import from_rfc3339
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.context import title_of
 from universal.events import EventType, TurnData, UniversalEvent
-from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Undone:
     """`prompts`: how many the agent had been handed of those that are gone, `first`: how the first one began.
 

@@ -6,6 +6,7 @@ clients were sent, but for those of other sources (a growing text told anew to w
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from shim.clock import from_rfc3339
@@ -18,14 +19,13 @@ from universal.events import (
     SessionStartedData,
     UniversalEvent,
 )
-from universal.frozen import frozen
 from universal.items import ItemKind, ItemRole, StatusPart
 from universal.jsonvalue import obj, text
 
 TurnState: TypeAlias = Literal["idle", "queued", "running", "waiting"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """One event and what it made.
 

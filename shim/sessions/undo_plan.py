@@ -7,17 +7,17 @@ until then it can be shown again. Source: a live OpenCode 1.18.33 (docs/undo.md)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import relative
 from shim.projection.opencode1.state import Conversation, Message
-from universal.frozen import frozen
 
 SAID = ("text", "tool")
 """Parts that make it worth while to keep the rest of a message."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Point:
     """Everything from this message on is undone; with `part_id`, from this part of it on."""
 

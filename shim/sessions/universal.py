@@ -8,6 +8,7 @@ Owner of: the names, and `permissionMode` as it was asked for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,6 @@ from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
 from universal.events import EventType, SessionStartedData, UniversalEvent
-from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 from universal.permissions import Rule
 
@@ -36,7 +36,7 @@ RULES: Mapping[str, Rule] = {"acceptEdits": Rule("edit", "*", "allow"), "bypass"
 """What the same is in rules, for agents without such a mode: what they ask is answered before anybody sees it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """A session to be made."""
 

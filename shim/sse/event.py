@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from universal.frozen import frozen
 
 
 class Sync(NamedTuple):
@@ -16,7 +15,7 @@ class Sync(NamedTuple):
     id: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpenCodeEvent:
     """One event of the OpenCode 1.x wire.
 

@@ -30,7 +30,6 @@ from shim.sse.hub import DEFAULT_BOUNDS, HubBounds, HubStats
 from shim.sse.ring import Ring
 from shim.sse.subscription import Bounds, State, Subscription
 from shim.sse.turnstile import Turnstile
-from universal.frozen import frozen
 
 KEEP_S = 60.0
 """How long events are made for a reader that has gone."""
@@ -49,7 +48,7 @@ URGENT = frozenset(
 log = structlog.get_logger()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Kind2:
     """What a reader asked for, and who it is."""
 
@@ -65,7 +64,7 @@ class Kind2:
 Reader: TypeAlias = Subscription[Kind2]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Piece2:
     """A piece of a growing text. `field` is where it stands in the event's data."""
 

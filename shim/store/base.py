@@ -7,15 +7,14 @@ never loses an event that was flushed, also after `kill -9`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from shim.store.rows import EventRow
 from universal.events import UniversalEvent
-from universal.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SessionRow:
     """What is kept of a session beside its journal. `data` is the session's own JSON (title, agent, ...)."""
 

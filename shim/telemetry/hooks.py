@@ -15,6 +15,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -25,7 +26,6 @@ from shim.host.command import run
 from shim.redaction import clean
 from shim.settings import Hook
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
-from universal.frozen import frozen
 from universal.jsonvalue import obj, text
 
 QUEUE = 100
@@ -38,7 +38,7 @@ Info = Callable[[str], Mapping[str, Any] | None]
 """A session's `info` by id; None for one that is gone."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Notice:
     """What a hook is told. `event` is the setting's word."""
 

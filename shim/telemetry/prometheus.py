@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from shim.telemetry.meters import Histogram, Meters
-from universal.frozen import frozen
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PREFIX = "opencode_shim_"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Gauges:
     """What is measured when it is asked for."""
 

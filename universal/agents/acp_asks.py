@@ -16,7 +16,6 @@ from universal.agents.acp_context import Context, Msg
 from universal.agents.acp_tools import Call, arguments_of, pending_diff, rule_metadata, title_of
 from universal.codec import Fact, Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonrpc import Id, JsonRpc, Request
@@ -35,7 +34,7 @@ _NOTHING: Msg = {}
 _YES, _NO = QuestionOption(label="Yes"), QuestionOption(label="No")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Field:
     """A property of the form that one question stands for."""
 

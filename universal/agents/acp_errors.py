@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from universal.agents.acp_context import Msg
 from universal.agents.acp_profiles import Profile
 from universal.codec import Fact, Output, Signal
 from universal.events import ErrorData, EventType
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
@@ -33,7 +33,7 @@ _TOLD_STATUS = re.compile(r"Error: (\d{3}) (.*)", re.DOTALL)
 SESSION_NOT_FOUND = "session_not_found"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stop:
     """What a `stopReason` means: `finish` of the last message, and the error if it is one."""
 

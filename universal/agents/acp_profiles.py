@@ -9,11 +9,10 @@ who runs this server has `opencode` installed, as the client, and a second provi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.codec import ALL_FAMILIES, Mode, ProjectSettingsUse
-from universal.frozen import frozen
 
 DEFAULT = "default"
 """Model of agents that offer no choice; is never sent."""
@@ -21,9 +20,11 @@ BUILD = Mode("build", "The agent's own default: it decides what it asks before i
 PLAN = Mode("plan", "The agent only reads and thinks, then proposes a plan.", "plan")
 GENERIC: tuple[Mode, ...] = (BUILD, PLAN)
 """Until an agent has told its modes. Where one has no mode `plan`, a prompt in it is refused, not run in another mode."""
+READS_ALL = ProjectSettingsUse(ALL_FAMILIES)
+"""An agent that nobody has looked at may read the settings of every family."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What is known of an agent. `native` of a mode: "" its default, `x` its mode x, `option=x` another option.
 
@@ -56,7 +57,7 @@ class Profile:
     login: Literal["session"] | None = None
     """As in `AgentSpec`. claude-agent-acp has None: it makes a session also when it is not logged in."""
     login_hint: str = ""
-    settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
+    settings: ProjectSettingsUse = READS_ALL
     """Which settings of a project it reads; an agent of this protocol cannot be told to leave them out."""
 
 

@@ -14,7 +14,6 @@ from universal.agents.acp_context import Msg
 from universal.agents.acp_modes import chosen, offered
 from universal.agents.acp_profiles import DEFAULT, Profile
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
@@ -27,7 +26,7 @@ _BRACKETS = re.compile(r"(.+)\[([a-z]+)\]")
 """`gpt-5.5[high]`: codex-acp's models with their efforts."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Change:
     """A request that sets something. `what`: model, variant or mode."""
 
@@ -37,7 +36,7 @@ class Change:
     value: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Missing:
     """The agent does not offer what is wanted."""
 

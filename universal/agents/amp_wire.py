@@ -9,11 +9,11 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
 from universal.events import ErrorData
-from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
@@ -146,7 +146,7 @@ def error_data(error: dict[str, Json]) -> ErrorData:
 _TITLE_KEYS = ("description", "cmd", "command", "path", "filePattern", "pattern", "url", "query", "objective", "prompt")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Result:
     """A tool's result: content parts, and metadata as listed at `universal.items.Item`."""
 

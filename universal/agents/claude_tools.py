@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 from universal.agents.claude_wire import Msg, get_int, get_text
 from universal.events import Question, QuestionOption
-from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
@@ -48,7 +47,7 @@ def accessed(name: str, arguments: Msg) -> dict[str, Json]:
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,10})\b")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Result:
     """A tool's result: content parts, whether it failed, and metadata as listed at `universal.items.Item`."""
 

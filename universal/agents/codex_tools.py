@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from universal.agents.codex_wire import Msg
 from universal.events import Question, QuestionOption
-from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
@@ -25,7 +25,7 @@ ABANDONED = "The tool call was interrupted before it had a result."
 BACKGROUND = "(still running in the background)"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A call: the tool's name, its arguments, a line for people."""
 
@@ -34,7 +34,7 @@ class Shown:
     title: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """A result, as the parts and the metadata of a `tool_result` item."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from universal.codec import Attachment, Catalogue, Mode, Model, Prompt
-from universal.frozen import frozen
 from universal.items import Json
 from universal.jsonline import get_int, get_text, parse
 from universal.jsonvalue import arr, obj
@@ -25,7 +25,7 @@ Msg: TypeAlias = dict[str, Any]
 # --- modes --------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Preset:
     """What a mode is for Codex: who is asked, what the sandbox allows, and whether it only plans."""
 

@@ -7,14 +7,14 @@ Source: recordings of 1.18.33; docs/wire.md 4, "Title / metadata / output by too
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from universal.agents.opencode_wire import Msg
-from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonvalue import arr, obj, text
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Result:
     """Content and metadata of a `tool_result` item."""
 

@@ -9,9 +9,9 @@ import difflib
 import posixpath
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from universal.agents.pi_wire import Msg
-from universal.frozen import frozen
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
@@ -22,7 +22,7 @@ _EXIT = re.compile(r"(?:\n\n)?Command exited with code (\d{1,10})\s*$")
 _ABORTED = re.compile(r"(?:^|\n)(?:Command aborted|Operation aborted)\s*$")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Result:
     """A tool's result: content parts, and metadata as listed at `universal.items.Item`."""
 

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from universal.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wrapper:
     """A command that runs the command in its arguments. Options that the tables do not name make the line opaque."""
 

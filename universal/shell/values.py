@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
-
-from universal.frozen import frozen
 
 VALUES_LIMIT = 16
 """Values that a variable or the working directory may have."""
@@ -26,7 +24,7 @@ def reject(reason: str) -> NotUnderstoodError:
     return NotUnderstoodError(reason)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class State:
     """What is known of the shell before a statement: its working directories and its variables."""
 
@@ -52,7 +50,7 @@ def _union(one: Values, two: Values) -> Values:
     return values if values is None or len(values) <= VALUES_LIMIT else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The state after a statement that succeeded, and after one that ended in any way."""
 
@@ -60,7 +58,7 @@ class Outcome:
     end: State
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Part of a word: literal text, or an expansion with the values that it may have."""
 
@@ -70,7 +68,7 @@ class Piece:
     number: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Word:
     """A word of a command."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import indexed, relative
 from shim.projection.opencode1.tools import permission_of, view_call
 from universal.events import PermissionData
-from universal.frozen import frozen
 from universal.jsonvalue import arr, obj, text
 from universal.permissions import Access
 from universal.shell_commands import parse_shell_line
@@ -40,7 +40,7 @@ _WORDS_OF = {
 """How many leading words of a command `always` covers, where it is not one."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a call is made: the session's `directory`, and more `roots` that are no outside (the repository's root).
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from shim.opencode.build import Wire
 from shim.projection.diffs import count, hunks, indexed, relative
 from shim.projection.opencode1.agents import tools_of
-from universal.frozen import frozen
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import arr, obj, whole
 
@@ -26,7 +26,7 @@ SHOWN_CHARS = 2**20
 50 KB; agents have limits of their own, of some 30 KB."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ToolView:
     """A tool call as OpenCode shows it."""
 
@@ -34,7 +34,7 @@ class ToolView:
     input: Wire
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """What titles depend on."""
 
@@ -45,7 +45,7 @@ class ToolContext:
     model: Wire | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ResultView:
     """A finished tool call as OpenCode shows it."""
 

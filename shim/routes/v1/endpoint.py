@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -13,7 +14,6 @@ from shim.errors import ShimError
 from shim.http import wire_json
 from shim.http.operation import Ctx, Handler, extra
 from shim.services import Universal
-from universal.frozen import frozen
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 Form: TypeAlias = Literal["json", "events", "bytes", "text", "none"]
@@ -21,7 +21,7 @@ Form: TypeAlias = Literal["json", "events", "bytes", "text", "none"]
 _MARK = "__v1__"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One operation. `form`: what it answers with; `takes_bytes`: its body is not JSON; `ours`: not in the peers' document."""
 

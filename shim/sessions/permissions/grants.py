@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shim.clock import Clock
 from shim.ids import Ids
-from universal.frozen import frozen
 from universal.permissions import Rule
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Grant:
     """One pattern that is allowed in a directory. `at_ms`: when the person answered; `updated_ms`: when it was changed, or 0."""
 

@@ -55,10 +55,10 @@ from shim.sessions.traces import Traces
 from shim.sessions.universal import UniversalSessions
 from shim.sessions.views import Views
 from shim.settings import Settings
-from shim.sse.hub import Hub
-from shim.sse.second import SecondHub
 from shim.store.base import Store
 from shim.store.sqlite import SqliteStore
+from shim.stream.hub import Hub
+from shim.stream.second import SecondHub
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans

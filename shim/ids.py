@@ -137,7 +137,7 @@ class Ids:
 
     def moment(self) -> str:
         """The id of an event on a stream: `evt_` and 12 hex digits of time and counter, ascending. One for each piece of text
-        goes over the wire, and its place in the stream beside it (`shim.sse.frame`), so it has no random tail."""
+        goes over the wire, and its place in the stream beside it (`shim.stream.frame`), so it has no random tail."""
         return f"evt_{self._value() & MASK:012x}"
 
     def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from shim.sessions.universal import UniversalSessions
     from shim.sessions.views import Views
     from shim.settings import Settings
-    from shim.sse.hub import Hub
     from shim.store.base import Store
+    from shim.stream.hub import Hub
     from shim.telemetry.meters import Meters
     from shim.telemetry.spans import Spans
 

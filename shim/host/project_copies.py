@@ -19,7 +19,7 @@ from shim.host.git import git
 from shim.host.projects import Identity, Projects
 from shim.host.worktrees import plain
 from shim.opencode.build import slug
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 from shim.store.base import Store
 
 COPIES = "project_copy"

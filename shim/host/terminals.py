@@ -23,11 +23,11 @@ from shim.clock import Clock
 from shim.errors import ApiError, BadRequest
 from shim.host.disk import is_folder
 from shim.ids import Ids
+from shim.opencode.events import OpenCodeEvent
 from shim.runtime import family
 from shim.runtime.environment import child_environment
 from shim.runtime.pty import PtyProcess, PtySpec
 from shim.runtime.scrollback import Scrollback, Watcher
-from shim.sse.event import OpenCodeEvent
 
 TERMINALS_LIMIT = 64
 """On the whole server: each is a process and up to 2 MiB of output."""

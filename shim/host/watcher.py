@@ -25,7 +25,7 @@ import structlog
 from shim.host import vcs
 from shim.host.disk import printable
 from shim.host.git import git
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 
 FOLDERS_LIMIT = 2000
 """Of one directory; Linux gives a user some ten thousand watches in all."""

@@ -16,7 +16,7 @@ from shim.errors import ApiError, NotFound
 from shim.host.projects import Projects
 from shim.host.worktrees import Worktrees
 from shim.ids import Ids
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 from shim.store.base import Store
 from universal.jsonvalue import text
 

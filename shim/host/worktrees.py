@@ -30,7 +30,7 @@ from shim.host.disk import private_folder
 from shim.host.git import git
 from shim.host.projects import GLOBAL, Projects
 from shim.opencode.build import slug
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 from universal.jsonvalue import obj, text
 
 BRANCH = "opencode/"

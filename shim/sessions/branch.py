@@ -18,13 +18,13 @@ from shim.clock import Clock, from_rfc3339, rfc3339
 from shim.errors import Conflict, NotFound, StoreError
 from shim.ids import Ids
 from shim.opencode.build import Wire
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.given import Waiting
 from shim.sessions.instructions import Instructions
 from shim.sessions.retelling import Changed, Retelling
 from shim.sessions.unparsed import Unparsed
-from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
 from shim.within import Within
 from universal.codec import Fact

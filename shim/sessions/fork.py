@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from shim.clock import from_rfc3339
 from shim.errors import NotFound
 from shim.opencode.build import Wire
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.branch import Branch
 from shim.sessions.manager import SessionManager
 from shim.sessions.transfer import Renamer
-from shim.sse.event import OpenCodeEvent
 from universal.events import EventType, ItemData, UniversalEvent
 from universal.items import Item, ItemKind, Json, StatusPart
 from universal.jsonvalue import arr, obj

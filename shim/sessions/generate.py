@@ -16,6 +16,7 @@ from dataclasses import replace
 from shim.errors import ShimError
 from shim.opencode import build
 from shim.opencode.build import Wire
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.state import Conversation
 from shim.sessions import context
 from shim.sessions.actor import SessionActor
@@ -24,7 +25,6 @@ from shim.sessions.deps import SessionDeps
 from shim.sessions.feed import Feed
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, Choice, accept
-from shim.sse.event import OpenCodeEvent
 from shim.store.memory import MemoryStore
 from universal.codec import modes_of
 from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent

@@ -18,6 +18,7 @@ from shim.errors import BadRequest, LimitReached, NotFound, RequestNotFound, Ses
 from shim.host.roots import require
 from shim.opencode import build
 from shim.opencode.build import Wire
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.asks import DECISIONS
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.actor import SessionActor
@@ -29,7 +30,6 @@ from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.requests import open_requests
 from shim.sessions.permissions.unattended import check_metadata, of_session
 from shim.sessions.reading import read
-from shim.sse.event import OpenCodeEvent
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
 from universal.jsonvalue import arr, obj, text

@@ -24,7 +24,7 @@ from shim.ids import Ids
 from shim.opencode2.dialects import Dialect
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.probes import Client
-from shim.sse.second import Reader, SecondHub
+from shim.stream.second import Reader, SecondHub
 
 if TYPE_CHECKING:
     from shim.projection.opencode2.state import Conversation2

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 from universal.jsonvalue import obj, text
 
 AFTER_S = (0.1, 1.0)

@@ -6,13 +6,13 @@ from contextlib import suppress
 
 from shim.errors import LimitReached
 from shim.opencode.build import Wire, is_default_title
+from shim.opencode.events import OpenCodeEvent
 from shim.sessions import prompting
 from shim.sessions.actor import SessionActor
 from shim.sessions.context import title_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, UnknownChoice
 from shim.sessions.undo import settle
-from shim.sse.event import OpenCodeEvent
 from universal.jsonvalue import arr, obj, text
 
 

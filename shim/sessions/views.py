@@ -21,6 +21,7 @@ from shim.clock import Clock, from_rfc3339
 from shim.collector import collector
 from shim.errors import NotFound
 from shim.ids import Ids
+from shim.opencode.events import OpenCodeEvent
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.hosted import ROWS
 from shim.opencode2.probes import Probes
@@ -28,10 +29,9 @@ from shim.sessions.feed import Feed
 from shim.sessions.forms import Forms
 from shim.sessions.manager import SessionManager
 from shim.sessions.rereads import Rereads
-from shim.sse.event import OpenCodeEvent
-from shim.sse.hub import Hub
-from shim.sse.second import SecondHub
 from shim.store.base import Store
+from shim.stream.hub import Hub
+from shim.stream.second import SecondHub
 from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.jsonvalue import obj, text
 

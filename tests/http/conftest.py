@@ -27,8 +27,8 @@ from shim.ids import Ids
 from shim.routes import opencode1, opencode2
 from shim.services import Services
 from shim.settings import Settings
-from shim.sse.hub import Hub
 from shim.store.memory import MemoryStore
+from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.doors import locked, start
 from tests.support.api import ApiClient, api

@@ -18,7 +18,7 @@ from shim.http.application import application
 from shim.http.throttle import Throttle
 from shim.routes import opencode1
 from shim.settings import Settings
-from shim.sse.hub import Hub
+from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.support.api import ApiClient
 

@@ -23,12 +23,12 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from shim.clock import ManualClock, rfc3339
 from shim.ids import Ids
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.projector import Projector
 from shim.runtime.process import LINES_AT_ONCE
-from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import encode
-from shim.sse.hub import Hub
 from shim.store.sqlite import SqliteStore
+from shim.stream.frame import encode
+from shim.stream.hub import Hub
 from tests.bench import agent
 from universal.agents.claude import ClaudeCodec
 from universal.codec import Fact, Prompt

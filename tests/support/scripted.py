@@ -15,11 +15,11 @@ from typing import Any, Literal
 from shim.clock import ManualClock
 from shim.errors import AgentError, AgentGone
 from shim.ids import Ids
+from shim.opencode.events import OpenCodeEvent
 from shim.sessions.deps import SessionDeps
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
-from shim.sse.event import OpenCodeEvent
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.fold import Fold

@@ -12,7 +12,7 @@ from typing import Any
 
 from shim.ids import COUNTER_SPAN, MASK, hashed_tail, render
 from shim.opencode.build import Wire
-from shim.sse.event import OpenCodeEvent, Sync
+from shim.opencode.events import OpenCodeEvent, Sync
 
 LASTING = frozenset(
     {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shim.opencode import build
 from shim.opencode.build import Wire
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.state import ToolState
-from shim.sse.event import OpenCodeEvent
 from universal.items import FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text, whole
 

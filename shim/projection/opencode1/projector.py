@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from shim.opencode import build
 from shim.opencode.build import Wire
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.diffs import turn_diff
 from shim.projection.opencode1 import asks, undo
 from shim.projection.opencode1.accesses import primary_access
@@ -23,7 +24,6 @@ from shim.projection.opencode1.imported import put as put_imported
 from shim.projection.opencode1.parts import retry_status
 from shim.projection.opencode1.state import NOT_BEGUN, Conversation, Trees
 from shim.projection.opencode1.transcript import Transcript
-from shim.sse.event import OpenCodeEvent
 from universal.events import (
     ErrorData,
     EventType,

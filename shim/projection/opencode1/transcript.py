@@ -12,12 +12,12 @@ from typing import Any
 from shim.ids import IdSequence, hashed_tail, render
 from shim.opencode import build
 from shim.opencode.build import Wire
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.diffs import FileChange, turn_diff
 from shim.projection.opencode1 import tools
 from shim.projection.opencode1.asks import ABORTED
 from shim.projection.opencode1.parts import assistant_info, compaction_item, failed_state, model_of, nothing, parts_of, url_of
 from shim.projection.opencode1.state import HANDOVER, Conversation, Message, ToolState
-from shim.sse.event import OpenCodeEvent
 from universal.events import ItemDeltaData
 from universal.items import FileRefPart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from universal.jsonvalue import arr, obj, text, whole

@@ -14,9 +14,9 @@ from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import OpenCodeConfig, describe
 from shim.http.operation import Ctx, operation
 from shim.opencode.config import Config, wire
+from shim.opencode.events import OpenCodeEvent
 from shim.opencode.keybinds import KEYBINDS
-from shim.sse.event import OpenCodeEvent
-from shim.sse.wire import wire_of
+from shim.stream.wire import wire_of
 
 log = structlog.get_logger(__name__)
 

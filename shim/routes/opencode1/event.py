@@ -6,10 +6,10 @@ from aiohttp import web
 
 from shim.http.operation import Ctx, operation
 from shim.http.streams import need_room
-from shim.sse.compression import wanted
-from shim.sse.event import OpenCodeEvent
-from shim.sse.response import HEARTBEAT_S, LEGACY_HEARTBEAT_S, stream
-from shim.sse.wire import takes_twins, wire_of
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.compression import wanted
+from shim.stream.response import HEARTBEAT_S, LEGACY_HEARTBEAT_S, stream
+from shim.stream.wire import takes_twins, wire_of
 
 
 @operation("event.subscribe")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shim.http.operation import Ctx, operation
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 
 
 @operation("global.dispose")

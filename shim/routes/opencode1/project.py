@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from shim.host.roots import visible_projects, within
 from shim.http.operation import Ctx, operation
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 
 
 class ProjectPath(BaseModel):

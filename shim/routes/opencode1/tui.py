@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from shim.errors import ApiError
 from shim.http.operation import Ctx, operation
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 
 SHORT_NAMES = {
     "session_new": "session.new",

@@ -11,9 +11,9 @@ from shim.errors import BadRequest
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode2.config import converted
 from shim.routes.opencode2.located import place, tell
-from shim.sse.event import OpenCodeEvent
 
 
 class Shell(BaseModel):

@@ -8,8 +8,8 @@ from shim.http.dialect import client_of, dialect_of
 from shim.http.operation import Ctx, operation2
 from shim.http.streams import need_room
 from shim.routes.opencode2.sessions import views
-from shim.sse.compression import wanted
-from shim.sse.response import SECOND_HEARTBEAT_S, stream
+from shim.stream.compression import wanted
+from shim.stream.response import SECOND_HEARTBEAT_S, stream
 
 
 @operation2("event.subscribe")

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
 from shim.errors import BadRequest, Tagged
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode.events import OpenCodeEvent
 from shim.routes.opencode2.located import located, tell
-from shim.sse.event import OpenCodeEvent
 
 TITLES = {
     "anthropic": "Anthropic",

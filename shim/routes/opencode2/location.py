@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode.events import OpenCodeEvent
 from shim.routes.opencode1.instance import end_instance
 from shim.routes.opencode2.located import place, tell
-from shim.sse.event import OpenCodeEvent
 
 
 @operation2("location.get")

@@ -16,9 +16,9 @@ from shim.host import vcs
 from shim.host.project_copies import STRATEGY
 from shim.host.roots import require, visible_projects, within
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode.events import OpenCodeEvent
 from shim.routes.opencode1.instance import end_instance
 from shim.routes.opencode1.project import Commands, Icon, ProjectPath
-from shim.sse.event import OpenCodeEvent
 from universal.jsonvalue import obj, text
 
 

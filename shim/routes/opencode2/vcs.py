@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from shim.errors import ApiError, Tagged
 from shim.host import vcs
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode.events import OpenCodeEvent
 from shim.routes.opencode2.located import located, place
-from shim.sse.event import OpenCodeEvent
 
 BRANCHES_LIMIT = 1000
 

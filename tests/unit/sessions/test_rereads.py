@@ -14,7 +14,7 @@ from shim.opencode2.events import Event2
 from shim.projection.opencode2.state import Conversation2
 from shim.sessions import rereads
 from shim.sessions.rereads import Rereads
-from shim.sse.second import Reader, SecondHub
+from shim.stream.second import Reader, SecondHub
 
 CLIENT = ("::1", "opencode2/x")
 SETTLE_S, LAID_S, LONGEST_S, REPEAT_S = 0.02, 0.04, 0.2, 0.1

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from shim.opencode.events import OpenCodeEvent
 from shim.sessions import retelling
-from shim.sse.event import OpenCodeEvent
 from tests.support.scripted import World, ask
 
 WAIT_S = 10

@@ -18,9 +18,9 @@ import structlog
 from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
-from shim.sse.compression import Gzip
-from shim.sse.subscription import FormT, State, Subscription
-from shim.sse.turnstile import Turnstile
+from shim.stream.compression import Gzip
+from shim.stream.subscription import FormT, State, Subscription
+from shim.stream.turnstile import Turnstile
 
 HEARTBEAT_S = 10.0
 """As OpenCode 1.18.33."""

@@ -20,14 +20,14 @@ import structlog
 
 from shim.clock import Clock
 from shim.ids import Ids
-from shim.sse.batch import Batch, batches
-from shim.sse.burst import Bursts
-from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import Frame, encode, event_at, normal
-from shim.sse.oldest import oldest as oldest_form
-from shim.sse.ring import Entry, Ring
-from shim.sse.subscription import Bounds, Kind, State, Subscription
-from shim.sse.turnstile import Turnstile
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.batch import Batch, batches
+from shim.stream.burst import Bursts
+from shim.stream.frame import Frame, encode, event_at, normal
+from shim.stream.oldest import oldest as oldest_form
+from shim.stream.ring import Entry, Ring
+from shim.stream.subscription import Bounds, Kind, State, Subscription
+from shim.stream.turnstile import Turnstile
 from shim.within import Within
 
 RING_FRAMES = 4096

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.sse.compression import GZIP, Gzip, When, wanted
+from shim.stream.compression import GZIP, Gzip, When, wanted
 
 AWAY, HERE = "192.0.2.7", "127.0.0.1"
 

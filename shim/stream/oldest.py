@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 
 TOAST_MS = 20_000
 """How long the toast of a question stays: a person must have time to read it."""

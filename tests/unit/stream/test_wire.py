@@ -6,7 +6,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from shim.errors import BadRequest
-from shim.sse.wire import wire_of, wire_of_agent
+from shim.stream.wire import wire_of, wire_of_agent
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from aiohttp import ClientResponse
 
 from shim.clock import ManualClock
 from shim.ids import Ids
-from shim.sse.batch import Batch
-from shim.sse.burst import Bursts
-from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import event_at
-from shim.sse.hub import DEFAULT_BOUNDS, Hub, HubBounds
-from shim.sse.subscription import Subscription
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.batch import Batch
+from shim.stream.burst import Bursts
+from shim.stream.frame import event_at
+from shim.stream.hub import DEFAULT_BOUNDS, Hub, HubBounds
+from shim.stream.subscription import Subscription
 
 WAIT_S = 5.0
 

@@ -1,4 +1,4 @@
-"""What a face publishes: one OpenCode event, before it becomes bytes."""
+"""One event of the OpenCode 1 wire, before it is encoded."""
 
 from __future__ import annotations
 

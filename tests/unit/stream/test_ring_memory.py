@@ -8,7 +8,7 @@ import weakref
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.projection.opencode1.projector import Projector
-from shim.sse.hub import Hub
+from shim.stream.hub import Hub
 from universal.events import EventType, ItemData, ItemDeltaData, SessionStartedData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
-from shim.sse.event import OpenCodeEvent
+from shim.opencode.events import OpenCodeEvent
 
 ID_LENGTH, PLACE_LENGTH = 16, 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")

@@ -8,10 +8,10 @@ import math
 import pytest
 from structlog.testing import capture_logs
 
-from shim.sse.event import OpenCodeEvent
-from shim.sse.hub import HubBounds
-from shim.sse.subscription import Bounds, State
-from tests.unit.sse.reading import Got, delta, drain, make_hub, numbers, parsed, said
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.hub import HubBounds
+from shim.stream.subscription import Bounds, State
+from tests.unit.stream.reading import Got, delta, drain, make_hub, numbers, parsed, said
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
@@ -140,7 +140,7 @@ async def test_what_comes_soon_after_a_take_waits_the_longer_the_more_often_it_d
         waits.append(round(until - now[0], 9))
         now[0] = until
 
-    monkeypatch.setattr("shim.sse.subscription._set", waited)
+    monkeypatch.setattr("shim.stream.subscription._set", waited)
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
     for pause in (8.0, *[0.0] * 5, 8.0, 0.0, 0.5):
         now[0] += pause

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shim.sse.frame import encode
-from shim.sse.ring import Entry, Ring
-from tests.unit.sse.reading import said
+from shim.stream.frame import encode
+from shim.stream.ring import Entry, Ring
+from tests.unit.stream.reading import said
 
 
 def entry(number: int, size: int = 0) -> Entry:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shim.sse.event import OpenCodeEvent
-from shim.sse.oldest import TOAST_MS, oldest
-from tests.unit.sse.reading import drain, make_hub
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.oldest import TOAST_MS, oldest
+from tests.unit.stream.reading import drain, make_hub
 
 ASKED: dict[str, Any] = {
     "id": "per_1",

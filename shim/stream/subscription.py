@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from shim.sse.batch import CHUNK_BYTES, Batch, batches
-from shim.sse.frame import Frame, compact
+from shim.stream.batch import CHUNK_BYTES, Batch, batches
+from shim.stream.frame import Frame, compact
 
 FIRST_SHARE = 1 / 8
 """Of the time that takes are to be apart: two pieces that happen to come together are no burst."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from shim.sse.batch import CHUNK_BYTES, batches
-from shim.sse.burst import APART_S
-from shim.sse.frame import encode
-from tests.unit.sse.reading import drain, make_hub, numbers, parsed, said
+from shim.stream.batch import CHUNK_BYTES, batches
+from shim.stream.burst import APART_S
+from shim.stream.frame import encode
+from tests.unit.stream.reading import drain, make_hub, numbers, parsed, said
 
 
 def test_batches_end_with_the_frame_that_fills_them() -> None:

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from shim.sse.event import OpenCodeEvent
-from shim.sse.hub import Hub, HubBounds
-from shim.sse.response import HEADERS, HEARTBEAT_S, LEGACY_HEARTBEAT_S, _Sender, stream
-from shim.sse.subscription import Bounds
-from shim.sse.wire import wire_of
-from tests.unit.sse.reading import WAIT_S, Got, frames_of, make_hub, numbers, said
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.hub import Hub, HubBounds
+from shim.stream.response import HEADERS, HEARTBEAT_S, LEGACY_HEARTBEAT_S, _Sender, stream
+from shim.stream.subscription import Bounds
+from shim.stream.wire import wire_of
+from tests.unit.stream.reading import WAIT_S, Got, frames_of, make_hub, numbers, said
 
 NEVER_S = 1000.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from shim.sse.frame import Frame
+from shim.stream.frame import Frame
 
 CHUNK_BYTES = 256 * 1024
 """About how much is handed out at once; each chunk has its own time limit when it is sent."""

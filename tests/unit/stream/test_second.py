@@ -13,11 +13,11 @@ from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.opencode2.dialects import DIALECTS, Dialect, R
 from shim.opencode2.events import Event2
-from shim.sse.burst import Bursts
-from shim.sse.frame import place
-from shim.sse.hub import HubBounds
-from shim.sse.second import HEARTBEAT, KEEP_S, SECOND_BOUNDS, Reader, SecondHub
-from shim.sse.subscription import Bounds, State
+from shim.stream.burst import Bursts
+from shim.stream.frame import place
+from shim.stream.hub import HubBounds
+from shim.stream.second import HEARTBEAT, KEEP_S, SECOND_BOUNDS, Reader, SecondHub
+from shim.stream.subscription import Bounds, State
 
 J = DIALECTS["J"]
 

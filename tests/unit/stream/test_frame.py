@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import Frame, compact, encode, event_at, normal, place
-from tests.unit.sse.reading import delta, parse, said
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.frame import Frame, compact, encode, event_at, normal, place
+from tests.unit.stream.reading import delta, parse, said
 
 IDLE = OpenCodeEvent("session.idle", {"sessionID": "ses_1"}, directory="/home/user/project", project="prj", urgent=True)
 

@@ -23,13 +23,13 @@ from shim.ids import Ids
 from shim.opencode2.dialects import Dialect
 from shim.opencode2.events import Event2
 from shim.opencode2.probes import Client
-from shim.sse.batch import Batch, batches
-from shim.sse.burst import Bursts
-from shim.sse.frame import Frame, compact, event_at, place, to_json
-from shim.sse.hub import DEFAULT_BOUNDS, HubBounds, HubStats
-from shim.sse.ring import Ring
-from shim.sse.subscription import Bounds, State, Subscription
-from shim.sse.turnstile import Turnstile
+from shim.stream.batch import Batch, batches
+from shim.stream.burst import Bursts
+from shim.stream.frame import Frame, compact, event_at, place, to_json
+from shim.stream.hub import DEFAULT_BOUNDS, HubBounds, HubStats
+from shim.stream.ring import Ring
+from shim.stream.subscription import Bounds, State, Subscription
+from shim.stream.turnstile import Turnstile
 
 KEEP_S = 60.0
 """How long events are made for a reader that has gone."""

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from shim.sse.burst import APART_S
-from shim.sse.event import OpenCodeEvent
-from shim.sse.frame import normal
-from shim.sse.hub import Hub, HubBounds
-from shim.sse.subscription import Bounds, Subscription
-from tests.unit.sse.reading import Got, drain, make_hub, numbers, parsed, said
+from shim.opencode.events import OpenCodeEvent
+from shim.stream.burst import APART_S
+from shim.stream.frame import normal
+from shim.stream.hub import Hub, HubBounds
+from shim.stream.subscription import Bounds, Subscription
+from tests.unit.stream.reading import Got, drain, make_hub, numbers, parsed, said
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from shim.sse.turnstile import Turnstile
+from shim.stream.turnstile import Turnstile
 
 WAIT_S = 10.0
 
@@ -67,7 +67,7 @@ async def test_streams_are_counted() -> None:
 
 
 async def test_who_has_gone_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.sse.turnstile.LOOK_S", 0.001)
+    monkeypatch.setattr("shim.stream.turnstile.LOOK_S", 0.001)
     turnstile, closed, gone = Turnstile(), asyncio.Event(), [False, False]
     with (
         turnstile.stream(lambda: gone[0], lambda: pytest.fail("it is there")),

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from shim.sse.frame import Frame
+from shim.stream.frame import Frame
 
 
 class Placed(Protocol):

@@ -47,6 +47,7 @@ from shim.ids import Ids
 from shim.projection.opencode1.accesses import Place
 from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
+from shim.runtime.inprocess import Program
 from shim.services import Services, Universal
 from shim.sessions.deps import SessionDeps
 from shim.sessions.feed import Feed
@@ -99,10 +100,13 @@ def build_app(
     store: Store | None = None,
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    specs: Mapping[str, AgentSpec] | None = None,
+    programs: Mapping[str, Program] | None = None,
 ) -> web.Application:
     """An application that is ready to run; nothing is opened or started before aiohttp starts it up.
 
-    In: `store` replaces the SQLite one of the data directory, `environ` this process's environment, `clock` its clock (tests).
+    In: `store` replaces the SQLite one of the data directory, `environ` this process's environment, `clock` its clock,
+    `specs` the agents there are, and `programs` adds agents that run in this process (all for tests).
     """
     environment = os.environ if environ is None else environ
     clock = clock or SystemClock()
@@ -114,7 +118,7 @@ def build_app(
     owner = owner_of(settings.data_dir) if store is None else ""
     feed, meters, traced = Feed(), Meters(clock), spans(on=settings.otel)
     agents = AgentDirectory(
-        agents_of(settings, added.specs),
+        agents_of(settings, added.specs) if specs is None else specs,
         clock=clock,
         ids=ids,
         store=kept,
@@ -126,6 +130,7 @@ def build_app(
         owner=owner,
         broken=added.broken,
         packages=added.packages,
+        programs=programs,
         traceparent=lambda: traced.traceparent(structlog.contextvars.get_contextvars().get("session_id", "")),
     )
 

@@ -1,0 +1,153 @@
+"""Goldens on disk, and what differs from them.
+
+`compat_fixtures/goldens/AGENT/VERSION/SCENE.jsonl.xz` holds what clients saw of one recording. `differences.toml` beside them
+lists differences that are wanted; one that no recording shows any more is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import lzma
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+GOLDENS = Path(__file__).parents[2] / "compat_fixtures" / "goldens"
+DIFFERENCES = GOLDENS / "differences.toml"
+ENDING = ".jsonl.xz"
+SHOWN_CHARS = 200
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that is not as it was. `before`, `after`: JSON texts, empty for what is not there."""
+
+    recording: str
+    place: str
+    path: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        lines = (f"    - {self.before[:SHOWN_CHARS]}", f"    + {self.after[:SHOWN_CHARS]}")
+        return "\n".join([f"  {self.place}  {self.path}", *lines])
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A difference that is wanted: globs for the recording, the place and the path of the field, and the reason."""
+
+    recording: str
+    place: str
+    path: str
+    reason: str
+
+    def covers(self, difference: Difference) -> bool:
+        """Whether this difference is meant."""
+        return (
+            fnmatchcase(difference.recording, self.recording)
+            and fnmatchcase(difference.place, self.place)
+            and fnmatchcase(difference.path, self.path)
+        )
+
+
+def wanted() -> list[Wanted]:
+    """The listed differences. Raises ValueError for one without a reason."""
+    rows = tomllib.loads(DIFFERENCES.read_text("utf-8")).get("difference", [])
+    for row in rows:
+        if not row.get("reason", "").strip():
+            raise ValueError(f"{DIFFERENCES.name}: a difference has no reason: {row}")
+    return [Wanted(row.get("recording", "*"), row.get("place", "*"), row.get("path", "*"), row["reason"]) for row in rows]
+
+
+def path_of(name: str) -> Path:
+    """Where the golden of a recording lies."""
+    return GOLDENS / f"{name}{ENDING}"
+
+
+def names_on_disk() -> list[str]:
+    """Recordings that have a golden."""
+    return sorted(str(path.relative_to(GOLDENS))[: -len(ENDING)] for path in GOLDENS.rglob(f"*{ENDING}"))
+
+
+def write(name: str, lines: Sequence[str]) -> None:
+    """Store a golden; an equal one is left alone."""
+    path = path_of(name)
+    data = "\n".join(lines).encode()
+    if path.exists() and lzma.decompress(path.read_bytes()) == data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lzma.compress(data, preset=9))
+
+
+def read(name: str) -> list[str]:
+    """The lines of a golden. Raises FileNotFoundError."""
+    return lzma.decompress(path_of(name).read_bytes()).decode().split("\n")
+
+
+def compare(name: str, before: Sequence[str], after: Sequence[str]) -> list[Difference]:
+    """Every field that differs, in the order of the golden."""
+    if list(before) == list(after):
+        return []
+    old, new = _by_place(before), _by_place(after)
+    found: list[Difference] = []
+    for place in dict.fromkeys((*old, *new)):
+        for path, was, is_ in _listed(old.get(place, []), new.get(place, [])):
+            found.append(Difference(name, place, path, _text(was), _text(is_)))
+    return found
+
+
+def _by_place(lines: Sequence[str]) -> dict[str, list[Any]]:
+    values: list[Any] = []
+    places: dict[str, list[Any]] = defaultdict(list)
+    for line in lines:
+        place, value, *earlier = json.loads(line)
+        values.append(values[earlier[0]] if earlier else value)
+        places[place].append(values[-1])
+    return places
+
+
+Changed = tuple[str, Any, Any]
+
+
+def _listed(before: list[Any], after: list[Any]) -> Iterator[Changed]:
+    """Events or answers of one place; those that are new or gone are told as such, and do not shift the others."""
+    old, new = [_text(value) for value in before], [_text(value) for value in after]
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        for n in range(max(j - i, m - k)):
+            was = before[i + n] if i + n < j else _MISSING
+            is_ = after[k + n] if k + n < m else _MISSING
+            if _MISSING in (was, is_) or _kind(was) != _kind(is_):
+                if was is not _MISSING:
+                    yield f"[{i + n}] -{_kind(was)}", was, _MISSING
+                if is_ is not _MISSING:
+                    yield f"[{k + n}] +{_kind(is_)}", _MISSING, is_
+            else:
+                yield from _fields(f"[{i + n}] {_kind(was)}".rstrip(), was, is_)
+
+
+def _kind(value: Any) -> str:
+    return str(value.get("type", "")) if isinstance(value, dict) else ""
+
+
+def _fields(path: str, before: Any, after: Any) -> Iterator[Changed]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            yield from _fields(f"{path}.{key}", before.get(key, _MISSING), after.get(key, _MISSING))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, (was, is_) in enumerate(zip(before, after, strict=True)):
+            yield from _fields(f"{path}.{number}", was, is_)
+    elif before is _MISSING or after is _MISSING or before != after or type(before) is not type(after):
+        yield path, before, after
+
+
+def _text(value: Any) -> str:
+    return "" if value is _MISSING else json.dumps(value, sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,129 @@
+"""What clients see of each recording is what they saw when the goldens were written; and a change is found."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.goldens import files, journals
+from tests.goldens.command import compared, unwanted
+from tests.goldens.files import Difference, Wanted
+from tests.goldens.play import play
+from tests.goldens.timeline import Timeline, timeline
+from universal.codec import Fact, Signal
+from universal.events import ItemDeltaData
+from universal.turn import Input
+
+REPO = Path(__file__).parents[2]
+EVERY = 25
+"""Of the recordings, one of so many is compared in the fast suite; all of them in the slow one."""
+ALL_S = 1500
+OTHER_PROCESS_S = 120
+CHANGED = "codex/0.169.0/bash_ask_once"
+FACES = ("opencode1", "opencode2 R", "opencode2 J", "opencode2 P", "opencode2 W", "v1")
+
+
+@pytest.mark.timeout(OTHER_PROCESS_S)
+@pytest.mark.parametrize("name", files.names_on_disk()[::EVERY])
+def test_clients_see_what_they_saw(name: str) -> None:
+    left, _ = unwanted(compared(name), files.wanted())
+    assert [str(difference) for difference in left] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(ALL_S)
+def test_clients_see_what_they_saw_in_all_recordings() -> None:
+    done = subprocess.run(["scripts/goldens", "compare"], cwd=REPO, capture_output=True, text=True, timeout=ALL_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(OTHER_PROCESS_S)
+def test_a_run_in_another_process_with_another_hash_seed_sees_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.goldens", "compare", CHANGED],
+        cwd=REPO,
+        env=os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": str(REPO)},
+        capture_output=True,
+        text=True,
+        timeout=OTHER_PROCESS_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(OTHER_PROCESS_S)
+@pytest.mark.parametrize("name", journals.stored())
+def test_a_journal_of_an_earlier_version_opens_to_the_same_answers(name: str) -> None:
+    assert journals.differences(name) == []
+
+
+# --- a change is found ----------------------------------------------------------------------------------------
+
+
+def _recorded() -> Timeline:
+    return asyncio.run(timeline(CHANGED))
+
+
+def _compared(changed: Timeline) -> list[Difference]:
+    return files.compare(CHANGED, files.read(CHANGED), play(changed).lines())
+
+
+def test_one_more_letter_in_a_text_is_found_on_every_face() -> None:
+    recorded = _recorded()
+    for number, step in enumerate(recorded.steps):
+        deltas = [o for o in step.outputs if isinstance(o, Fact) and isinstance(o.data, ItemDeltaData)]
+        if deltas:
+            data = deltas[0].data
+            longer = replace(deltas[0], data=data.model_copy(update={"delta": data.delta + "!"}))
+            outputs = tuple(longer if o is deltas[0] else o for o in step.outputs)
+            recorded.steps[number] = replace(step, outputs=outputs)
+            break
+    places = [difference.place for difference in _compared(recorded)]
+    assert {face for face in FACES if any(place.startswith(face) for place in places)} == set(FACES)
+
+
+def test_a_turn_that_does_not_end_is_found() -> None:
+    recorded = _recorded()
+    ends = (Input.DONE, Input.FAILED)
+    for number, step in enumerate(recorded.steps):
+        outputs = tuple(o for o in step.outputs if not (isinstance(o, Signal) and o.input in ends))
+        recorded.steps[number] = replace(step, outputs=outputs)
+    found = _compared(recorded)
+    assert "session.error" in " ".join(difference.path for difference in found)
+    assert any(difference.place.startswith("after a restart: opencode1") for difference in found)
+
+
+def test_an_event_that_is_new_does_not_shift_the_others() -> None:
+    before = ['["s",{"type":"a","n":1}]', '["s",{"type":"b","n":2}]']
+    after = [before[0], '["s",{"type":"c"}]', before[1]]
+    [difference] = files.compare("r", before, after)
+    assert (difference.path, difference.before) == ("[1] +c", "")
+
+
+def test_a_changed_field_is_named_by_its_path() -> None:
+    [difference] = files.compare("r", ['["s",{"type":"a","p":[{"n":1}]}]'], ['["s",{"type":"a","p":[{"n":true}]}]'])
+    assert (difference.place, difference.path, difference.before, difference.after) == ("s", "[0] a.p.0.n", "1", "true")
+
+
+def test_a_repeated_value_is_compared_as_what_it_stands_for() -> None:
+    [difference] = files.compare("r", ['["a",1]', '["b",null,0]'], ['["a",1]', '["b",2]'])
+    assert (difference.place, difference.before, difference.after) == ("b", "1", "2")
+
+
+def test_only_listed_differences_are_wanted_and_idle_entries_are_told() -> None:
+    rows = [Difference("claude/2/x", "v1 events", "[0] a.n", "1", "2"), Difference("pi/1/x", "v1 events", "[0] a.n", "1", "2")]
+    used, idle = Wanted("claude/*", "v1 *", "*.n", "why"), Wanted("amp/*", "*", "*", "why")
+    assert unwanted(rows, [used, idle]) == ([rows[1]], [idle])
+
+
+def test_a_wanted_difference_needs_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = tmp_path / "differences.toml"
+    listed.write_text('[[difference]]\nplace = "v1 *"\n')
+    monkeypatch.setattr(files, "DIFFERENCES", listed)
+    with pytest.raises(ValueError, match="no reason"):
+        files.wanted()

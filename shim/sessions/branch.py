@@ -8,8 +8,8 @@ mailbox to wait for (docs/adr/0002).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import structlog
@@ -26,7 +26,6 @@ from shim.sessions.instructions import Instructions
 from shim.sessions.retelling import Changed, Retelling
 from shim.sessions.unparsed import Unparsed
 from shim.store.base import Store
-from shim.within import Within
 from universal.codec import Fact
 from universal.events import (
     ErrorData,
@@ -110,7 +109,6 @@ class Branch:
         self._waiters: list[asyncio.Future[None]] = []
         self._retelling = Retelling(self._retell)
         self._held: list[UniversalEvent] | None = None
-        self._within_burst = Within(self._begin_burst, self._end_burst)
         self._unsaved: list[UniversalEvent] = []
         self._unsaved_why = self._stopped_turn = ""
         self._unparsed = Unparsed(session_id)
@@ -200,16 +198,15 @@ class Branch:
         self._unsaved += [event.model_copy(update={"raw": None}) for event in events]
         self.save_rest()
 
-    def burst(self) -> Within:
-        """What is recorded within is queued for the journal in one go, at its end. For work that does not wait in between."""
-        return self._within_burst
-
-    def _begin_burst(self) -> None:
+    @contextmanager
+    def burst(self) -> Generator[None]:
+        """Queues what the block records for the journal in one go, at its end. For work that does not wait in between."""
         self._held = []
-
-    def _end_burst(self) -> None:
-        self.release()
-        self._held = None
+        try:
+            yield
+        finally:
+            self.release()
+            self._held = None
 
     def release(self) -> None:
         """Queue what a burst has held back so far: what the session's row says has happened stands in the journal before it."""

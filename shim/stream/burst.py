@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from time import monotonic
-
-from shim.within import Within
 
 APART_S = 0.0005
 """Bursts that are closer together are handed over together. Longer, and a turn of a busy loop passes before readers are woken."""
@@ -28,7 +27,6 @@ class Bursts:
         self._depth = 0
         self._waits = self._hurry = self._due = False
         self._delivered_at = -math.inf
-        self._within = Within(self._begin, self._end)
 
     def to(self, hand_over: Callable[[], None]) -> None:
         """A hub: called when what it has kept is to go to its readers, if it has any."""
@@ -41,10 +39,20 @@ class Bursts:
         if not self._depth:
             self.deliver()
 
-    def burst(self) -> Within:
-        """What is published within goes to the readers in one go, at its end; after another one within APART_S together with that
-        of the bursts after it, when the loop has turned, unless something is urgent. For work that does not wait in between."""
-        return self._within
+    @contextmanager
+    def burst(self) -> Generator[None]:
+        """Gives what the block publishes to the readers in one go, at its end. For work that does not wait in between.
+
+        A burst that ends less than APART_S after another one goes together with the next ones, when the loop has turned, unless
+        something in it is urgent. Bursts may be nested: the outermost one counts.
+        """
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth and self._waits:
+                self._hand_over_or_wait()
 
     def deliver(self) -> None:
         """Now, all of it."""
@@ -52,13 +60,7 @@ class Bursts:
         for hand_over in self._hand_overs:
             hand_over()
 
-    def _begin(self) -> None:
-        self._depth += 1
-
-    def _end(self) -> None:
-        self._depth -= 1
-        if self._depth or not self._waits:
-            return
+    def _hand_over_or_wait(self) -> None:
         now = self._now()
         if self._hurry or now - self._delivered_at >= APART_S:
             self._delivered_at = now

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import structlog
@@ -28,7 +29,6 @@ from shim.stream.oldest import oldest as oldest_form
 from shim.stream.ring import Entry, Ring
 from shim.stream.subscription import Bounds, Kind, State, Subscription
 from shim.stream.turnstile import Turnstile
-from shim.within import Within
 
 RING_FRAMES = 4096
 """How many events can be replayed."""
@@ -111,8 +111,8 @@ class Hub:
             self._burst.append(entry)
             self.bursts.came(urgent=event.urgent)
 
-    def burst(self) -> Within:
-        """As `Bursts.burst`: what is published within goes to the readers in one go."""
+    def burst(self) -> AbstractContextManager[None]:
+        """Gives what the block publishes to the readers in one go, as `Bursts.burst`."""
         return self.bursts.burst()
 
     def _hand_over(self) -> None:

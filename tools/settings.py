@@ -44,14 +44,17 @@ Binaries of agents are looked up on PATH, or taken from `SHIM_CLAUDE_BIN` and th
 
 def render() -> str:
     """Text of docs/settings.md."""
-    from shim.cli.quick import FLAGS
+    from typer.main import get_group
+
+    from shim.cli.commands import cli
     from shim.settings import Settings, env_name
     from universal.registry import agents
 
+    flags = {option.name for option in get_group(cli).commands["serve"].params}
     rows: list[str] = []
     for name, field in Settings.model_fields.items():
         default = COMPUTED.get(name) or (f"`{str(field.default).lower()}`" if field.default not in (None, ()) else "unset")
-        flag = f"`--{name.replace('_', '-')}`" if name in FLAGS else ""
+        flag = f"`--{name.replace('_', '-')}`" if name in flags else ""
         rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {' '.join((field.description or '').split())} |")
     binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)
     return TEXT.format(rows="\n".join(rows), binaries=binaries)

@@ -6,29 +6,19 @@ import gc
 import importlib
 import sys
 
-from shim.authorities import import_aiohttp_without
-from shim.cli.quick import serve_flags
-
 __all__ = ["main"]
 
 
 def main() -> None:
     """The entry point of `opencode-shim`."""
-    # What is imported stays: to look through it for rubbish again and again is a tenth of a start.
+    # Modules stay until the end: collections while they are imported find nothing, and are a tenth of a start.
     gc.disable()
     _structlog_without_rich()
+    from shim.cli.commands import cli
     from shim.errors import ShimError
 
+    gc.enable()
     try:
-        flags = serve_flags(sys.argv[1:])
-        if flags is not None:
-            import_aiohttp_without()
-            from shim.cli.serving import serve
-
-            sys.exit(serve(flags))
-        from shim.cli.commands import cli
-
-        gc.enable()
         cli(prog_name="opencode-shim")
     except ShimError as error:
         from shim.cli import screen

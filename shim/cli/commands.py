@@ -1,7 +1,5 @@
 """The commands and their flags. A flag that is not given is None, so that `Settings` can tell where a value came from.
 
-`serve` as it is mostly called does not come by here: `shim.cli.quick`.
-
 Exit codes: 0 done, or stopped by Ctrl-C or SIGTERM; 1 could not (one sentence on stderr); 2 wrong usage; 130 a second
 Ctrl-C ended it at once; `tui` gives what the TUI gave.
 """

@@ -1,4 +1,4 @@
-"""`serve` and `web` once their flags are read. Imports neither typer nor, where there is no terminal, rich."""
+"""`serve` and `web` once their flags are read. Imports no rich where there is no terminal."""
 
 from __future__ import annotations
 

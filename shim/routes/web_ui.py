@@ -15,9 +15,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
-from shim.authorities import authorities
 from shim.errors import AgentStartFailed
 from shim.runtime import hidden_opencode
 
@@ -89,8 +88,7 @@ class WebUI:
         else:
             self._base = self._source.rstrip("/")
         # No proxy of the environment may come between (trust_env is off by default).
-        connector = TCPConnector(ssl=await asyncio.to_thread(authorities)) if self._base.startswith("https:") else None
-        self._session = ClientSession(connector=connector, headers=headers, timeout=ClientTimeout(total=FETCH_S))
+        self._session = ClientSession(headers=headers, timeout=ClientTimeout(total=FETCH_S))
         try:
             page = await self._fetch("/")
             if page.status != 200 or not page.is_page:

@@ -20,7 +20,6 @@ from typing import Any
 
 import structlog
 
-from shim.authorities import authorities
 from shim.errors import ShimError
 from shim.host.command import run
 from shim.redaction import clean
@@ -156,11 +155,10 @@ async def _post(hook: Hook, notice: Notice) -> None:
 
     assert hook.url is not None
     url = hook.url.get_secret_value()
-    secure = await asyncio.to_thread(authorities) if url.startswith("https:") else True
     headers = {name: value.get_secret_value() for name, value in hook.headers.items()}
     async with (
         asyncio.timeout(hook.timeout_s),
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=secure)) as session,
+        aiohttp.ClientSession() as session,
         session.post(url, json=dict(notice.body), headers=headers) as answer,
     ):
         if answer.status >= 400:

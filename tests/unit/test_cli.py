@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from aiohttp import web
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from shim.cli import clients, screen, serving
+from shim.cli import clients, screen
 from shim.cli.commands import cli
-from shim.cli.quick import FLAGS, serve_flags
 from shim.cli.server import Running, listen
 from shim.errors import AgentNotFound, ShimError
 from shim.settings import Settings, env_name
@@ -200,60 +198,11 @@ def opencode_shim(*arguments: str, **env: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-# --- the quick reading of `serve` --------------------------------------------------------------------------
+# --- what a start imports --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["--port", "0"],
-        ["--port=4097", "--hostname", "::1"],
-        ["--directory", "a b", "--data-dir=", "--default-agent", "claude"],
-        ["--cors", "http://a", "--cors=http://b", "--roots", "/x"],
-        ["--trust-proxy", "--move-aside-damaged", "--log-level", "warn", "--port", "1", "--port", "2"],
-    ],
-)
-def test_flags_are_read_as_by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[dict[str, Any]] = []
-    monkeypatch.setattr(serving, "serve", lambda flags, **_: read.append(flags) or 0)
-    assert CliRunner().invoke(cli, ["serve", *arguments]).exit_code == 0
-    quick = serve_flags(["serve", *arguments])
-    assert quick is not None
-    assert quick == {name: value for name, value in read[0].items() if value not in (None, [])}
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["serve", "--help"],
-        ["serve", "here"],
-        ["serve", "--nosuch", "1"],
-        ["serve", "--password", "x"],
-        ["serve", "--data_dir", "x"],
-        ["serve", "--port"],
-        ["serve", "--port", "x"],
-        ["serve", "--port", "-1"],
-        ["serve", "--port", "--cors"],
-        ["serve", "--trust-proxy=1"],
-        ["web", "--port", "1"],
-        [],
-    ],
-)
-def test_what_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
-    assert serve_flags(arguments) is None
-
-
-def test_every_flag_of_serve_is_known_to_both() -> None:
-    command = typer.main.get_command(cli).commands["serve"]  # type: ignore[attr-defined] - a group has them
-    assert {one.name for one in command.params} == set(FLAGS)
-
-
-def test_a_start_needs_neither_typer_nor_rich() -> None:
-    code = (
-        "import sys; from shim.cli import main\ntry: main()\nfinally: print(*{'typer', 'rich', 'structlog'} & sys.modules.keys())"
-    )
+def test_a_start_without_a_terminal_does_not_import_rich() -> None:
+    code = "import sys; from shim.cli import main\ntry: main()\nfinally: print(*{'rich', 'structlog'} & sys.modules.keys())"
     with listen("127.0.0.1", 0) as sock:
         argv = [sys.executable, "-c", code, "serve", "--port", str(sock.getsockname()[1])]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from itertools import starmap
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +21,7 @@ from shim.store.base import Store
 from shim.store.rows import EventRow, body_of, event_of
 from shim.store.stretches import JOINED, Key
 from universal.events import EventType, ItemDeltaData, UniversalEvent
+from universal.growing import PartsRun
 from universal.jsonvalue import obj
 
 PAGE = 1_000
@@ -50,25 +52,16 @@ def joined(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
 
     Raises StoreError for a row that cannot be read.
     """
-    more: dict[Key, tuple[EventRow, list[str]]] = {}
-    begun: set[Key] = set()
+    run: PartsRun[tuple[EventRow, Any]] = PartsRun()
     for row in rows:
         body = body_of(row)
         key, piece = _piece(body) if row.type == EventType.ITEM_DELTA else (None, "")
-        if key in begun:
-            pieces = more.pop(key)[1] if key in more else []  # and to the end: in the order of last pieces
-            pieces.append(piece)
-            more[key] = (row, pieces)
-            continue
-        if more:
-            yield from (_one(*rest) for rest in more.values())
-            more = {}
-        if key is None:
-            begun.clear()
+        if key is not None:
+            yield from starmap(_joined, run.add(key, piece, (row, body)))
         else:
-            begun.add(key)
-        yield event_of(row, with_raw=False, body=body)
-    yield from (_one(*rest) for rest in more.values())
+            yield from starmap(_joined, run.take())
+            yield event_of(row, with_raw=False, body=body)
+    yield from starmap(_joined, run.take())
 
 
 def _piece(body: Any) -> tuple[Key | None, str]:
@@ -80,8 +73,11 @@ def _piece(body: Any) -> tuple[Key | None, str]:
     return (data.get("item_id"), data.get("part_index")), piece
 
 
-def _one(last: EventRow, pieces: list[str]) -> UniversalEvent:
-    """The last piece's event, with the text of all."""
-    event = event_of(last, with_raw=False)
+def _joined(last: tuple[EventRow, Any], text: str) -> UniversalEvent:
+    """The event of the last piece, with the text of all."""
+    row, body = last
+    event = event_of(row, with_raw=False, body=body)
     assert isinstance(event.data, ItemDeltaData)
-    return event.model_copy(update={"data": event.data.model_copy(update={"delta": "".join(pieces)})})
+    if event.data.delta == text:
+        return event
+    return event.model_copy(update={"data": event.data.model_copy(update={"delta": text})})

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from shim.errors import StoreError
 from shim.store.rows import EventRow, dump, load, row_of
 from universal.events import ItemDeltaData, UniversalEvent
+from universal.growing import PartsRun
 
 JOINED = ("text", "reasoning")
 """Kinds of parts whose pieces can be joined: those of a tool's output are lasting events with a number each (`sync`)."""
@@ -39,57 +40,34 @@ class Stretch(NamedTuple):
     rows: str
 
 
-class _Said:
-    """One event that it is read as: the last piece's, with the text of all."""
-
-    __slots__ = ("last", "pieces")
-
-    def __init__(self, last: UniversalEvent, pieces: list[str]) -> None:
-        self.last = last
-        self.pieces = pieces
-
-    def row(self) -> EventRow:
-        data = self.last.data.model_copy(update={"delta": "".join(self.pieces)})
-        return row_of(self.last.model_copy(update={"data": data, "raw": None}))
-
-
 class _Open:
-    """One that grows. `made` are its events so far; `more` what was said since the last part began, which may go on."""
+    """A stretch that grows. `joined` holds what is complete of it, `run` the pieces that may go on."""
 
-    __slots__ = ("begun", "chars", "count", "first", "last", "made", "more")
+    __slots__ = ("chars", "count", "first", "joined", "last", "run")
 
     def __init__(self, first: int) -> None:
         self.first = self.last = first
         self.count = self.chars = 0
-        self.begun: set[Key] = set()
-        self.made: list[_Said] = []
-        self.more: dict[Key, _Said] = {}
+        self.joined: list[tuple[UniversalEvent, str]] = []
+        self.run: PartsRun[UniversalEvent] = PartsRun()
 
     def add(self, event: UniversalEvent, data: ItemDeltaData) -> None:
-        key = (data.item_id, data.part_index)
         self.last = event.sequence
         self.count += 1
         self.chars += len(data.delta)
-        if key not in self.begun:
-            self.made += self.more.values()
-            self.more = {}
-            self.begun.add(key)
-            self.made.append(_Said(event, [data.delta]))
-            return
-        said = self.more.get(key)
-        if said is None:
-            self.more[key] = _Said(event, [data.delta])
-            return
-        said.last = event
-        said.pieces.append(data.delta)
-        if len(self.more) > 1:  # to the end: in the order of last pieces
-            self.more[key] = self.more.pop(key)
+        self.joined += self.run.add((data.item_id, data.part_index), data.delta, event)
 
     def closed(self, session_id: str) -> Stretch | None:
         if self.count < SHORTEST:
             return None
-        rows = [said.row()[1:7] for said in (*self.made, *self.more.values())]
+        rows = [_row(event, text)[1:7] for event, text in (*self.joined, *self.run.take())]
         return Stretch(session_id, self.first, self.last, dump(rows, f"stretch {self.first} of session {session_id}"))
+
+
+def _row(last: UniversalEvent, text: str) -> EventRow:
+    """The row of a joined piece: its last piece's, with the text of all."""
+    data = last.data.model_copy(update={"delta": text})
+    return row_of(last.model_copy(update={"data": data, "raw": None}))
 
 
 class Stretches:

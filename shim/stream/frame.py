@@ -18,11 +18,13 @@ from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import starmap
 from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
 from shim.opencode.events import OpenCodeEvent
+from universal.growing import Run
 
 ID_LENGTH, PLACE_LENGTH = 16, 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -178,26 +180,21 @@ def compact(frames: Iterable[Frame]) -> list[Frame]:
     of them; ids ascend, and each is the id of its last piece.
     """
     out: list[Frame] = []
-    run: dict[tuple[str, ...], list[Frame]] = {}
+    run: Run[Frame] = Run()
     for frame in frames:
         if frame.delta is None:
-            out += map(_join, run.values())
-            run = {}
+            out += starmap(_joined, run.take())
             out.append(frame)
         else:
-            pieces = run.pop(frame.delta.key, [])  # and to the end: the run is in the order of last pieces
-            pieces.append(frame)
-            run[frame.delta.key] = pieces
-    out += map(_join, run.values())
+            run.add(frame.delta.key, frame.delta.text, frame)
+    out += starmap(_joined, run.take())
     return out
 
 
-def _join(pieces: Sequence[Frame]) -> Frame:
+def _joined(last: Frame, text: str) -> Frame:
     """One frame for pieces of one part: the last one, with the text of all."""
-    last = pieces[-1]
-    if len(pieces) == 1 or last.delta is None:
-        return last
-    return last.delta.frame("".join(piece.delta.text for piece in pieces if piece.delta), last.id)
+    assert last.delta is not None
+    return last if last.delta.text == text else last.delta.frame(text, last.id)
 
 
 def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:

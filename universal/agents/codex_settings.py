@@ -7,7 +7,9 @@ Source: recordings `controls`, `plan_mode`, `resume.2`; the schema of `turn/star
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from universal.agents.codex_wire import DEFAULT_CATALOGUE, DEFAULT_MODE, DEFAULT_MODEL, NAME, PRESETS, Msg, read_models
 from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Model, Prompt
@@ -27,20 +29,39 @@ ASK_ALWAYS = "untrusted"
 """The approval policy under which Codex asks for each command and patch, whatever the sandbox (tried with 0.169.0)."""
 _COMMAND_KEYS = ("bash", "read", "list", "glob", "grep", "external_directory", "doom_loop")
 """Permissions that a shell command may need."""
-_SWITCHED_OFF: dict[str, Msg] = {
-    "websearch": {"web_search": "disabled"},
-    "task": {"features": {"multi_agent": False, "multi_agent_v2": False, "collab": False}},
-}
-"""Permission -> configuration without the tool, where Codex does not ask before it uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """A tool that Codex uses without asking, and the configuration of a thread that is without it.
+
+    permissions  a rule that may forbid one of these switches the tool off
+    config       keys of Codex's configuration
+    features     names of its `features` that are set to false
+    """
+
+    permissions: tuple[str, ...]
+    config: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    features: tuple[str, ...] = ()
+
+
+_SWITCHES = (
+    _Switch(("websearch",), {"web_search": "disabled"}),
+    _Switch(("task",), features=("multi_agent", "multi_agent_v2", "collab")),
+    _Switch(("read", "external_directory"), features=("view_image",)),
+)
 
 
 _ANSWERED_ELSEWHERE = frozenset({"webfetch", "websearch", "task", "skill", "todowrite", "question", "plan_enter", "plan_exit"})
 """Permissions that no request of Codex is about."""
 
 
-def switched_off(rules: tuple[Rule, ...]) -> frozenset[str]:
-    """The tools that a process is started without: a rule may forbid them, and Codex does not ask about them."""
-    return frozenset(name for name in _SWITCHED_OFF if may_forbid(rules, (name,)))
+def without_unasked_tools(rules: tuple[Rule, ...]) -> Msg:
+    """The configuration without the tools that a rule may forbid and that Codex does not ask about."""
+    switches = [switch for switch in _SWITCHES if may_forbid(rules, switch.permissions)]
+    config: Msg = {key: value for switch in switches for key, value in switch.config.items()}
+    features = {name: False for switch in switches for name in switch.features}
+    return {**config, "features": features} if features else config
 
 
 @dataclass(slots=True)
@@ -58,8 +79,8 @@ class Settings:
     """The approval policy that the thread has; "" before it begins."""
     rules: tuple[Rule, ...] = ()
     """The permission rules of the last prompt."""
-    _tools_off: frozenset[str] = frozenset()
-    """Permissions whose tools this process was started without."""
+    _tools_off: Msg = field(default_factory=dict[str, Any])
+    """The configuration by which the thread was started without some tools."""
     model: str = ""
     """The model that the thread uses, as Codex told it; "" before that."""
     effort: str = ""
@@ -108,11 +129,10 @@ class Settings:
         preset = PRESETS[self.mode]
         self.rules = prompt.rules
         self.approval = self._approval(self.mode)
-        self._tools_off = switched_off(prompt.rules)
+        self._tools_off = without_unasked_tools(prompt.rules)
         params: Msg = {"cwd": self.directory, "approvalPolicy": self.approval, "sandbox": preset.sandbox}
-        config = {key: value for name in sorted(self._tools_off) for key, value in _SWITCHED_OFF[name].items()}
-        if config:
-            params["config"] = config
+        if self._tools_off:
+            params["config"] = self._tools_off
         if prompt.model and prompt.model != DEFAULT_MODEL:
             params["model"] = prompt.model
         if self.resume_id and self.resume_at:  # a thread of its own; turns keep their ids in it (tried with 0.169.0)
@@ -135,7 +155,7 @@ class Settings:
 
     def needs_restart(self, prompt: Prompt) -> bool:
         """Whether the rules of a prompt want other tools than the thread has, which only a new process can give."""
-        return bool(self.approval) and switched_off(prompt.rules) != self._tools_off
+        return bool(self.approval) and without_unasked_tools(prompt.rules) != self._tools_off
 
     def asks_person(self, tool: str, *, is_escalation: bool, reads_only: bool) -> bool:
         """Whether a request is for a person in this mode, or is only a check by the rules."""

@@ -49,6 +49,7 @@ CODEX = AgentSpec(
             "files; a rule for `external_directory` makes it ask for reading too.",
             "websearch": "Codex does not ask before it searches: a rule that denies or asks switches the search off.",
             "task": "Codex does not ask before it starts a subagent: a rule that denies or asks switches subagents off.",
+            "mcp": "Calls of MCP tools are held. Codex lists and reads the resources of MCP servers without asking.",
             "todowrite": "Codex's plan is not asked about, and changes nothing.",
         },
         absent=("webfetch", "skill"),

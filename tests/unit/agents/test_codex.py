@@ -616,6 +616,16 @@ def test_tools_that_codex_does_not_ask_about_are_switched_off_where_a_rule_may_f
     assert start["params"]["config"]["features"]["multi_agent"] is False
 
 
+@pytest.mark.parametrize("permission", ["read", "external_directory", "*"])
+def test_codex_has_no_tool_for_images_where_a_rule_may_forbid_reading(permission: str) -> None:
+    bench = Bench()
+    bench.answer(bench.ready(), {"data": MODELS})
+    rules = (Rule("task", "*", "deny"), Rule(permission, "*", "deny"))
+    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", rules=rules)))
+    features = start["params"]["config"]["features"]
+    assert (features["view_image"], features["multi_agent"]) == (False, False)
+
+
 def test_other_tools_for_other_rules_need_another_process() -> None:
     bench = Bench().running()
     bench.end()

@@ -164,7 +164,7 @@ class OpenCodeCodec:
         first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
         if self._prompt is None and "create" not in self._asked.values():
             # With a title of ours it does not ask a model for one.
-            self._rules = prompt.session_rules
+            self._rules = _rules_for_engine(prompt.session_rules)
             body: Msg = {"title": first} if first else {}
             if self._rules:
                 body["permission"] = [rule.to_json() for rule in self._rules]
@@ -173,11 +173,12 @@ class OpenCodeCodec:
 
     def _send_with_rules(self, prompt: Prompt) -> Iterator[Output]:
         """Give OpenCode's engine the session's own rules, if they have changed, and then the prompt."""
-        if prompt.session_rules == self._rules:
+        wanted = _rules_for_engine(prompt.session_rules)
+        if wanted == self._rules:
             yield self._send_prompt(prompt)
             return
-        self._rules, self._prompt = prompt.session_rules, prompt
-        rules = [rule.to_json() for rule in prompt.session_rules]
+        self._rules, self._prompt = wanted, prompt
+        rules = [rule.to_json() for rule in wanted]
         yield self._request("rules", "PATCH", self._path(), {"permission": rules})
 
     def _send_prompt(self, prompt: Prompt) -> WriteLine:
@@ -518,6 +519,20 @@ class OpenCodeCodec:
         "question.rejected": _on_settled,
     }
     """Type of event -> what is done with it."""
+
+
+_HELD_IN_SUBAGENTS = frozenset({"external_directory", "task"})
+"""Permissions whose `ask` rules OpenCode holds in subagents: it hands the first down, and a subagent starts no other."""
+
+
+def _rules_for_engine(session_rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """The session's own rules, and no subagents where a rule asks.
+
+    OpenCode 1.18.33 hands down to a subagent's session only the rules that deny, and reads a session's rules before we could
+    change them: a subagent would do without asking what the session asks for. Rules of the configuration hold there.
+    """
+    asks = any(rule.action == "ask" and rule.permission not in _HELD_IN_SUBAGENTS for rule in session_rules)
+    return (*session_rules, Rule("task", "*", "deny")) if asks else session_rules
 
 
 def _session_of(properties: Msg) -> str:

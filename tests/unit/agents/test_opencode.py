@@ -27,7 +27,7 @@ from universal.codec import (
     WriteLine,
 )
 from universal.events import EventType
-from universal.permissions import Rule
+from universal.permissions import Action, Rule
 from universal.turn import Input
 
 SESSION = "ses_dfff96fbbffeecWh3aiTCkjkr5"
@@ -443,6 +443,25 @@ def test_rules_that_changed_are_set_before_the_prompt() -> None:
     assert (patch["method"], patch["path"], patch["body"]) == ("PATCH", f"/session/{SESSION}", {"permission": [DENY_JSON]})
     [prompt] = requests(server.answer(patch, body={"id": SESSION}))
     assert prompt["path"].endswith("/prompt_async")
+
+
+@pytest.mark.parametrize(
+    ("permission", "action", "subagents"),
+    [
+        ("edit", "ask", False),
+        ("*", "ask", False),
+        ("edit", "deny", True),
+        ("task", "ask", True),
+        ("external_directory", "ask", True),
+    ],
+)
+def test_a_session_that_asks_has_no_subagents_which_would_not_ask(permission: str, action: Action, subagents: bool) -> None:
+    server = Server()
+    server.event("server.connected", "")
+    rule = Rule(permission, "*", action)
+    [create] = requests(server.codec.send(Prompt(key="k", text="hi", session_rules=(rule,))))
+    no_subagents = [] if subagents else [{"permission": "task", "pattern": "*", "action": "deny"}]
+    assert create["body"]["permission"] == [rule.to_json(), *no_subagents]
 
 
 def test_a_prompt_is_not_sent_without_its_rules() -> None:

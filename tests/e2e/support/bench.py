@@ -149,9 +149,10 @@ class Watch:
     start: int = 0
 
     @classmethod
-    def on(cls, api: Api, stream: Stream) -> Watch:
+    def on(cls, api: Api, stream: Stream, **fields: Any) -> Watch:
+        """A new session with these fields."""
         at = stream.mark()
-        session = api.session()
+        session = api.session(**fields)
         return cls(api, stream, session, at)
 
     def prompt(self, text: str, **fields: Any) -> int:

@@ -12,6 +12,7 @@ that the agent sent to its model. Nothing is believed of what the server says it
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +21,14 @@ from pathlib import Path
 from .bench import Bench
 from .wire import Json
 
-SECRET, FAR_SECRET, SKILL_WORDS, TASK_WORDS = "magenta-inside", "indigo-outside", "ochre-skill-body", "umber-subagent"
+SECRET, FAR_SECRET, SKILL_WORDS, TASK_WORDS = "magenta-inside", "indigo-outside", "ochre-skill-body", "say what you see"
 LOOPS = 3
 """Equal calls in a row, the last of which is a loop."""
 FETCHED_HOST = "probe.invalid"
+SEARCH_HOST = "mcp.exa.ai"
+"""Where OpenCode searches. Claude Code and Codex let the model's server search, by a tool that they offer it."""
+IMAGE = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==")
+IMAGE_WORDS = "data:image/png"
 TODO_WORDS = ("Todos have been modified", "created successfully: ", '"status": "in_progress"', "Plan updated")
 """What a todo tool answers when it has written the list: Claude Code (two tools), OpenCode, Codex."""
 
@@ -49,6 +54,7 @@ class Ground:
             for path in folder.iterdir():
                 path.unlink()
         (self.project / "secret.txt").write_text(SECRET + "\n")
+        (self.project / "secret.png").write_bytes(IMAGE)
         (self.outside / "far.txt").write_text(FAR_SECRET + "\n")
         skill = self.project / ".claude" / "skills" / "probe" / "SKILL.md"
         skill.parent.mkdir(parents=True, exist_ok=True)
@@ -87,6 +93,8 @@ class Seen:
         """Whether a conversation of its own began with these words: a subagent's that calls no tool."""
         for request in self.requests:
             messages = request.get("messages") or request.get("input") or []
+            if any(words in json.dumps(m) for m in messages if m.get("type") == "agent_message"):  # Codex
+                return True
             begin = [m for m in messages if m.get("role") == "user"][:1]
             said = json.dumps(begin)
             if words in said and "scene:tool:" not in said:  # the person's own prompt holds the subagent's
@@ -119,7 +127,7 @@ def _text(content: object) -> str:
     """The text of a content: a string, or a list of blocks."""
     if isinstance(content, str):
         return content
-    return "\n".join(str(block.get("text", "")) for block in content or [] if isinstance(block, dict))
+    return "\n".join(str(block.get("text") or block.get("image_url", "")) for block in content or [] if isinstance(block, dict))
 
 
 @dataclass(frozen=True)
@@ -141,11 +149,13 @@ ROWS: Mapping[str, Row] = {
     "edit": Row("edit", {"edit": ACTION}, lambda s: "Added" in s.text("README.md"), writes=True),
     "edit a path": Row("edit", {"edit": {"*": "allow", "sub/*": ACTION}}, lambda s: s.file("sub", "new.txt"), writes=True),
     "move": Row("edit", {"edit": {"*": "allow", "sub/*": ACTION}}, lambda s: s.file("sub", "moved.txt"), writes=True),
+    "write by a command": Row("edit", {"edit": ACTION, "bash": "allow"}, lambda s: s.file("new.txt"), writes=True),
     "bash touch": Row("bash", {"bash": ACTION}, lambda s: s.file("touched.txt")),
     "bash cat": Row("bash", {"bash": {"*": "allow", "cat *": ACTION}}, lambda s: s.model_saw(SECRET)),
     "bash in background": Row("bash", {"bash": ACTION}, lambda s: s.file("monitored.txt")),
     "read": Row("read", {"read": ACTION}, lambda s: s.model_saw(SECRET)),
     "read a path": Row("read", {"read": {"*": "allow", "secret.txt": ACTION}}, lambda s: s.model_saw(SECRET)),
+    "read an image": Row("read", {"read": ACTION}, lambda s: s.tool_said(IMAGE_WORDS)),
     "read outside": Row("external_directory", {"external_directory": ACTION}, lambda s: s.model_saw(FAR_SECRET)),
     "write outside": Row(
         "external_directory",
@@ -159,14 +169,15 @@ ROWS: Mapping[str, Row] = {
         lambda s: (s.ground.outside / "touched.txt").exists(),
     ),
     "webfetch": Row("webfetch", {"webfetch": ACTION}, lambda s: FETCHED_HOST in s.hosts),
-    "websearch": Row("websearch", {"websearch": ACTION}, lambda s: s.model_was_offered("web_search")),
+    "websearch": Row("websearch", {"websearch": ACTION}, lambda s: s.model_was_offered("web_search") or SEARCH_HOST in s.hosts),
     "task": Row("task", {"task": ACTION}, lambda s: s.model_began_with(TASK_WORDS)),
     "write of a subagent": Row("edit", {"edit": ACTION}, lambda s: s.file("new.txt"), writes=True),
     "write of a subagent in background": Row("edit", {"edit": ACTION}, lambda s: s.file("new.txt"), writes=True),
     "loop": Row("doom_loop", {"doom_loop": ACTION, "bash": "allow"}, lambda s: len(s.text("count.txt").splitlines()) >= LOOPS),
     "skill": Row("skill", {"skill": ACTION}, lambda s: s.model_saw(SKILL_WORDS)),
     "todo": Row("todowrite", {"todowrite": ACTION}, lambda s: s.tool_said(*TODO_WORDS)),
-    "mcp": Row("mcp", {"scripted_*": ACTION}, lambda s: s.model_saw("echo: from the server")),
+    "mcp": Row("mcp", {"scripted_*": ACTION}, lambda s: s.tool_said("echo: ")),
+    "mcp resource": Row("mcp", {"scripted_*": ACTION}, lambda s: s.tool_said("Method not found")),
 }
 """By the name of the action."""
 
@@ -183,6 +194,8 @@ class Driver:
     scenes       by the name of the action
     gaps         (action, mode) or (action, "*") -> why it is not held: it happens although it is denied
     switched_off (action, mode) or (action, "*") -> why nobody is asked: under `ask`, too, the agent is started without the tool
+    lacks        (action, mode) that the agent has no tool for in that mode
+    held_anyway  (action, mode) -> why the agent itself holds it: it does not happen when a person accepts it either
     in_e2e       the cases (action, mode) that `make e2e` plays; `make nightly` plays all
     """
 
@@ -191,6 +204,8 @@ class Driver:
     in_e2e: frozenset[tuple[str, str]]
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
     switched_off: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    lacks: frozenset[tuple[str, str]] = frozenset()
+    held_anyway: Mapping[tuple[str, str], str] = field(default_factory=dict)
     arrange: Callable[[Bench], None] = lambda bench: None
     settings: Mapping[str, str] = field(default_factory=dict)
 

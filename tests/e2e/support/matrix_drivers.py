@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+
+from shim.record.homes import CODEX_MCP_TOML, MCP_SERVER
 
 from .bench import Bench
 from .matrix import FETCHED_HOST, LOOPS, TASK_WORDS, Driver
+from .servers import configuration_file, configure
 from .wire import Json
 
 
@@ -23,8 +27,6 @@ def _claude_home(bench: Bench) -> None:
 
     Fetches ask no host of Anthropic first. Plan mode asks a person instead of a safety check on Anthropic's server.
     """
-    from shim.record.homes import MCP_SERVER
-
     server = {"type": "stdio", "command": sys.executable, "args": [str(MCP_SERVER)]}
     file = bench.place.home / ".claude" / ".claude.json"
     file.parent.mkdir(exist_ok=True)
@@ -84,36 +86,68 @@ CLAUDE = Driver(
 
 def _codex_server(bench: Bench) -> None:
     """An MCP server in Codex's own configuration."""
-    from shim.record.homes import CODEX_MCP_TOML, MCP_SERVER
-
     file = bench.place.home / ".codex" / "config.toml"
     server = CODEX_MCP_TOML.format(python=json.dumps(sys.executable), server=json.dumps(str(MCP_SERVER)))
     file.write_text(file.read_text() + server)
 
 
+def _patch(*lines: str) -> str:
+    return _call("apply_patch", "\n".join(("*** Begin Patch", *lines, "*** End Patch", "")))
+
+
+_ADD = ("*** Add File: new.txt", "+new")
 _OUTSIDE_COMMANDS = {"read outside": "bash:cat {outside}/far.txt", "bash outside": "bash:touch {outside}/touched.txt"}
+_NO_TOOL = "Codex does not ask about it: it is started without the tool where a rule denies it or asks for it"
+_READ_ONLY = "Codex runs an accepted command of plan mode in a sandbox that can only read"
 CODEX = Driver(
     modes=("build", "plan", "accept-edits", "bypass"),
     scenes={
         "write": "write",
         "edit": "read_edit",
+        "edit a path": _patch("*** Add File: sub/new.txt", "+new"),
+        "move": _patch("*** Update File: notes.txt", "*** Move to: sub/../sub/moved.txt", "@@", "-one", "+first"),
+        "write by a command": _call(
+            "exec_command", {"cmd": "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: new.txt\n+new\n*** End Patch\nEOF"}
+        ),
+        "write outside": _patch("*** Add File: {outside}/new.txt", "+new"),
         "bash touch": "bash:touch touched.txt",
         "bash cat": "bash:cat secret.txt",
         "read": "bash:cat secret.txt",
         "read a path": "bash:cat sub/../secret.txt",
+        "read an image": _call("view_image", {"path": "{project}/secret.png"}),
         **_OUTSIDE_COMMANDS,
+        "websearch": "text",
         "task": "task:text",
+        "write of a subagent": f"task:{_patch('*** Add File: new.txt', '+new')}",
+        "loop": _call("exec_command", *[{"cmd": "echo again >> count.txt"}] * LOOPS),
+        "todo": "todo",
         "mcp": "mcp:echo",
+        "mcp resource": _call("read_mcp_resource", {"server": "scripted", "uri": "scripted://probe"}),
     },
     in_e2e=frozenset(
         {
             ("write", "bypass"),
             ("edit", "accept-edits"),
+            ("move", "accept-edits"),
             ("bash touch", "bypass"),
             ("bash cat", "build"),
             ("read outside", "bypass"),
         }
     ),
+    gaps={
+        **{
+            ("todo", mode): "Codex's plan is not asked about, and changes nothing" for mode in ("build", "accept-edits", "bypass")
+        },
+        ("mcp resource", "*"): "Codex reads the resources of MCP servers without asking",
+    },
+    switched_off={("websearch", "*"): _NO_TOOL, ("task", "*"): _NO_TOOL, ("read an image", "*"): _NO_TOOL},
+    lacks=frozenset({("todo", "plan")}),
+    held_anyway={
+        ("bash touch", "plan"): _READ_ONLY,
+        ("bash outside", "plan"): _READ_ONLY,
+        ("loop", "plan"): _READ_ONLY,
+        ("loop", "build"): "where a rule allows commands, Codex runs them in a sandbox that can only read",
+    },
     arrange=_codex_server,
 )
 
@@ -147,20 +181,97 @@ PI = Driver(
 
 # --- OpenCode -------------------------------------------------------------------------------------------------------
 
+
+def _opencode_home(bench: Bench) -> None:
+    """An MCP server in the person's own configuration, beside the provider."""
+    file = configuration_file(bench.place)
+    server = {"type": "local", "command": [sys.executable, str(MCP_SERVER)], "enabled": True}
+    configure(bench.place, {**json.loads(file.read_text()), "mcp": {"scripted": server}})
+
+
+def _task(prompt: str) -> str:
+    return _call("task", {"description": "look around", "subagent_type": "general", "prompt": prompt})
+
+
+_NEW_FILE = {"filePath": "{project}/new.txt", "content": "new\n"}
+_OPENCODE_SCENES = {
+    "write": _call("write", _NEW_FILE),
+    "edit": "read_edit",
+    "edit a path": _call("write", {**_NEW_FILE, "filePath": "{folder}/new.txt"}),
+    "bash touch": "bash:touch touched.txt",
+    "bash cat": "bash:cat secret.txt",
+    "read": _call("read", {"filePath": "{project}/secret.txt"}),
+    "read a path": _call("read", {"filePath": "{project}/sub/../secret.txt"}),
+    "read outside": _call("read", {"filePath": "{outside}/far.txt"}),
+    "write outside": _call("write", {**_NEW_FILE, "filePath": "{outside}/new.txt"}),
+    "bash outside": "bash:touch {outside}/touched.txt",
+    "webfetch": _call("webfetch", {"url": f"http://{FETCHED_HOST}/page", "format": "text"}),
+    "websearch": _call("websearch", {"query": "probe"}),
+    "task": _task(f"[scene:text] {TASK_WORDS}"),
+    "write of a subagent": _task(f"[scene:{_call('write', _NEW_FILE)}] {TASK_WORDS}"),
+    "loop": _call("bash", *[{"command": "echo again >> count.txt", "description": "count"}] * LOOPS),
+    "skill": _call("skill", {"name": "probe"}),
+    "todo": "todo",
+    "mcp": "mcp:echo",
+}
 OPENCODE = Driver(
     modes=("build",),
-    scenes={
-        "write": _call("write", {"filePath": "{project}/new.txt", "content": "new\n"}),
-        "edit": "read_edit",
-        "bash touch": "bash:touch touched.txt",
-        "bash cat": "bash:cat secret.txt",
-        "read a path": _call("read", {"filePath": "{project}/sub/../secret.txt"}),
-        "read outside": _call("read", {"filePath": "{outside}/far.txt"}),
-        "bash outside": "bash:touch {outside}/touched.txt",
-        "todo": "todo",
-    },
-    in_e2e=frozenset({("write", "build"), ("bash touch", "build"), ("read outside", "build")}),
+    scenes=_OPENCODE_SCENES,
+    in_e2e=frozenset({("write", "build"), ("bash touch", "build"), ("read outside", "build"), ("write of a subagent", "build")}),
+    arrange=_opencode_home,
+    settings={"OPENCODE_ENABLE_EXA": "1"},  # without it there is no web search
 )
 
-DRIVERS: Mapping[str, Driver] = {"claude-2.1.330": CLAUDE, "codex": CODEX, "pi": PI, "opencode": OPENCODE}
+# --- agents of the Agent Client Protocol ----------------------------------------------------------------------------
+
+_UNSEEN = "the agent neither asks about it in this mode nor makes it through this server"
+
+
+def _unseen(mode: str, *actions: str) -> dict[tuple[str, str], str]:
+    return {(action, mode): _UNSEEN for action in actions}
+
+
+_CLAUDE_READS = ("bash cat", "read", "read a path", "skill")
+_CLAUDE_EDITS = ("write", "edit", "edit a path", "bash touch", "write of a subagent", "loop")
+_BACKGROUND = ("bash in background", "task", "write of a subagent in background")
+"""Actions after whose turn Claude Code begins another by itself, which claude-agent-acp shows as a turn of its own."""
+_CLAUDE_ACP_SCENES = {action: scene for action, scene in _CLAUDE_SCENES.items() if action not in (*_BACKGROUND, "todo")}
+"""claude-agent-acp 0.100.0 offers the model no tool for todos here."""
+CLAUDE_ACP = Driver(
+    modes=("build", "plan", "accept-edits", "bypass"),
+    scenes=_CLAUDE_ACP_SCENES,
+    in_e2e=frozenset(
+        {("write", "build"), ("bash touch", "build"), ("bash cat", "build"), ("mcp", "build"), ("write", "bypass")},
+    ),
+    gaps={
+        **_unseen("build", *_CLAUDE_READS),
+        **_unseen("plan", *_CLAUDE_READS),
+        **_unseen("accept-edits", *_CLAUDE_READS, *_CLAUDE_EDITS),
+        **_unseen("bypass", *_CLAUDE_ACP_SCENES),
+    },
+    arrange=_claude_home,
+    settings={"IS_SANDBOX": "1"},
+)
+OPENCODE_ACP = Driver(
+    modes=("build",),
+    scenes=_OPENCODE_SCENES,
+    in_e2e=frozenset(),
+    arrange=_opencode_home,
+    settings={"OPENCODE_ENABLE_EXA": "1"},
+)
+CLAUDE_OLD = replace(
+    CLAUDE,
+    scenes={action: scene for action, scene in _CLAUDE_SCENES.items() if action != "bash in background"},  # it has no Monitor
+    in_e2e=frozenset(),
+)
+
+DRIVERS: Mapping[str, Driver] = {
+    "claude-2.1.330": CLAUDE,
+    "claude-2.1.197": CLAUDE_OLD,
+    "codex": CODEX,
+    "pi": PI,
+    "opencode": OPENCODE,
+    "claude-agent-acp": CLAUDE_ACP,
+    "opencode-acp": OPENCODE_ACP,
+}
 """By the name in `tests.e2e.support.agents.AGENTS`."""

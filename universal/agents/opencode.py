@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from universal.agents.opencode_asks import Asks
@@ -57,6 +57,8 @@ from universal.jsonvalue import arr, obj, text, whole
 from universal.permissions import Rule
 from universal.turn import Input
 
+CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
+"""The variable in which OpenCode reads configuration as JSON."""
 _TITLE_CHARS = 80
 _ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 _OFFERS = ("/config/providers", "/config", "/command", "/agent")
@@ -69,6 +71,24 @@ class _Session:
 
     thread: Thread
     course: Course = field(default_factory=Course)
+
+
+def _with_instructions(content: str, file: str) -> dict[str, str | None]:
+    """The variable of the person's own configuration, with one more file of instructions.
+
+    Their rules stand there too, so what cannot be read is left as it is, and the file is not read.
+    """
+    try:
+        config: object = json.loads(content or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(config, dict):
+        return {}
+    settings = cast("dict[str, Any]", config)
+    instructions = settings.get("instructions", [])
+    if not isinstance(instructions, list):
+        return {}
+    return {CONFIG_CONTENT: json.dumps({**settings, "instructions": [*cast("list[Any]", instructions), file]})}
 
 
 class OpenCodeCodec:
@@ -119,7 +139,8 @@ class OpenCodeCodec:
         if not options.project_settings:
             # Tried with 1.18.33: MCP servers, tools and permissions of the project are left out, its plugins are not.
             env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
-            env["OPENCODE_CONFIG_CONTENT"] = json.dumps({"instructions": [f"{options.directory}/AGENTS.md"]})
+            content = options.environment.get(CONFIG_CONTENT, "")
+            env |= _with_instructions(content, f"{options.directory}/AGENTS.md")
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
 
     def start(self) -> list[Output]:

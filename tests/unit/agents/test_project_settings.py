@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 
 import pytest
@@ -13,9 +14,11 @@ NUMBERS = count()
 DIRECTORY = '/home/me/a "quoted".project'
 
 
-def launch(name: str, *, trusted: bool, version: str | None = None) -> LaunchSpec:
+def launch(name: str, *, trusted: bool, version: str | None = None, **environment: str) -> LaunchSpec:
     codec = agents()[name].make(lambda kind: f"{kind}_{next(NUMBERS)}")
-    return codec.launch(LaunchOptions(binary="/bin/x", directory=DIRECTORY, project_settings=trusted, version=version))
+    return codec.launch(
+        LaunchOptions(binary="/bin/x", directory=DIRECTORY, project_settings=trusted, version=version, environment=environment)
+    )
 
 
 def test_claude_reads_the_persons_settings_alone_and_the_projects_instructions() -> None:
@@ -49,6 +52,18 @@ def test_opencode_leaves_out_the_projects_config_and_reads_its_instructions() ->
     env = launch("opencode", trusted=False).env
     assert env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
     assert "AGENTS.md" in (env["OPENCODE_CONFIG_CONTENT"] or "")
+
+
+def test_opencode_keeps_the_configuration_that_the_person_has_in_a_variable() -> None:
+    own = {"permission": {"bash": "deny"}, "instructions": ["{file:~/mine.md}"]}
+    env = launch("opencode", trusted=False, OPENCODE_CONFIG_CONTENT=json.dumps(own)).env
+    instructions = ["{file:~/mine.md}", f"{DIRECTORY}/AGENTS.md"]
+    assert json.loads(env["OPENCODE_CONFIG_CONTENT"] or "") == {**own, "instructions": instructions}
+
+
+@pytest.mark.parametrize("content", ['{"permission": {"bash": "deny"}} // mine', "[]", '{"instructions": "x"}', "{"])
+def test_opencode_gets_the_persons_variable_unchanged_if_it_cannot_be_added_to(content: str) -> None:
+    assert "OPENCODE_CONFIG_CONTENT" not in launch("opencode", trusted=False, OPENCODE_CONFIG_CONTENT=content).env
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "opencode"])

@@ -211,7 +211,18 @@ async def test_the_whole_command(machine: Path) -> None:
     assert "claude: WRONG" in lines
     assert any(line.startswith("  do       It is not logged in. Run `claude`") for line in lines)
     assert any(line.startswith("  probe    answered: process ") for line in lines)
+    assert "  rules    a hook before every call" in lines
     assert lines[-1].startswith("not installed: codex, pi")
+
+
+@pytest.mark.parametrize(
+    ("missing", "row"),
+    [((), "a hook before every call"), (("read", "task"), "a hook before every call; not held for read, task")],
+)
+def test_who_enforces_the_rules_is_told_with_the_keys_that_are_not_held(missing: tuple[str, ...], row: str) -> None:
+    screen = io.StringIO()
+    doctor.show(console(screen), [but(rules_by="a hook before every call", rules_missing=missing)])
+    assert f"  rules    {row}" in screen.getvalue().splitlines()
 
 
 async def test_one_agent_by_name(machine: Path) -> None:

@@ -41,3 +41,19 @@ def test_a_mode_of_some_agents_names_them() -> None:
     assert found["bypass"].endswith(" (Claude Code, Codex)")
     assert "(" not in found["build"]
     assert "(" not in found["plan"]
+
+
+def test_a_mode_tells_who_enforces_the_rules_of_each_agent_that_has_it() -> None:
+    specs = SPECS["claude"], SPECS["amp"]
+    rows = {row["name"]: row for row in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
+    assert rows["build"]["options"]["enforcement"] == {
+        "claude": {"by": "a hook before every call", "missing": {}},
+        "amp": {"by": SPECS["amp"].enforcement.by, "missing": {"*": SPECS["amp"].enforcement.missing["*"]}},
+    }
+    assert set(rows["accept-edits"]["options"]["enforcement"]) == {
+        spec.name for spec in specs if "accept-edits" in mode_ids(spec)
+    }
+
+
+def mode_ids(spec: AgentSpec) -> set[str]:
+    return {mode.id for mode in spec.modes}

@@ -44,6 +44,8 @@ def accessed(name: str, arguments: Msg) -> dict[str, Json]:
 
 # --- results ------------------------------------------------------------------------------------------
 
+_REFUSED_BY_SERVER = re.compile(r"PreToolUse:\S+ hook error: (?!\[)")
+"""Begins the result of a call that the server's hook has denied. A hook of the person's settings has its command in brackets."""
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,10})\b")
 
 
@@ -72,6 +74,8 @@ def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> Resu
     output = _output(block.get("content"))
     if name in AGENT_TOOLS and details.get("status") == "completed":
         output = _output(details.get("content")) or output  # without the notes for the model that wrap the report
+    if failed and (refused := _REFUSED_BY_SERVER.match(output)):
+        output = output[refused.end() :]  # a rule of the person is no fault of a hook
     content: list[ContentPart] = [ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)]
     content.extend(_images(block.get("content")))
     if not failed:

@@ -98,6 +98,19 @@ def test_tools_that_were_loaded_are_named() -> None:
     assert read("ToolSearch", {}, [*rows, {"type": ["odd"]}]).content[0].output == "TaskCreate\nWebFetch"
 
 
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("PreToolUse:Edit hook error: The user has a rule: no edits", "The user has a rule: no edits"),
+        ("PreToolUse:mcp__a__b hook error: The user rejected it", "The user rejected it"),
+        ("PreToolUse:Edit hook error: [./check.sh]: no", "PreToolUse:Edit hook error: [./check.sh]: no"),
+    ],
+)
+def test_a_call_that_a_rule_denied_shows_the_reason_and_no_hook(content: str, shown: str) -> None:
+    assert read("Edit", {"file_path": PATH}, content, f"Error: {content}", error=True).content[0].output == shown
+    assert read("Edit", {"file_path": PATH}, content).content[0].output == content
+
+
 def test_a_failed_edit_changed_nothing() -> None:
     result = read("Edit", {"file_path": PATH}, "String to replace not found", "Error: ...", error=True)
     assert len(result.content) == 1

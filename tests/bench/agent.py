@@ -6,6 +6,7 @@
     [parts:N]          N text blocks in messages of ten, for conversations with many parts
     [messages:N]       N messages of one text block
     [output:N]         a command whose output is N bytes
+    [hooks:N]          N calls of Read that wait for the server's PreToolUse hook; the answer has the nanoseconds of each
     [line:N]           a line of N bytes that is no message, then the answer
     [lines:N]          N short lines that nobody knows, then the answer
     [die:1]            kill -9 of itself in the middle of the answer
@@ -114,6 +115,34 @@ def command(size):
          "uuid": "82b9b1e9-9dc6-48b3-9362-f8070973d82c"})  # fmt: skip
 
 
+def hooks(count):
+    """Nanoseconds from the request of a hook, written, to its answer, read; each for another file of the project."""
+    taken = []
+    for at in range(count):
+        id_ = f"hook{time.monotonic_ns()}"
+        call = {"hook_event_name": "PreToolUse", "tool_name": "Read", "tool_use_id": f"toolu_{id_}", "session_id": SESSION,
+                "cwd": os.getcwd(), "permission_mode": "default",
+                "tool_input": {"file_path": f"{os.getcwd()}/file{at}.py"}}  # fmt: skip
+        request = {"subtype": "hook_callback", "callback_id": "permission", "input": call, "tool_use_id": f"toolu_{id_}"}
+        line = json.dumps({"type": "control_request", "request_id": id_, "request": request}) + "\n"
+        sys.stdout.flush()
+        began = time.monotonic_ns()
+        os.write(1, line.encode())
+        while id_ not in sys.stdin.readline():
+            pass
+        taken.append(time.monotonic_ns() - began)
+    return taken
+
+
+def hook_times(message, count):
+    """A text block with the times of so many hooks."""
+    text = "".join(f"hook={ns};" for ns in hooks(count))
+    head = {"id": message, "type": "message", "role": "assistant", "model": "claude-opus-5-5", "stop_reason": None,
+            "stop_sequence": None, "usage": USAGE}  # fmt: skip
+    say({"type": "assistant", "message": {**head, "content": [{"type": "text", "text": text}]}, "parent_tool_use_id": None,
+         "session_id": SESSION, "uuid": "b1774135-0dad-487e-9a06-34117a006d88"})  # fmt: skip
+
+
 def turn(prompt, count):
     say({"type": "system", "subtype": "init", "cwd": "/", "session_id": SESSION, "tools": [], "mcp_servers": [],
          "model": "claude-opus-5-5", "permissionMode": "default", "slash_commands": [], "apiKeySource": "ANTHROPIC_API_KEY",
@@ -130,6 +159,8 @@ def turn(prompt, count):
             signal.pause()  # for whoever ends it
     if number("output", prompt):
         command(number("output", prompt))
+    if number("hooks", prompt):
+        hook_times(f"msg_hooks_{count}", number("hooks", prompt))
     for at in range(number("messages", prompt)):
         stream_message(count * 1_000_000 + at, 1, 1, 0)
     for at in range(parts // 10):
@@ -153,7 +184,7 @@ def main():
         print(VERSION)
         return
     count = 0
-    for line in sys.stdin:
+    for line in iter(sys.stdin.readline, ""):
         got = json.loads(line)
         if got["type"] == "control_request":
             answer = {

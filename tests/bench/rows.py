@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import tempfile
@@ -28,6 +29,7 @@ STARTS = 3
 SESSIONS = 1_000
 LISTED = 10_000
 STREAMS, RATE, STREAM_PIECES = 100, 100, 300
+HOOKS = 500
 JOURNAL_EVENTS = 100_000
 FRAMES_S = 30
 """For the next bytes of the answer that the floor is to write."""
@@ -190,6 +192,22 @@ def latencies(note: Note) -> Found:
     return each(note, ("shim", "floor"), lambda at: pipe(at) if isinstance(at, Floor) else ours(at))
 
 
+def hooks(note: Note) -> Found:
+    """A tool call's way through Claude's PreToolUse hook: from the agent's question to the server's answer, read by the agent."""
+    with running("shim") as at:
+        session = work.begun(at)
+        text, before = f"[hooks:{HOOKS}]", at.usage().cpu_s
+        at.request("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}], **at.model})
+        time.sleep(work.SETTLE_S)
+        work.wait_idle(at, session)
+        cpu = at.usage().cpu_s - before
+        messages = at.request("GET", f"/session/{session}/message").decode()
+    times = [int(ns) for ns in re.findall(r"hook=(\d+);", messages)]
+    if len(times) != HOOKS:
+        raise RuntimeError(f"{len(times)} of {HOOKS} hooks were answered")
+    return {"shim": {**work.percentiles(times), "cpu": cpu / HOOKS}}
+
+
 def streams(note: Note) -> Found:
     """100 sessions at once, each at 100 pieces a second; medians of STARTS servers, since one alone may meet a busy moment of the
     machine. What one has lost is lost."""
@@ -306,6 +324,7 @@ ROWS: dict[str, Row] = {
     "subscribers": Row(subscribers, every_round=False),
     "compressed": Row(compressed, every_round=False),
     "latencies": Row(latencies),
+    "hooks": Row(hooks),
     "streams": Row(streams),
     "parts": Row(parts, every_round=False),
     "lists": Row(lists, every_round=False),

@@ -252,13 +252,16 @@ CLAUDE_ACP = Driver(
     arrange=_claude_home,
     settings={"IS_SANDBOX": "1"},
 )
+_OPENCODE_ACP_SCENES = {a: scene for a, scene in _OPENCODE_SCENES.items() if a not in ("task", "write of a subagent")}
+"""`opencode acp` passes on nothing that a subagent asks: the turn would wait."""
 OPENCODE_ACP = Driver(
     modes=("build",),
-    scenes=_OPENCODE_SCENES,
-    in_e2e=frozenset(),
+    scenes=_OPENCODE_ACP_SCENES,
+    in_e2e=frozenset({("write", "build"), ("edit", "build"), ("bash touch", "build")}),
     arrange=_opencode_home,
     settings={"OPENCODE_ENABLE_EXA": "1"},
 )
+"""It has no gaps here, since OpenCode reads the configuration's rules itself. A session's own rules only answer what it asks."""
 CLAUDE_OLD = replace(
     CLAUDE,
     scenes={action: scene for action, scene in _CLAUDE_SCENES.items() if action != "bash in background"},  # it has no Monitor

@@ -18,6 +18,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from types import ModuleType, NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_type_hints
 
@@ -128,6 +129,7 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
     return list(bound.values())
 
 
+@cache
 def _bind(name: str, row: Operation | Operation2, handler: Handler) -> BoundOperation:
     hints = get_type_hints(handler)
     unknown = set(inspect.signature(handler).parameters) - {"ctx", "path", "query", "body"}

@@ -90,7 +90,6 @@ class Script:
     """Steps that the server has taken by itself, by identity."""
     ticks: asyncio.Queue[bytes | Exit] = field(default_factory=asyncio.Queue)
     last: Step | None = None
-    ended: bool = False
 
     def __post_init__(self) -> None:
         for step in self.timeline.steps:
@@ -127,19 +126,25 @@ class Script:
                 pass
 
         reading = asyncio.create_task(drain())
-        while True:
-            getting = asyncio.create_task(self.ticks.get())
-            await asyncio.wait({getting, reading}, return_when=asyncio.FIRST_COMPLETED)
-            if not getting.done():
-                getting.cancel()
-                return 0
-            tick = getting.result()
-            if isinstance(tick, Exit):
-                reading.cancel()
-                if tick.signal is not None:
+        getting: asyncio.Task[bytes | Exit] | None = None
+        try:
+            while True:
+                getting = asyncio.create_task(self.ticks.get())
+                await asyncio.wait({getting, reading}, return_when=asyncio.FIRST_COMPLETED)
+                if not getting.done():  # its input has ended
+                    return 0
+                tick = getting.result()
+                if isinstance(tick, bytes):
+                    await stdio.write(tick)
+                elif tick.signal is not None:
                     raise Died(tick.signal)
-                return tick.code or 0
-            await stdio.write(tick)
+                else:
+                    return tick.code or 0
+        finally:  # a program that was killed takes no tick of the next one
+            ending = [task for task in (reading, getting) if task is not None]
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
 
 
 class ScriptCodec:

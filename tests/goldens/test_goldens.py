@@ -15,7 +15,7 @@ from tests.goldens import files, journals
 from tests.goldens.command import compared, unwanted
 from tests.goldens.files import Difference, Wanted
 from tests.goldens.play import play
-from tests.goldens.timeline import Timeline, timeline
+from tests.goldens.timeline import Timeline, names, timeline
 from universal.codec import Fact, Signal
 from universal.events import ItemDeltaData
 from universal.turn import Input
@@ -34,6 +34,10 @@ FACES = ("opencode1", "opencode2 R", "opencode2 J", "opencode2 P", "opencode2 W"
 def test_clients_see_what_they_saw(name: str) -> None:
     left, _ = unwanted(compared(name), files.wanted())
     assert [str(difference) for difference in left] == []
+
+
+def test_every_recording_has_a_golden() -> None:
+    assert files.names_on_disk() == names()
 
 
 @pytest.mark.slow

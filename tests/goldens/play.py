@@ -219,10 +219,14 @@ def repeatable() -> Iterator[None]:
     def token_bytes(size: int | None = None) -> bytes:
         return source.randbytes(size or 32)
 
+    logged = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
-    with patch.object(secrets, "token_bytes", token_bytes), patch.dict(os.environ, {"PATH": "/nonexistent"}):
-        yield
+    try:
+        with patch.object(secrets, "token_bytes", token_bytes), patch.dict(os.environ, {"PATH": "/nonexistent"}):
+            yield
+    finally:
+        structlog.configure(**logged)
 
 
 @dataclass(slots=True)

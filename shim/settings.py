@@ -40,8 +40,26 @@ ALIASES = {
     "password": ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD"),
 }
 """OpenCode's own variables, weaker than ours; of two, the last one counts: 2.x reads `OPENCODE_PASSWORD` first."""
-NOT_OF_A_PROJECT = frozenset({"trusted_roots", "trust_all"})
-"""Settings that ./shim.toml may not have: a repository would trust itself."""
+OF_A_PROJECT = frozenset(
+    {
+        "port",
+        "base_path",
+        "directory",
+        "default_agent",
+        "log_level",
+        "log_format",
+        "otel",
+        "idle_reap_s",
+        "abort_timeout_s",
+        "max_sessions",
+        "max_streams",
+        "max_queued_prompts",
+        "compress_streams",
+        "mock_delay_factor",
+    }
+)
+"""Settings that ./shim.toml may have: a repository may bring that file, so it decides neither what is trusted or allowed, nor who
+comes in, nor which programs and pages run, nor where data lies. A new setting is the person's until it is named here."""
 SECRET_FIELDS = frozenset({"password", "agents", "hooks"})
 """Never shown, not even when they are wrong."""
 JSON_FIELDS = frozenset({"agents", "hooks"})
@@ -240,12 +258,12 @@ class Settings(BaseModel):
     trusted_roots: Annotated[tuple[Annotated[Path, AfterValidator(_existing_directory)], ...], BeforeValidator(_paths)] = Field(
         default=(),
         description="Directories in which every project is trusted: its hooks, plugins, MCP servers and allowing rules count "
-        "without a question. Joined by `:` in the environment. Not read from ./shim.toml.",
+        "without a question. Joined by `:` in the environment.",
     )
 
     trust_all: bool = Field(
         default=False,
-        description="Trust every project, also one that was just downloaded: whatever it brings runs. Not read from ./shim.toml.",
+        description="Trust every project, also one that was just downloaded: whatever it brings runs.",
     )
 
     trust_question_s: float = Field(
@@ -366,12 +384,10 @@ class Settings(BaseModel):
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
         for path in config_files():
-            for name, value in _read(path).items():
-                if path.name == PROJECT_FILE and name in NOT_OF_A_PROJECT:
-                    raise SettingsError(
-                        f"{path} sets {name}, which a project may not decide about itself. Set it in {config_files()[0]}, "
-                        f"as {env_name(name)}, or as a flag."
-                    )
+            found = _read(path)
+            if path.name == PROJECT_FILE:
+                _check_project_file(path, found)
+            for name, value in found.items():
                 values[name], origins[name] = value, f"file {path}"
         for name, variable in ((name, variable) for name, several in ALIASES.items() for variable in several):
             if os.environ.get(variable):
@@ -426,6 +442,17 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"Cannot read the settings of {path}: {error}") from error
+
+
+def _check_project_file(path: Path, names: Iterable[str]) -> None:
+    """Raises SettingsError if the file of a project has settings that only a person may have."""
+    refused = [name for name in names if name in Settings.model_fields and name not in OF_A_PROJECT]
+    if refused:
+        variables = ", ".join(env_name(name) for name in refused)
+        raise SettingsError(
+            f"{path} sets {', '.join(refused)}, which a project may not decide: the file may have come with a repository. "
+            f"Move it to {config_files()[0]}, or set {variables}."
+        )
 
 
 def _sentences(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:

@@ -24,13 +24,16 @@ Each setting can be given in four ways; the first that has it wins:
    `$XDG_CONFIG_HOME/opencode-shim/config.toml` (`~/.config` if unset)
 4. the default
 
+`shim.toml` may have come with a repository, so it may only set {of_a_project}. With any
+other setting in it the server does not start, and says where to put it.
+
 `opencode-shim config` prints the settings in force and where each came from; `--json` is for programs.
 
 | name | flag | environment | default | what it is |
 |---|---|---|---|---|
 {rows}
 
-An agent of your own, in a file (any program that speaks the Agent Client Protocol on its stdin and stdout):
+An agent of your own, in `config.toml` (any program that speaks the Agent Client Protocol on its stdin and stdout):
 
     [agents.my-agent]
     command = ["my-agent", "--acp"]
@@ -47,7 +50,7 @@ def render() -> str:
     from typer.main import get_group
 
     from shim.cli.commands import cli
-    from shim.settings import Settings, env_name
+    from shim.settings import OF_A_PROJECT, Settings, env_name
     from universal.registry import agents
 
     flags = {option.name for option in get_group(cli).commands["serve"].params}
@@ -57,7 +60,8 @@ def render() -> str:
         flag = f"`--{name.replace('_', '-')}`" if name in flags else ""
         rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {' '.join((field.description or '').split())} |")
     binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)
-    return TEXT.format(rows="\n".join(rows), binaries=binaries)
+    of_a_project = ", ".join(f"`{name}`" for name in Settings.model_fields if name in OF_A_PROJECT)
+    return TEXT.format(rows="\n".join(rows), binaries=binaries, of_a_project=of_a_project)
 
 
 def main(arguments: list[str]) -> int:

@@ -117,9 +117,9 @@ def test_on_a_terminal_tables_are_those_of_rich() -> None:
 
 
 def test_settings_from_files_are_told_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "shim.toml").write_text("cors = ['http://a']\nidle_reap_s = 60\n")
+    (tmp_path / "shim.toml").write_text("log_level = 'warn'\nidle_reap_s = 60\n")
     text = shown(lambda out: screen.started(out, running(Settings.load()), ROWS))
-    assert f"settings cors, idle_reap_s from {tmp_path}/shim.toml\n" in text
+    assert f"settings log_level, idle_reap_s from {tmp_path}/shim.toml\n" in text
 
 
 def test_notes(tmp_path: Path) -> None:

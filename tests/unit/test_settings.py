@@ -9,7 +9,7 @@ import pytest
 
 import shim.settings
 from shim.app import agents_of
-from shim.settings import ALIASES, Settings, SettingsError, env_name
+from shim.settings import ALIASES, OF_A_PROJECT, Settings, SettingsError, env_name
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_web_ui_is_a_switch_or_a_url(here: Path, monkeypatch: pytest.MonkeyPatch
 def test_cors_is_separated_by_commas_in_the_environment_and_a_list_in_the_file(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "shim.toml").write_text("cors = ['http://c']\n")
+    personal_file(here, "cors = ['http://c']\n")
     assert Settings.load().cors == ("http://c",)
     monkeypatch.setenv("SHIM_CORS", "http://a, http://b")
     assert Settings.load().cors == ("http://a", "http://b")
@@ -134,6 +134,38 @@ def test_an_unknown_name_in_a_file_is_told_with_the_known_ones(here: Path) -> No
         Settings.load()
 
 
+@pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - OF_A_PROJECT))
+def test_a_project_may_not_set_what_decides_trust_access_or_programs(here: Path, name: str) -> None:
+    """The value is not looked at: also one that would be refused for its form names the person's file."""
+    (here / "shim.toml").write_text(f"{name} = 'x'\nport = 2\n")
+    with pytest.raises(SettingsError, match=rf"shim\.toml sets {name}, which a project may not decide.*config\.toml.*{env_name(name)}"):
+        Settings.load()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["data_dir", "roots", "trusted_roots", "trust_all", "trust_question_s", "unattended", "fs_anywhere"]
+    + ["hostname", "username", "password", "allowed_hosts", "cors", "trust_proxy", "tls_cert", "tls_key"]
+    + ["agents", "hooks", "web_ui", "record_dir", "move_aside_damaged"],
+)
+def test_what_a_project_may_set_has_none_of(name: str) -> None:
+    assert name in Settings.model_fields
+    assert name not in OF_A_PROJECT
+
+
+def test_a_planted_data_directory_is_refused_with_all_else_that_is_in_the_file(here: Path) -> None:
+    (here / "shim.toml").write_text("data_dir = 'planted'\nport = 2\n[[hooks]]\non = ['idle']\ncommand = ['./run']\n")
+    with pytest.raises(SettingsError, match=r"sets data_dir, hooks, .* SHIM_DATA_DIR, SHIM_HOOKS"):
+        Settings.load()
+
+
+def test_what_a_project_may_set_is_taken(here: Path) -> None:
+    text = "port = 2\nbase_path = '/a'\ndefault_agent = 'mock'\nlog_level = 'warn'\nmax_sessions = 5\nmock_delay_factor = 0\n"
+    (here / "shim.toml").write_text(text)
+    settings = Settings.load()
+    assert (settings.port, settings.base_path, settings.default_agent, settings.max_sessions) == (2, "/a", "mock", 5)
+
+
 def test_a_broken_file_is_told(here: Path) -> None:
     (here / "shim.toml").write_text("port = = 1\n")
     with pytest.raises(SettingsError, match=r"Cannot read the settings of .*shim.toml"):
@@ -167,7 +199,7 @@ def test_only_load_and_the_defaults_read_the_environment() -> None:
 
 
 def test_agents_of_ones_own(here: Path) -> None:
-    (here / "shim.toml").write_text('[agents.mine]\ncommand = ["my-agent", "--acp"]\ntitle = "Mine"\nenv = { KEY = "secret" }\n')
+    personal_file(here, '[agents.mine]\ncommand = ["my-agent", "--acp"]\ntitle = "Mine"\nenv = { KEY = "secret" }\n')
     settings = Settings.load()
     assert settings.agents["mine"].command == ("my-agent", "--acp")
     assert settings.agents["mine"].env["KEY"].get_secret_value() == "secret"
@@ -177,14 +209,14 @@ def test_agents_of_ones_own(here: Path) -> None:
 
 
 def test_an_agent_without_a_command_is_refused_without_showing_its_keys(here: Path) -> None:
-    (here / "shim.toml").write_text('[agents.mine]\ncommand = []\nenv = { KEY = "secret" }\n')
+    personal_file(here, '[agents.mine]\ncommand = []\nenv = { KEY = "secret" }\n')
     with pytest.raises(SettingsError, match=r"agents\.mine\.command") as refused:
         Settings.load()
     assert "secret" not in str(refused.value)
 
 
 def test_opencodes_own_variables_are_taken_and_weaker_than_ours(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "shim.toml").write_text("password = 'of the file'\n")
+    personal_file(here, "password = 'of the file'\n")
     monkeypatch.setenv("OPENCODE_SERVER_USERNAME", "me")
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "of OpenCode")
     settings = Settings.load()
@@ -199,7 +231,7 @@ def test_opencodes_own_variables_are_taken_and_weaker_than_ours(here: Path, monk
     "text", ["password = 1234567", "password = ''", "username = 'a:b'", "base_path = '/a/../b'", "roots = '/no/such'"]
 )
 def test_wrong_access_settings_are_told_without_the_password(here: Path, text: str) -> None:
-    (here / "shim.toml").write_text(text)
+    personal_file(here, text)
     with pytest.raises(SettingsError, match=text.split()[0]) as told:
         Settings.load()
     assert "1234567" not in str(told.value)

@@ -21,7 +21,9 @@ headers = { Authorization = "Bearer hunter22" }
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    (tmp_path / "shim.toml").write_text(text)
+    path = tmp_path / "config" / "opencode-shim" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
 
 
 def test_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,15 +138,18 @@ def test_an_unknown_name_in_a_file_is_told_with_the_known_ones(here: Path) -> No
 def test_a_project_may_not_set_what_decides_trust_access_or_programs(here: Path, name: str) -> None:
     """The value is not looked at: also one that would be refused for its form names the person's file."""
     (here / "shim.toml").write_text(f"{name} = 'x'\nport = 2\n")
-    with pytest.raises(SettingsError, match=rf"shim\.toml sets {name}, which a project may not decide.*config\.toml.*{env_name(name)}"):
+    message = rf"shim\.toml sets {name}, which a project may not decide.*config\.toml.*{env_name(name)}"
+    with pytest.raises(SettingsError, match=message):
         Settings.load()
 
 
 @pytest.mark.parametrize(
     "name",
-    ["data_dir", "roots", "trusted_roots", "trust_all", "trust_question_s", "unattended", "fs_anywhere"]
-    + ["hostname", "username", "password", "allowed_hosts", "cors", "trust_proxy", "tls_cert", "tls_key"]
-    + ["agents", "hooks", "web_ui", "record_dir", "move_aside_damaged"],
+    [
+        *("data_dir", "roots", "trusted_roots", "trust_all", "trust_question_s", "unattended", "fs_anywhere"),
+        *("hostname", "username", "password", "allowed_hosts", "cors", "trust_proxy", "tls_cert", "tls_key"),
+        *("agents", "hooks", "web_ui", "record_dir", "move_aside_damaged"),
+    ],
 )
 def test_what_a_project_may_set_has_none_of(name: str) -> None:
     assert name in Settings.model_fields

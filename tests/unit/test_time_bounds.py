@@ -17,7 +17,7 @@ from shim.projection.opencode2 import prompts, results
 from shim.redaction import clean
 from universal.agents import claude_notes
 from universal.permissions import Rule, decide, matches
-from universal.shell_commands import LENGTH_LIMIT, parse_shell_line
+from universal.shell import LENGTH_LIMIT, parse_shell_line
 
 SIZE = 200_000
 BOUND_S = 2.0

@@ -18,7 +18,7 @@ from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResul
 from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
-from universal.shell_commands import parse_shell_line
+from universal.shell import parse_shell_line
 
 DECLINED = "The user declined this."
 ABANDONED = "The tool call was interrupted before it had a result."

@@ -1,6 +1,61 @@
-"""The parts of `universal.shell_commands`: how a shell line is read. They are imported with the first line."""
+"""Which commands a shell line runs and which paths it names, by the grammar of tree-sitter-bash. Pure.
+
+The grammar gives the structure; this module does not trust it. It accepts a line only if each node is of a known type and each
+piece of text has the form that bash and dash read in the same way (`_WORD`, `_STRING` ...). Any other line is not understood, and
+is never allowed automatically. docs/permissions.md says what that means for a permission pattern. The modules of this package are
+imported with the first line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from operator import itemgetter
+
+__all__ = ["COMMANDS_LIMIT", "LENGTH_LIMIT", "ShellLine", "parse_shell_line"]
 
 LENGTH_LIMIT = 100_000
 """Characters of a line. A longer one is not understood."""
 COMMANDS_LIMIT = 300
 """Commands of a line, also of one that is not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellLine:
+    """The commands and paths of a shell line.
+
+    `commands`: the text of each command that the line may run, each once, in order; empty for `cd x`, which needs no permission.
+    If the line is not understood: the line itself and a rough cut at everything that may separate, so that a deny still holds.
+    `paths`: files and directories that path commands and redirections name, relative to where the line starts; `~` is not
+    expanded, `..` is not resolved. A caller must look at both the normalised and the real path.
+    `paths_known`: False if a path depends on what is known only when the line runs.
+    """
+
+    commands: tuple[str, ...]
+    understood: bool
+    paths: tuple[str, ...] = ()
+    paths_known: bool = True
+    reason: str = ""
+    """Why the line is not understood."""
+
+
+def parse_shell_line(line: str) -> ShellLine:
+    """Read a line as bash and dash would."""
+    from universal.shell.commands import Reader  # late: no start waits for the grammar
+    from universal.shell.values import NotUnderstoodError, State
+
+    reader = Reader()
+    try:
+        reader.read(line, State())
+    except NotUnderstoodError as error:
+        return ShellLine(_rough_commands(line), False, tuple(dict.fromkeys(reader.paths)), False, str(error))
+    commands = dict.fromkeys(text for _, text in sorted(reader.commands, key=itemgetter(0)))
+    return ShellLine(tuple(commands), True, tuple(dict.fromkeys(reader.paths)), reader.paths_known)
+
+
+_SEPARATOR = re.compile(r"&&|\|\||[;|\n`()]|(?<![<>&])&(?![>&])|\$\(")
+
+
+def _rough_commands(line: str) -> tuple[str, ...]:
+    pieces = (piece.strip() for piece in (line, *_SEPARATOR.split(line, COMMANDS_LIMIT)))
+    return tuple(dict.fromkeys(piece for piece in pieces if piece)) or (line.strip(),)

@@ -1,6 +1,6 @@
 """What is known of shell commands: wrappers, built-ins, variables and commands that take paths. Pure tables.
 
-`universal.shell_commands` reads them. docs/permissions.md explains them to users.
+`universal.shell` reads them. docs/permissions.md explains them to users.
 """
 
 from __future__ import annotations

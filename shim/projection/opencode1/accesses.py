@@ -18,7 +18,7 @@ from shim.projection.opencode1.tools import permission_of, view_call
 from universal.events import PermissionData
 from universal.jsonvalue import arr, obj, text
 from universal.permissions import Access
-from universal.shell_commands import parse_shell_line
+from universal.shell import parse_shell_line
 
 EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch"})
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import LAW_EXAMPLES
 from universal.permissions import Rule, decide
-from universal.shell_commands import parse_shell_line
+from universal.shell import parse_shell_line
 
 ECHO = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"), Rule("bash", "printf *", "allow"))
 WRAPPERS = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from universal.permissions import Rule, decide
-from universal.shell_commands import parse_shell_line
+from universal.shell import parse_shell_line
 
 ECHO_ONLY = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"))
 

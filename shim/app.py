@@ -28,6 +28,7 @@ from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.project_settings import ProjectScanner
 from shim.host.projects import Projects
+from shim.host.roots import repository_above
 from shim.host.shells import Shells
 from shim.host.snapshot import Snapshots
 from shim.host.terminals import Terminals
@@ -150,9 +151,8 @@ def build_app(
         rules = rules_from_config(current.permission) if counted == projects else (*personal, *counted)
         return with_home(rules, str(config.home))
 
-    def place(directory: str) -> Place:
-        above = (Path(directory), *Path(directory).parents)
-        repository = next((str(folder) for folder in above if (folder / ".git").exists()), directory)
+    async def find_place(directory: str) -> Place:
+        repository = await asyncio.to_thread(repository_above, directory)
         return Place(directory, (repository,), str(config.home), os.path.realpath, os.path.isdir)
 
     async def config_refresh(directory: str) -> None:
@@ -179,7 +179,7 @@ def build_app(
             max_sessions=settings.max_sessions,
             max_queued_prompts=settings.max_queued_prompts,
             home=str(config.home),
-            place=place,
+            find_place=find_place,
             roots=tuple(map(str, settings.roots)),
             snapshots=snapshots,
             feed=feed,

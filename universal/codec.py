@@ -12,8 +12,9 @@ A codec never decides that a turn has ended: it signals what the agent said, `un
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from universal.events import EventData, EventType
@@ -175,10 +176,11 @@ class PermissionReply:
 
 @dataclass(frozen=True, slots=True)
 class QuestionReply:
-    """Answers to `question.requested`, a list of labels per question; None rejects."""
+    """Answers to `question.requested`, a list of labels per question; None rejects, and `message` says why."""
 
     question_id: str
     answers: Sequence[Sequence[str]] | None
+    message: str | None = None
 
 
 Command: TypeAlias = Prompt | Interrupt | PermissionReply | QuestionReply
@@ -445,6 +447,14 @@ class LoginCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnFolder:
+    """An agent's own folder in the person's home, and the variable of the environment that moves it."""
+
+    path: str
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """A row of the registry."""
 
@@ -476,12 +486,32 @@ class AgentSpec:
     """Who enforces permission rules; see docs/permissions.md."""
     default_rules: tuple[Rule, ...] = ()
     """Added to `DEFAULT_RULES`: the agent's own folders outside of the project, plan files ... `~/` is the person's home."""
+    own_folder: OwnFolder | None = None
+    """The folder that `default_rules` are written for, where a variable can move it."""
     withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
     """Slash commands of it that are not offered -> why, and what to do instead; one sentence or two."""
     project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
     """Which settings of a project it reads, and whether it can leave them out."""
     rewinds: bool = False
     """It can go on after an earlier answer (`LaunchOptions.resume_at`): its DONE has `anchor`, an id, in its metadata."""
+
+    def rules_in(self, environment: Mapping[str, str]) -> tuple[Rule, ...]:
+        """`default_rules` with the agent's own folder where this environment puts it.
+
+        Without those of the folder if it is no absolute path or would be a pattern: a person is asked then.
+        """
+        folder = self.own_folder
+        place = environment.get(folder.variable) if folder is not None else None
+        if folder is None or not place:
+            return self.default_rules
+        inside = folder.path + "/"
+        is_place = place.startswith("/") and not set("*?") & set(place)
+        moved = posixpath.normpath(place) if is_place else ""
+        return tuple(
+            replace(rule, pattern=f"{moved}/{rule.pattern.removeprefix(inside)}") if rule.pattern.startswith(inside) else rule
+            for rule in self.default_rules
+            if is_place or not rule.pattern.startswith(inside)
+        )
 
 
 def modes_of(spec: AgentSpec, catalogue: Catalogue) -> tuple[Mode, ...]:

@@ -23,7 +23,12 @@ def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
 
 def repository_of(directory: str) -> str:
     """The resolved root of the repository that a directory is in; itself outside of git. Blocking."""
-    place = Path(os.path.realpath(directory))
+    return repository_above(os.path.realpath(directory))
+
+
+def repository_above(directory: str) -> str:
+    """The root of the repository that a directory is in, as the directory is written; itself outside of git. Blocking."""
+    place = Path(directory)
     return str(next((folder for folder in (place, *place.parents) if disk.exists(folder / ".git")), place))
 
 

@@ -243,7 +243,7 @@ async def question(run: Run, args: list[str]) -> None:
     await step.finish("tool-calls")
     reply = await run.ask("question", call, questions=questions)
     if reply.get("answers") is None:
-        await call.done("The user dismissed this question", ok=False)
+        await call.done(text(reply.get("message"), "The user dismissed this question"), ok=False)
         await run.answer("You did not want to answer.")
         return
     answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]

@@ -27,8 +27,7 @@ from shim.sessions.handing import handed
 from shim.sessions.hosting import host_calls, moved
 from shim.sessions.inbox import Inbox
 from shim.sessions.own import OWN, OwnWork
-from shim.sessions.permissions.requests import Attendance, Requests, gaps_notice
-from shim.sessions.permissions.unattended import of_session
+from shim.sessions.permissions.requests import Attendance, Requests, gaps_notice, unattended_of_session
 from shim.sessions.rewind import UndoneNotes
 from shim.sessions.steps import Steps
 from shim.sessions.stopping import Stopping
@@ -133,7 +132,7 @@ class SessionActor:
     @property
     def unattended(self) -> Unattended:
         """What happens to asks that nobody answers: the last prompt's value, else the session's, else the server's."""
-        return self._prompt_unattended or of_session(self.main.conversation.info) or self.deps.unattended
+        return self._prompt_unattended or unattended_of_session(self.main.conversation.info) or self.deps.unattended
 
     @property
     def open_asks(self) -> int:
@@ -311,6 +310,7 @@ class SessionActor:
                     continue
                 if not begun:  # the rules hold from the agent's first call on
                     await self.deps.config_refresh(self.directory)
+                    self._place = self._place or await self.deps.find_place(self.directory)
                     self.steps.look()
                 start = () if self._ready_for(accepted) else (self._start(accepted),)
                 begin = () if begun == key else (self.steps.begin(),)
@@ -483,8 +483,8 @@ class SessionActor:
                 self.steps.recorded()
 
     def _calls_place(self) -> Place:
-        """Where the agent's calls are made; found once, since the repository's root is looked for on the disk."""
-        self._place = self._place or self.deps.place(self.directory)
+        """Where the agent's calls are made: `_launch` has found it, and calls come from agents that it has started."""
+        assert self._place is not None
         return self._place
 
     def _mode(self) -> str:

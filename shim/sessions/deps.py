@@ -35,6 +35,11 @@ class ProjectLike(Protocol):
         ...
 
 
+async def _place_as_written(directory: str) -> Place:
+    """A place without a repository and without links, in tests."""
+    return Place(directory)
+
+
 async def _nothing_to_refresh(_directory: str) -> None:
     """Sessions without configuration files, in tests."""
 
@@ -56,8 +61,8 @@ class SessionDeps:
     max_queued_prompts: int = 100
     home: str = "~"
     """The person's home, for `~/` in patterns and paths."""
-    place: Callable[[str], Place] = Place
-    """Where the calls of a session in this directory are made; see `Place`."""
+    find_place: Callable[[str], Awaitable[Place]] = _place_as_written
+    """Finds where the calls of a session in this directory are made; see `Place`. Awaited before an agent starts."""
     roots: tuple[str, ...] = ()
     """Directories that attached files must lie in; empty: anywhere."""
     snapshots: Callable[[str], Trees | None] = lambda _directory: None

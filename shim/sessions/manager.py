@@ -27,8 +27,7 @@ from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import SERVER_STOPPED, ended_by_us
 from shim.sessions.known import Known, from_row
 from shim.sessions.permissions.grants import Grants
-from shim.sessions.permissions.requests import open_requests
-from shim.sessions.permissions.unattended import check_metadata, of_session
+from shim.sessions.permissions.requests import check_unattended, open_requests, unattended_of_session
 from shim.sessions.reading import read
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
@@ -147,7 +146,7 @@ class SessionManager:
         `fork`: what it is one of, as OpenCode 2 says it: `{sessionID, boundary: {type, messageID}}`.
         """
         require(directory, self.deps.roots)
-        check_metadata((extra or {}).get("metadata"))
+        check_unattended((extra or {}).get("metadata"))
         if len(self._known) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         session_id = str((extra or {}).get("id") or self.deps.ids.new("session"))  # an imported one has its own
@@ -362,7 +361,7 @@ class SessionManager:
     async def patch(self, session_id: str, **changes: Any) -> Wire:
         """Set `title`, `permission`, `archived`, `metadata`, ...; the new `info`."""
         branch = await self.branch(session_id)
-        check_metadata(changes.get("metadata"))
+        check_unattended(changes.get("metadata"))
         if changes:
             branch.status("session", **changes)
             self._branch_changed(branch)
@@ -439,13 +438,16 @@ class SessionManager:
         """The permission rules in force for a session, with `mode` as the mode in force."""
         info = branch.conversation.info
         session = rules_from_json(info.get("permission"))
-        parent = self._known.get(text(info.get("parentID")))
+        parent, variables = self._known.get(text(info.get("parentID"))), branch.variables
         if parent is not None and parent.branch is not None:
             if self._known[branch.id].subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
                 session = ()
             session = (*rules_from_json(parent.branch.conversation.info.get("permission")), *session)
+            variables = {**parent.branch.variables, **variables}
         agent = self.deps.agents.get(branch.projector.agent)
-        defaults = (*DEFAULT_RULES, *(with_home(agent.spec.default_rules, self.deps.home) if agent is not None else ()))
+        environment = {**self.deps.agents.environment(), **variables}
+        own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
+        defaults = (*DEFAULT_RULES, *own)
         directory = info["directory"]
         return Policy(defaults, self.deps.config_rules(directory), session, self.grants.rules(directory), mode)
 
@@ -464,7 +466,7 @@ class SessionManager:
         """What happens to asks of this session that nobody answers. Raises NotFound."""
         info = self.info(session_id)
         actor = self._known[session_id].actor
-        return actor.unattended if actor is not None else of_session(info) or self.deps.unattended
+        return actor.unattended if actor is not None else unattended_of_session(info) or self.deps.unattended
 
     def waiting_since_ms(self, session_id: str) -> int | None:
         """Since when the oldest ask of a session (subagents' included) waits for a person; None if nothing waits."""

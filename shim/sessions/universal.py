@@ -19,7 +19,7 @@ from shim.opencode.build import Wire
 from shim.sessions.deps import ProjectLike
 from shim.sessions.feed import Follower, T
 from shim.sessions.manager import SessionManager
-from shim.sessions.permissions.unattended import KEY, from_request
+from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
@@ -99,7 +99,8 @@ class UniversalSessions:
     async def create(self, name: str, wanted: Wanted, directory: str, project: ProjectLike) -> str:
         """A new session under this name; its id in the core. Raises Problem: a bad or taken name, something unknown."""
         self._free(name)
-        metadata = {KEY: str(value)} if (value := from_request(wanted.unattended, KEY)) is not None else None
+        unattended = unattended_of(wanted.unattended, UNATTENDED_KEY)
+        metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None
         agent = await self._agent(wanted)
         model = self._model(agent, wanted)
         mode, rules = self._mode(agent, wanted)

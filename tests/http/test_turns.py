@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shim.host.roots import repository_above
 from tests.support.api import EventStream
 from tests.support.fold import Fold
 from tests.support.live import Live, live
@@ -295,3 +297,19 @@ async def test_who_reads_a_running_turn_is_told_its_growing_text_anew(tmp_path: 
             assert told["text"].endswith("stop me.")
             assert "end" not in told["time"]
             await server.api.post(f"/session/{session}/abort", status=200)
+
+
+async def test_the_repository_of_a_session_is_looked_for_outside_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def find(directory: str) -> str:
+        threads.append(threading.current_thread())
+        return repository_above(directory)
+
+    monkeypatch.setattr("shim.app.repository_above", find)
+    async with live(tmp_path, unattended="rules") as server:
+        await server.turn("permission")
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads

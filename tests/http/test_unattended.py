@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from shim.sessions.permissions.unattended import HEADER
+from shim.sessions.permissions.requests import UNATTENDED_HEADER
 from tests.support.live import Live, live, prompt_body
 from tests.support.universal import face
 
 SOON = "reject:0.05"
 WRONG = "reject:soon"
+BY_RULES = {UNATTENDED_HEADER: "rules"}
+WITHOUT_MEANING = {UNATTENDED_HEADER: WRONG}
 ASKS = "permission"
 """A prompt for which the mock asks for a permission."""
 
@@ -60,7 +62,7 @@ async def test_a_prompts_header_counts_before_the_session(tmp_path: Path, route:
         id_ = await server.session(metadata={"unattended": "wait"})
         async with server.api.stream("/event") as events:
             status = 200 if route == "message" else 204
-            await server.api.post(f"/session/{id_}/{route}", prompt_body(ASKS), headers={HEADER: "rules"}, status=status)
+            await server.api.post(f"/session/{id_}/{route}", prompt_body(ASKS), headers=BY_RULES, status=status)
             assert "permission.asked" not in await to_idle(events)
 
 
@@ -73,9 +75,9 @@ async def test_a_wrong_value_is_refused_with_a_sentence(tmp_path: Path) -> None:
             await server.api.patch(f"/session/{id_}", metadata, status=400),
             await server.api.post("/api/session", metadata, status=400),
             await server.api.patch(f"/api/session/{id_}", metadata, status=400),
-            await server.api.post(f"/session/{id_}/message", prompt_body("hi"), headers={HEADER: WRONG}, status=400),
-            await server.api.post(f"/session/{id_}/prompt_async", prompt_body("hi"), headers={HEADER: WRONG}, status=400),
-            await server.api.post(f"/api/session/{id_}/prompt", {"text": "hi"}, headers={HEADER: WRONG}, status=400),
+            await server.api.post(f"/session/{id_}/message", prompt_body("hi"), headers=WITHOUT_MEANING, status=400),
+            await server.api.post(f"/session/{id_}/prompt_async", prompt_body("hi"), headers=WITHOUT_MEANING, status=400),
+            await server.api.post(f"/api/session/{id_}/prompt", {"text": "hi"}, headers=WITHOUT_MEANING, status=400),
         ]
         for answer in answers:
             assert 'cannot be used: use "wait", "reject:SECONDS"' in str(answer.body)
@@ -131,7 +133,7 @@ async def test_opencode2_sets_it_for_a_session_and_a_prompt(tmp_path: Path) -> N
             path = f"/api/session/{made['id']}"
             await server.api.post(f"{path}/prompt", {"text": ASKS}, status=200)
             assert "permission.replied" in await to_idle(events)
-            await server.api.post(f"{path}/prompt", {"text": ASKS}, headers={HEADER: "rules"}, status=200)
+            await server.api.post(f"{path}/prompt", {"text": ASKS}, headers=BY_RULES, status=200)
             assert "permission.asked" not in await to_idle(events)
             await server.api.patch(path, {"metadata": {"unattended": "rules"}}, status=204)
             await server.api.post(f"{path}/prompt", {"text": ASKS}, status=200)

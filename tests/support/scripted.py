@@ -36,6 +36,7 @@ from universal.codec import (
     Mode,
     Model,
     Output,
+    OwnFolder,
     PermissionReply,
     Prompt,
     QuestionReply,
@@ -309,6 +310,7 @@ class ScriptedAgents:
     def __init__(self) -> None:
         self.spawned: list[ScriptedAgent] = []
         self.fail: str | None = None
+        self.variables: dict[str, str] = {}
         self.gate: asyncio.Event | None = None
         self._pending: list[ScriptedAgent] = []
         modes = (Mode("build", "works", "b"), Mode("plan", "plans", "p"))
@@ -345,8 +347,13 @@ class ScriptedAgents:
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, enforcement=enforcement))
 
+    def give_rules(self, name: str, rules: tuple[Rule, ...], folder: OwnFolder) -> None:
+        """The default rules of an agent, and the folder that they are for."""
+        agent = self._agents[name]
+        self._agents[name] = replace(agent, spec=replace(agent.spec, default_rules=rules, own_folder=folder))
+
     def environment(self) -> Mapping[str, str]:
-        return {"PATH": "/usr/bin:/bin"}
+        return {"PATH": "/usr/bin:/bin", **self.variables}
 
     async def spawn(self, agent: Any, options: LaunchOptions, codec: Any, on_lines: Any, on_exit: Any) -> ScriptedAgent:
         if self.gate is not None:

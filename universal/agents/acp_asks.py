@@ -148,7 +148,7 @@ class Asks:
         return WriteLine(self.rpc.response(ask.request_id, {"outcome": outcome}))
 
     def answer(self, command: QuestionReply) -> list[Output]:
-        """Our answer to a question. [] when it is not open any more."""
+        """Our answer to a question. [] when it is not open any more. ACP has no place for the words of a rejection."""
         ask = self._open.get(command.question_id)
         if ask is None or not ask.questions:
             return []
@@ -156,7 +156,8 @@ class Asks:
         if command.answers is None:
             if ask.call is not None:
                 ask.call.dismissed = True
-            return [WriteLine(self.rpc.response(ask.request_id, {"action": "decline"})), self._fact(ask, "reject")]
+            extra: Msg = {"message": command.message} if command.message else {}
+            return [WriteLine(self.rpc.response(ask.request_id, {"action": "decline"})), self._fact(ask, "reject", extra=extra)]
         if ask.call is not None:
             ask.call.answers = [list(labels) for labels in command.answers]
         result = {"action": "accept", "content": _content(ask.fields, command.answers)}

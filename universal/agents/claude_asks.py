@@ -168,8 +168,10 @@ class Asks:
             return []
         del self._open[ask.ask_id]
         if command.answers is None:
-            denial: Msg = {"behavior": "deny", "message": _KEEP_PLANNING if ask.tool == "ExitPlanMode" else _NO_ANSWER}
-            return [control_answer(ask.request_id, denial), self._fact(ask, "reject")]
+            reason = command.message or (_KEEP_PLANNING if ask.tool == "ExitPlanMode" else _NO_ANSWER)
+            extra: dict[str, Json] = {"message": command.message} if command.message else {}
+            denial: Msg = {"behavior": "deny", "message": reason}
+            return [control_answer(ask.request_id, denial), self._fact(ask, "reject", extra=extra)]
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:
             ask.call.answers = answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude_wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, OwnFolder, ProjectSettingsUse
 from universal.permissions import Rule
 
 
@@ -48,6 +48,7 @@ CLAUDE = AgentSpec(
     install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
     tested=("2.1.197", "2.1.330"),
     enforcement=Enforcement("a hook before every call"),
+    own_folder=OwnFolder("~/.claude", "CLAUDE_CONFIG_DIR"),
     default_rules=(
         *(Rule("external_directory", folder, "allow") for folder in OWN_FOLDERS),
         Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other

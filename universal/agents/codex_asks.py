@@ -48,7 +48,7 @@ class _Ask:
     metadata: dict[str, Json]
     thread: Thread
     decide: Callable[[Decision], Json] = lambda decision: {"decision": _DECISIONS[decision]}
-    answer: Callable[[Answers | None], Json] = lambda answers: {"answers": {}}
+    answer: Callable[[Answers | None, str], Json] = lambda answers, message: {"answers": {}}
     questions: tuple[Question, ...] = ()
     made: Call | None = None
 
@@ -148,7 +148,7 @@ class Asks:
         names = list(properties)
         questions = tuple(_field(name, obj(properties[name]), message) for name in names)
 
-        def answer(answers: Answers | None) -> Json:
+        def answer(answers: Answers | None, _message: str) -> Json:
             if answers is None:
                 return {"action": "decline", "content": None}
             pairs = zip(names, answers, strict=False)
@@ -165,8 +165,10 @@ class Asks:
             yield WriteLine(self.rpc.response(request.id, {"answers": {}}))
             return
 
-        def answer(answers: Answers | None) -> Json:
-            pairs = zip(rows, answers or (), strict=False)
+        def answer(answers: Answers | None, message: str) -> Json:
+            """A rejection has no form of its own: its reason takes the place of the answers."""
+            reason = [(message,)] * len(rows) if message else ()
+            pairs = zip(rows, reason if answers is None else answers, strict=False)
             return {"answers": {get_text(row, "id"): {"answers": list(labels)} for row, labels in pairs}}
 
         call_id = get_text(request.params, "itemId") or f"question_{request.id}"
@@ -208,7 +210,7 @@ class Asks:
         tool: str,
         arguments: Msg,
         questions: tuple[Question, ...],
-        answer: Callable[[Answers | None], Json],
+        answer: Callable[[Answers | None, str], Json],
         made: Call | None,
     ) -> Iterator[Output]:
         call_id = made.call_id if made is not None else get_text(request.params, "itemId")
@@ -242,16 +244,17 @@ class Asks:
         if ask is None or not ask.questions:
             return
         del self._open[ask.ask_id]
-        yield WriteLine(self.rpc.response(ask.request_id, ask.answer(command.answers)))
-        yield _question_fact(ask, "rejected" if command.answers is None else "answered", answers=command.answers)
-        yield from self._answered(ask, command.answers)
+        yield WriteLine(self.rpc.response(ask.request_id, ask.answer(command.answers, command.message or "")))
+        extra: dict[str, Json] = {"message": command.message} if command.message else {}
+        yield _question_fact(ask, "rejected" if command.answers is None else "answered", extra=extra, answers=command.answers)
+        yield from self._answered(ask, command.answers, command.message or _NO_ANSWER)
 
-    def _answered(self, ask: _Ask, answers: Answers | None) -> Iterator[Output]:
+    def _answered(self, ask: _Ask, answers: Answers | None, reason: str = _NO_ANSWER) -> Iterator[Output]:
         """The result of the call that we showed for a question."""
         call = ask.made
         if call is None or call.call_id not in ask.thread.calls:
             return
-        words = _NO_ANSWER if answers is None else "\n".join(", ".join(labels) for labels in answers)
+        words = reason if answers is None else "\n".join(", ".join(labels) for labels in answers)
         metadata: dict[str, Json] = {} if answers is None else {"answers": [list(labels) for labels in answers]}
         outcome = Outcome((ToolResultPart(call_id=call.call_id, output=words),), metadata, failed=answers is None)
         for fact in ask.thread.result(call, outcome, None):

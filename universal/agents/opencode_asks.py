@@ -96,7 +96,7 @@ class Asks:
         yield self._resolved(command.permission_id, _REPLIES[command.decision], extra, None)
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
-        """Our answer to a question; nothing when it is not open any more."""
+        """Our answer to a question; nothing when it is not open any more. OpenCode takes no reason for a rejection."""
         ask = self._open.get(command.question_id)
         if ask is None or not isinstance(ask.data, QuestionData):
             return

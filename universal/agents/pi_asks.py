@@ -157,7 +157,9 @@ class Asks:
             return []
         del self._open[ask.ask_id]
         if command.answers is None:
-            return [_answer(ask.request_id, cancelled=True), self._fact(ask, "reject")]
+            extra: dict[str, Json] = {"message": command.message} if command.message else {}
+            told = {"value": json.dumps({"rejected": command.message})} if ask.form and command.message else {"cancelled": True}
+            return [_answer(ask.request_id, **told), self._fact(ask, "reject", extra=extra)]
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:
             ask.call.answers = answers

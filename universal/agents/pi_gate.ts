@@ -53,6 +53,7 @@ export default function (pi) {
       const value = await ctx.ui.input("Questions: " + JSON.stringify(params.questions));
       if (value === undefined) throw new Error("The user dismissed this question: go on without an answer, or stop.");
       const answers = JSON.parse(value);
+      if (!Array.isArray(answers)) throw new Error(answers.rejected);
       const lines = params.questions.map((q, i) => '"' + q.question + '" = "' + (answers[i] ?? []).join(", ") + '"');
       const text = "The user has answered: " + lines.join(", ") + ". Continue with these answers in mind.";
       return { content: [{ type: "text", text }], details: { answers } };

@@ -15,7 +15,7 @@ from shim.sessions.built_in_commands import templates
 from shim.sessions.command import command as run_command
 from shim.sessions.compact import compact as run_compact
 from shim.sessions.init import init as run_init
-from shim.sessions.permissions.unattended import from_headers
+from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.prompting import Body
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import submit
@@ -104,7 +104,7 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
         raise BadRequest(
             'format "json_schema" is not served: the agents behind this server have no structured output. Leave it out.'
         )
-    given = replace(body.body(), unattended=from_headers(ctx.request.headers))
+    given = replace(body.body(), unattended=unattended_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, given, reply=not body.noReply)
     await ctx.services.store.flush()
     return message_id
@@ -154,7 +154,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
             model=model,
             mode=body.agent,
             variant=body.variant,
-            unattended=from_headers(ctx.request.headers),
+            unattended=unattended_of_headers(ctx.request.headers),
         ),
     )
     await ctx.services.store.flush()
@@ -173,7 +173,7 @@ class InitBody(BaseModel):
 async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
     """The agent writes AGENTS.md; answers when the turn has ended."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
-    given = Body((), body.messageID, model, unattended=from_headers(ctx.request.headers))
+    given = Body((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
     message_id = await run_init(ctx.services.sessions, path.sessionID, given)
     await ctx.services.store.flush()
     await _answer(ctx, path.sessionID, message_id)

@@ -21,7 +21,7 @@ from shim.sessions import second
 from shim.sessions.built_in_commands import templates
 from shim.sessions.command import UnknownCommand
 from shim.sessions.command import command as run_command
-from shim.sessions.permissions.unattended import from_headers
+from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
 
@@ -133,7 +133,7 @@ async def _admit(
     whole = {"text": parts[0]["text"], **payload}
     if message_id is not None and (known := admitted(await seen(ctx, session_id), message_id)) is not None:
         return _same(known, kind, whole)
-    body = Body(parts=parts, message_id=message_id, unattended=from_headers(ctx.request.headers))
+    body = Body(parts=parts, message_id=message_id, unattended=unattended_of_headers(ctx.request.headers))
     try:
         made = await submit(ctx.services.sessions, session_id, body, reply=resume, second={**extra, "kind": kind})
     except Conflict:
@@ -204,7 +204,7 @@ async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
         message = f"Skill not found: {body.id}. GET /api/skill lists those that there are."
         raise Tagged(404, "SkillNotFoundError", message, skill=body.id)
     need(ctx, path.sessionID)
-    given = Body(parts=[{"type": "text", "text": found.told()}], unattended=from_headers(ctx.request.headers))
+    given = Body(parts=[{"type": "text", "text": found.told()}], unattended=unattended_of_headers(ctx.request.headers))
     told = {"kind": "skill", "skill": {"id": found.id, "name": found.name, "text": found.content}, "delivery": "steer"}
     await submit(ctx.services.sessions, path.sessionID, given, reply=body.resume is not False, second=told)
     await ctx.services.store.flush()
@@ -233,7 +233,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     config = await ctx.services.config.fresh(info["directory"])
     commands = templates(info["directory"], config.commands)
     extra = {**payload, "delivery": body.delivery or "steer"}
-    request = Body(parts=parts[1:], unattended=from_headers(ctx.request.headers))
+    request = Body(parts=parts[1:], unattended=unattended_of_headers(ctx.request.headers))
     try:
         await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request, second=extra)
     except UnknownCommand as error:

@@ -16,7 +16,7 @@ from shim.routes.v1.endpoint import universal, v1
 from shim.routes.v1.events import encoder, stream
 from shim.routes.v1.sessions import SessionPath
 from shim.sessions.branch import Branch
-from shim.sessions.permissions.unattended import KEY, from_headers, from_request
+from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of, unattended_of_headers
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
 from shim.v1.models import MessageAttachment, MessageRequest, PermissionReplyRequest, QuestionReplyRequest
@@ -79,7 +79,7 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     directory = ctx.services.sessions.info(session_id)["directory"]
     parts: list[Wire] = [{"type": "text", "text": body.message}]
     parts += [_file(directory, attachment) for attachment in body.attachments]
-    unattended = from_request(body.unattended, KEY) or from_headers(ctx.request.headers)
+    unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
     message_id = await submit(ctx.services.sessions, session_id, Body(parts=parts, unattended=unattended))
     await ctx.services.store.flush()
     return message_id

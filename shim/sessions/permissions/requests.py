@@ -10,11 +10,12 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import structlog
 
 from shim.clock import Clock
+from shim.errors import BadRequest
 from shim.opencode.build import Wire
 from shim.projection.opencode1.accesses import Place, accesses_of, primary_access
 from shim.sessions.branch import Branch
@@ -22,8 +23,8 @@ from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.jsonvalue import obj, text
-from universal.permissions import Access, Policy
-from universal.unattended import NO_QUESTIONS, NOT_ALLOWED, Unattended
+from universal.permissions import Access, Action, Policy
+from universal.unattended import NO_QUESTIONS, NOT_ALLOWED, Unattended, parse
 
 log = structlog.get_logger()
 
@@ -35,6 +36,10 @@ READS = frozenset({"read", "list", "glob", "grep"})
 """Permissions of calls that only read: who grants the folder has granted the call."""
 LOOP_CALLS = 3
 """Equal calls in a row after which OpenCode asks for `doom_loop`."""
+UNATTENDED_KEY = "unattended"
+"""The key in a session's `metadata` and the field of `/v1` that say what happens to asks that nobody answers."""
+UNATTENDED_HEADER = "X-OpenCode-Shim-Unattended"
+"""The header of requests that send a prompt, with the same meaning."""
 
 
 class Timer(Protocol):
@@ -95,6 +100,16 @@ class _Request:
     granted: list[Access] = field(default_factory=list[Access])
 
 
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What the rules say of a call that they do not deny. `to_ask`: what a person is asked for, in order."""
+
+    to_ask: list[Access]
+    call: Access
+    action: Action | None
+    """Of the call's own access; None if no rule concerns it."""
+
+
 @dataclass(slots=True)
 class _Calls:
     """The last calls of a branch, to notice a loop."""
@@ -143,15 +158,10 @@ class Requests:
 
     def permission(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
         """The agent asks about a call: the rules answer, or a person is asked."""
-        accesses = self._accesses(branch, data, agent)
-        policy = self._policy(branch)
-        actions = [policy.action(access) for access in accesses]
-        if "deny" in actions:
-            self._deny(branch, fact, data, accesses[actions.index("deny")], policy)
+        verdict = self._judge(branch, fact, data, agent)
+        if verdict is None:
             return
-        to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
-        if not to_ask and actions[-1] is None:
-            to_ask = [accesses[-1]]
+        to_ask = verdict.to_ask or ([verdict.call] if verdict.action is None else [])
         if to_ask:
             self._ask_or_reject(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
             return
@@ -160,18 +170,25 @@ class Requests:
 
     def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
         """Apply the rules to a call that the agent would not ask about; it goes on if none concerns it."""
-        accesses = self._accesses(branch, data, agent)
-        policy = self._policy(branch)
-        actions = [policy.action(access) for access in accesses]
-        if "deny" in actions:
-            self._deny(branch, fact, data, accesses[actions.index("deny")], policy)
+        verdict = self._judge(branch, fact, data, agent)
+        if verdict is None:
             return
-        to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
-        if not to_ask:
+        if not verdict.to_ask:
             self._proceed(data.permission_id)
             return
-        asks_itself = actions[-1] is None and accesses[-1].permission not in READS
-        self._ask_or_reject(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:], asks_itself))
+        asks_itself = verdict.action is None and verdict.call.permission not in READS
+        self._ask_or_reject(_Request(branch, fact, data, agent, verdict.to_ask[0], verdict.to_ask[1:], asks_itself))
+
+    def _judge(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> _Verdict | None:
+        """Apply the rules to a call. None if they deny it: the agent has been answered then."""
+        accesses = self._accesses(branch, data, agent)
+        policy = self._policy(branch)
+        actions: list[Action | None] = [policy.action(access) for access in accesses]
+        if "deny" in actions:
+            self._deny(branch, fact, data, accesses[actions.index("deny")], policy)
+            return None
+        to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
+        return _Verdict(to_ask, accesses[-1], actions[-1])
 
     def _accesses(self, branch: Branch, data: PermissionData, agent: str) -> tuple[Access, ...]:
         meta = obj(data.metadata)
@@ -238,7 +255,7 @@ class Requests:
         if self._attendance.in_force().action == "rules":
             self._note_unattended(branch, data.question_id, "rules", NO_QUESTIONS)
             branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
-            self._send(QuestionReply(data.question_id, None))
+            self._send(QuestionReply(data.question_id, None, NO_QUESTIONS))
             return
         branch.fact(fact)
         self._wait(data.question_id, branch)
@@ -291,7 +308,7 @@ class Requests:
         if request is not None:
             self._answer(request, PermissionReply(id_, "reject", unattended.rejection))
         else:
-            self._send(QuestionReply(id_, None))
+            self._send(QuestionReply(id_, None, unattended.rejection))
 
     def _note_unattended(self, branch: Branch, id_: str, action: Literal["timeout", "rules"], message: str) -> None:
         self._attendance.counts[action] += 1
@@ -395,3 +412,36 @@ def open_requests(branches: Iterable[Branch], directory: str | None, field_: str
         if directory is None or branch.conversation.info["directory"] == directory:
             out += getattr(branch.conversation, field_).values()
     return sorted(out, key=lambda wire: wire["id"])
+
+
+# --- what clients say of asks that nobody answers ---------------------------------------------------------
+
+
+def unattended_of(value: Any, place: str) -> Unattended | None:
+    """The value that a request has at `place`, None if it has none. Raises BadRequest."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str):
+            return parse(value)
+        raise ValueError("use a string")
+    except ValueError as error:
+        raise BadRequest(f"{place} cannot be used: {error}, not {str(value)[:100]!r}.") from error
+
+
+def unattended_of_headers(headers: Mapping[str, str]) -> Unattended | None:
+    """The value of a prompt's header, None without it. Raises BadRequest."""
+    return unattended_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
+
+
+def check_unattended(metadata: Any) -> None:
+    """Raises BadRequest for a session's `metadata` whose `unattended` has no meaning."""
+    unattended_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
+
+
+def unattended_of_session(info: Mapping[str, Any]) -> Unattended | None:
+    """The value of a session, None if its `metadata` has none that is understood (it may be from another server)."""
+    try:
+        return unattended_of(obj(info.get("metadata")).get(UNATTENDED_KEY), UNATTENDED_KEY)
+    except BadRequest:
+        return None

@@ -345,7 +345,10 @@ def test_a_form_that_is_refused() -> None:
     talk = Talk().ready()
     talk.send(Prompt("p", "hi"))
     talk.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM)
-    assert lines(talk.send(QuestionReply(talk.asked().question_id, None)))[0]["result"] == {"action": "decline"}
+    outputs = talk.send(QuestionReply(talk.asked().question_id, None, "Nobody is here."))
+    assert lines(outputs)[0]["result"] == {"action": "decline"}
+    [resolved] = [out for out in outputs if isinstance(out, Fact)]
+    assert resolved.data.metadata["message"] == "Nobody is here."
 
 
 # --- ends -----------------------------------------------------------------------------------------------

@@ -423,6 +423,17 @@ def test_replies_to_a_plan(answers: list[list[str]] | None, reply: Msg) -> None:
     assert line["response"]["response"] == reply
 
 
+@pytest.mark.parametrize("tool", ["AskUserQuestion", "ExitPlanMode"])
+def test_the_reason_of_a_rejected_question_is_its_deny_message(tool: str) -> None:
+    story = Story(mode="plan")
+    story.hears(can_use("r1", tool, input={**TWO, **PLAN}))
+    (asked,) = story.facts(EventType.QUESTION_REQUESTED)
+    (line,) = story.does(QuestionReply(asked.data.question_id, None, "Nobody is here."))
+    assert line["response"]["response"] == {"behavior": "deny", "message": "Nobody is here."}
+    (resolved,) = story.facts(EventType.QUESTION_RESOLVED)
+    assert (resolved.data.status, resolved.data.metadata["message"]) == ("rejected", "Nobody is here.")
+
+
 def test_a_plan_is_taken_from_its_call_if_the_request_has_none() -> None:
     story = Story()
     story.hears(assistant(tool_use("t1", "ExitPlanMode", plan="1. do it")), can_use("r1", "ExitPlanMode", "t1"))

@@ -367,6 +367,19 @@ def test_questions_are_answered_by_their_ids() -> None:
     assert written(bench.codec.send(QuestionReply(asked.question_id, None))) == [{"id": 4, "result": {"answers": {}}}]
 
 
+def test_the_reason_of_a_rejected_question_stands_in_its_answers_and_in_the_call() -> None:
+    bench = Bench().running()
+    rows = [{"id": "a", "question": "A?", "options": None}, {"id": "b", "question": "B?", "options": None}]
+    (asked,) = facts(bench.ask(3, "item/tool/requestUserInput", questions=rows), EventType.QUESTION_REQUESTED)
+    outputs = bench.codec.send(QuestionReply(asked.question_id, None, "Nobody is here."))
+    told = {"answers": ["Nobody is here."]}
+    assert written(outputs) == [{"id": 3, "result": {"answers": {"a": told, "b": told}}}]
+    (resolved,) = facts(outputs, EventType.QUESTION_RESOLVED)
+    assert (resolved.status, resolved.metadata["message"]) == ("rejected", "Nobody is here.")
+    results = [fact.item for fact in facts(outputs, EventType.ITEM_COMPLETED)]
+    assert "Nobody is here." in json.dumps([item.model_dump(mode="json") for item in results])
+
+
 def test_forms_of_mcp_servers() -> None:
     bench = Bench().running()
     schema = {"properties": {"ok": {"type": "boolean"}, "n": {"type": "integer"}, "c": {"type": "string", "enum": ["r", "g"]}}}

@@ -290,6 +290,29 @@ def test_dialogs_of_other_extensions_are_questions(method: str, fields: Any, ans
     assert story.does(QuestionReply(asked.question_id, answer)) == [{"type": "extension_ui_response", "id": "u3", **sent}]
 
 
+@pytest.mark.parametrize(
+    ("title", "sent"),
+    [
+        ('Questions: [{"question": "Which?", "options": []}]', {"value": '{"rejected": "Nobody is here."}'}),
+        ("A dialog of another extension", {"cancelled": True}),
+    ],
+)
+def test_the_reason_of_a_rejected_question_goes_to_our_own_tool(title: str, sent: Any) -> None:
+    story = Story()
+    story.hears({"type": "extension_ui_request", "id": "u3", "method": "input", "title": title})
+    [asked] = story.facts(EventType.QUESTION_REQUESTED)
+    assert story.does(QuestionReply(asked.question_id, None, "Nobody is here.")) == [
+        {"type": "extension_ui_response", "id": "u3", **sent}
+    ]
+    [resolved] = story.facts(EventType.QUESTION_RESOLVED)
+    assert resolved.metadata["message"] == "Nobody is here."
+
+
+def test_the_gate_fails_a_question_with_its_reason() -> None:
+    with open(Story().spec.argv[4], encoding="utf-8") as file:
+        assert "throw new Error(answers.rejected)" in file.read()
+
+
 def test_open_dialogs_end_with_the_process() -> None:
     story = Story()
     story.hears(select("bash", command="c"))

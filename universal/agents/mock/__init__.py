@@ -9,7 +9,7 @@ To the agent:
     prompt            run, text, attachments? [{mime, name?, path?, bytes?}], model?, variant?, mode?, system?
     interrupt         run                                         a run that is over is left alone
     permission_reply  id, decision (once | always | reject), message?
-    question_reply    id, answers (str[][]), or null to reject
+    question_reply    id, answers (str[][]), or null to reject, message?
 
 From the agent (`child?` on all that belongs to a subagent: the id of its `task` call):
 

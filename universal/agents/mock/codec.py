@@ -156,9 +156,12 @@ class MockCodec:
         if ask is None or not isinstance(ask.data, QuestionData):
             return []
         del self._asks[reply.question_id]
+        message: dict[str, Json] = {"message": reply.message} if reply.message else {}
+        resolved = wire.answered(ask.data, reply.answers)
+        resolved = resolved.model_copy(update={"metadata": {**(resolved.metadata or {}), **message}}) if message else resolved
         return [
-            wire.write(type="question_reply", id=ask.native, answers=reply.answers),
-            Fact(EventType.QUESTION_RESOLVED, wire.answered(ask.data, reply.answers), synthetic=True, child=ask.child),
+            wire.write(type="question_reply", id=ask.native, answers=reply.answers, **message),
+            Fact(EventType.QUESTION_RESOLVED, resolved, synthetic=True, child=ask.child),
         ]
 
     # --- from the agent ------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import pytest
 from shim.errors import BadRequest, RequestNotFound
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body
-from universal.codec import Enforcement, Fact, PermissionReply, Prompt, QuestionReply, Signal
+from universal.codec import Enforcement, Fact, OwnFolder, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData
-from universal.permissions import Rule
+from universal.permissions import Access, Rule
 from universal.turn import Input
 
 
@@ -321,3 +321,20 @@ async def test_rules_that_the_agent_cannot_be_held_to_are_told_once(w: World, ru
     notices = [event for event in w.hub.events if "cannot be held" in str(event.properties)]
     assert len(notices) == told
     assert all("`read`. Reads are not seen." in str(event.properties) for event in notices)
+
+
+async def test_default_rules_follow_the_agents_folder_of_the_server_and_of_the_session(w: World) -> None:
+    w.agents.give_rules("one", (Rule("external_directory", "~/.own/*", "allow"),), OwnFolder("~/.own", "OWN_DIR"))
+    w.agents.variables["OWN_DIR"] = "/srv/server"
+    session = w.session()
+    await ask(w, session)
+    branch = await w.manager.branch(session)
+
+    def actions() -> list[str | None]:
+        policy = w.manager.policy(branch)
+        return [policy.action(Access("external_directory", (f"/srv/{name}/*",))) for name in ("server", "session")]
+
+    assert actions() == ["allow", "ask"]
+    branch.variables["OWN_DIR"] = "/srv/session"
+    assert actions() == ["ask", "allow"]
+    w.agent.done()

@@ -9,14 +9,14 @@ import pytest
 
 from shim.errors import BadRequest
 from shim.sessions.manager import SessionManager
-from shim.sessions.permissions.unattended import from_headers
+from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.submit import submit
 from tests.support.scripted import Project, World, ask, body
 from universal.codec import Fact, PermissionReply, QuestionReply, Signal
 from universal.events import EventType, QuestionData
 from universal.permissions import Rule
 from universal.turn import Input
-from universal.unattended import MAX_REJECT_S, NOT_ALLOWED, WAIT, Unattended, parse
+from universal.unattended import MAX_REJECT_S, NO_QUESTIONS, NOT_ALLOWED, WAIT, Unattended, parse
 
 
 @dataclass(eq=False)
@@ -96,7 +96,7 @@ def test_a_value_without_meaning_is_refused_with_a_sentence(value: str) -> None:
     with pytest.raises(ValueError, match='use "wait", "reject:SECONDS"'):
         parse(value)
     with pytest.raises(BadRequest, match="X-OpenCode-Shim-Unattended cannot be used: use"):
-        from_headers({"X-OpenCode-Shim-Unattended": value})
+        unattended_of_headers({"X-OpenCode-Shim-Unattended": value})
 
 
 async def test_an_ask_waits_by_default(w: World, timers: ManualTimers) -> None:
@@ -132,14 +132,14 @@ async def test_a_permission_that_nobody_answers_is_rejected_with_the_reason(w: W
     assert w.hub.folds[id_].idles == 1
 
 
-async def test_a_question_that_nobody_answers_is_rejected(w: World, timers: ManualTimers) -> None:
+async def test_a_question_that_nobody_answers_is_rejected_with_the_reason(w: World, timers: ManualTimers) -> None:
     server(w, "reject:30")
     id_ = w.session()
     await ask(w, id_)
     request = w.agent.question()
     [timer] = timers.pending
     timer.fire()
-    assert QuestionReply(request, None) in w.agent.commands
+    assert QuestionReply(request, None, parse("reject:30").rejection) in w.agent.commands
     assert w.manager.questions() == []
     assert w.hub.kinds(id_).count("question.rejected") == 1
     w.agent.done()
@@ -216,7 +216,7 @@ async def test_by_rules_only_rules_allow_and_nobody_is_asked(w: World, timers: M
     held = w.agent.ask("c2", "bash", command="make")
     question = w.agent.question()
     assert permission_replies(w) == [PermissionReply(allowed, "accept"), PermissionReply(held, "reject", NOT_ALLOWED)]
-    assert QuestionReply(question, None) in w.agent.commands
+    assert QuestionReply(question, None, NO_QUESTIONS) in w.agent.commands
     assert not {"permission.asked", "question.asked"} & set(w.hub.kinds(id_))
     assert timers.pending == []
     assert counts(w.manager) == {"timeout": 0, "rules": 2}

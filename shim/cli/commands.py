@@ -247,6 +247,33 @@ def trust(
     raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
+pair = typer.Typer(no_args_is_help=True, help="Devices that were paired with this server: list their tokens, take one back.")
+cli.add_typer(pair, name="pair")
+
+
+@pair.command(name="list")
+def pair_list(*, url: Server = None, data_dir: DataDir = None) -> None:
+    """Show the pairing tokens that are good: id, from when to when, and what the device called itself."""
+    settings = Settings.load({"data_dir": data_dir})
+    from shim.cli import pair as job  # late: most commands do not need it
+
+    _with_server(settings, url, lambda found: job.show(settings, found, screen.console(sys.stdout)))
+
+
+@pair.command(name="revoke")
+def pair_revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `pair list` shows it.")],
+    *,
+    url: Server = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Take a pairing token back: its device is refused from now on, and its streams and terminals are closed."""
+    settings = Settings.load({"data_dir": data_dir})
+    from shim.cli import pair as job  # late: most commands do not need it
+
+    _with_server(settings, url, lambda found: job.revoke(settings, found, token_id, screen.console(sys.stdout)))
+
+
 @cli.command()
 def record(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's name, as `opencode-shim agents` shows it.")],

@@ -7,6 +7,7 @@ left behind leads nowhere; then a server is started, and the store's own lock de
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import ssl
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from aiohttp import BasicAuth, ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from shim.errors import ShimError
 from shim.settings import Settings
@@ -59,12 +60,15 @@ async def running(settings: Settings) -> str | None:
 
 
 def _client(settings: Settings, total_s: float) -> ClientSession:
-    auth = BasicAuth(settings.username, settings.password.get_secret_value()) if settings.password is not None else None
-    return ClientSession(timeout=ClientTimeout(total=total_s), auth=auth)
+    headers = dict[str, str]()
+    if settings.password is not None:
+        shown = f"{settings.username}:{settings.password.get_secret_value()}"
+        headers["Authorization"] = f"Basic {base64.b64encode(shown.encode()).decode()}"
+    return ClientSession(timeout=ClientTimeout(total=total_s), headers=headers)
 
 
-async def _ask(settings: Settings, method: str, url: str, body: Any = None) -> Any:
-    """JSON of the answer. Raises ShimError with what the server says."""
+async def request(settings: Settings, method: str, url: str, body: Any = None) -> Any:
+    """JSON of the answer, None if it is empty. Raises ShimError with what the server says."""
     params = {"directory": str(settings.directory)}
     context = ssl.create_default_context()
     if url.startswith("https://127.0.0.1"):  # its own certificate need not name this address
@@ -82,25 +86,27 @@ async def _ask(settings: Settings, method: str, url: str, body: Any = None) -> A
     if answer.status >= 400:
         raise ShimError(_complaint(text) or f"The server answered with status {answer.status}.")
     try:
-        return json.loads(text)
+        return json.loads(text) if answer.status != 204 else None
     except ValueError as error:
         raise ShimError(f"{url} is no opencode-shim: it does not answer with JSON.") from error
 
 
 def _complaint(text: str) -> str:
+    """The message of an error: of OpenCode 1 in `data`, of OpenCode 2 beside its `_tag`."""
     with suppress(ValueError, KeyError, TypeError):
-        return str(json.loads(text)["data"]["message"])
+        body = json.loads(text)
+        return str(body.get("data", body)["message"])
     return ""
 
 
 async def export(settings: Settings, url: str, session: str | None) -> int:
     """Write the document of a session to stdout; without one, the newest of the directory's. Says which on stderr."""
     if session is None:
-        found = await _ask(settings, "GET", f"{url}/session")
+        found = await request(settings, "GET", f"{url}/session")
         if not found:
             raise ShimError(f"There is no session in {settings.directory}. Name one: opencode-shim export ses_...")
         session = str(found[0]["id"])
-    document = await _ask(settings, "GET", f"{url}/session/{session}/export")
+    document = await request(settings, "GET", f"{url}/session/{session}/export")
     sys.stderr.write(f"Exporting session: {session} ({document['info']['title']})\n")
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
     return 0
@@ -108,7 +114,7 @@ async def export(settings: Settings, url: str, session: str | None) -> int:
 
 async def import_(settings: Settings, url: str, document: Any) -> int:
     """Import a document into the directory; says the session's id."""
-    info = await _ask(settings, "POST", f"{url}/session/import", document)
+    info = await request(settings, "POST", f"{url}/session/import", document)
     sys.stdout.write(f"Imported session: {info['id']}\n")
     return 0
 

@@ -82,6 +82,16 @@ class Terminal:
         self.watchers.discard(watcher)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ticket:
+    """A ticket that waits for its connection."""
+
+    directory: str
+    terminal_id: str
+    end_ms: int
+    token_id: str
+
+
 class Terminals:
     """All terminals of the server. Used from one event loop."""
 
@@ -103,7 +113,7 @@ class Terminals:
         self._limit = limit
         self._open: dict[str, Terminal] = {}
         self._tokens: dict[str, str] = {}
-        self._tickets: dict[str, tuple[str, str, int]] = {}
+        self._tickets: dict[str, _Ticket] = {}
         self._starting = 0
         self._closed = False
 
@@ -190,23 +200,24 @@ class Terminals:
 
     # --- tickets: a browser cannot send a password with a WebSocket
 
-    def ticket(self, terminal: Terminal) -> str:
-        """For one connection to this terminal, within `TICKET_S`."""
+    def ticket(self, terminal: Terminal, token_id: str = "") -> str:
+        """For one connection to this terminal, within `TICKET_S`. `token_id`: the pairing token of who gets it, "" if none."""
         now = self._clock.now_ms()
-        self._tickets = {key: row for key, row in self._tickets.items() if row[2] > now}
+        self._tickets = {key: row for key, row in self._tickets.items() if row.end_ms > now}
         while len(self._tickets) >= TICKETS_LIMIT:
             self._tickets.pop(next(iter(self._tickets)))
         made = secrets.token_urlsafe(24)
-        self._tickets[made] = (terminal.directory, terminal.id, now + TICKET_S * 1000)
+        self._tickets[made] = _Ticket(terminal.directory, terminal.id, now + TICKET_S * 1000, token_id)
         return made
 
-    def redeem(self, directory: str, id_: str, ticket: str) -> bool:
-        """Whether the ticket is for this terminal. It is used up, whatever the answer."""
+    def redeem(self, directory: str, id_: str, ticket: str) -> str | None:
+        """The pairing token ("" if none) of who got the ticket; None if it is not for this terminal. It is used up then too."""
         known = next((key for key in self._tickets if hmac.compare_digest(key.encode(), ticket.encode())), None)
         if known is None:
-            return False
+            return None
         row = self._tickets.pop(known)
-        return row[:2] == (directory, id_) and row[2] > self._clock.now_ms()
+        is_good = (row.directory, row.terminal_id) == (directory, id_) and row.end_ms > self._clock.now_ms()
+        return row.token_id if is_good else None
 
     # --- ends
 

@@ -22,7 +22,8 @@ import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from urllib.parse import urlsplit
@@ -62,6 +63,23 @@ LOOPBACK_NAMES = re.compile(r"(.*\.)?localhost\.?|ip6-localhost|ip6-loopback")
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 AUTHORIZED: web.RequestKey[bool] = web.RequestKey("authorized", bool)
+TOKEN_ID: web.RequestKey[str] = web.RequestKey("token_id", str)
+"""The pairing token that a request was admitted by; "" for the password, and where none is set."""
+
+
+class Connection:
+    """The connection that a request came by."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+
+    def cut_off(self) -> None:
+        """Close it at once, also in the middle of an answer."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+
+CONNECTION: web.RequestKey[Connection] = web.RequestKey("connection", Connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,41 +275,51 @@ class Access:
         if "Origin" not in request.headers and request.headers.get("Sec-Fetch-Site") == "cross-site" and not _is_link(request):
             raise _forbidden("Pages of other sites may not embed what this server has. A link to it is fine.")
 
-    def check_credentials(self, request: web.Request, now_s: float) -> bool:
-        """Whether the request is the owner's; False if it may pass all the same. Raises ApiError 401, 429."""
+    def check_credentials(self, request: web.Request, now_s: float) -> str | None:
+        """What the owner has shown: the id of a pairing token, or "" for the password. None if the request may pass without.
+
+        Raises ApiError 401, 429.
+        """
         if self.secrets is None:
-            return True
+            return ""
         given = credentials(request.query, request.headers)
         path = self.path(request)
         # Only a WebSocket by ticket, or what is public, may pass without; wrong credentials are wrong there too.
         if given is None:
-            if self._cookie_admits(request):
-                return True
+            if (cookie := self._token_of_cookie(request)) is not None:
+                return cookie
             if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
-                return False
+                return None
             if request.method == "GET" and TICKETED.fullmatch(path) and request.query.get(TICKET_QUERY):
-                return False
+                return None
             raise _unauthorized(path, "This server wants a password")
         address = self.address(request)
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
             raise _too_many(wait_s)
-        if self.secrets.admits(given) or self.pairing.admits(given.secret(), self.epoch_s()):
-            return True
+        if self.secrets.admits(given):
+            return ""
+        if (token_id := self.pairing.identify(given.secret(), self.epoch_s())) is not None:
+            return token_id
         self.throttle.failed(address, given.digest(), now_s)
         log.warning("login.failed", address=address[:100])
         raise _unauthorized(path, "The user or password is wrong")
 
-    def _cookie_admits(self, request: web.Request) -> bool:
-        """Whether one of our own pages shows its token. Other pages' requests carry the cookie too, and do not count."""
+    def _token_of_cookie(self, request: web.Request) -> str | None:
+        """The id of the token that one of our own pages shows. Other pages' requests carry the cookie too, and do not count."""
         token = request.cookies.get(self.cookie_name(request))
         if token is None:
-            return False
+            return None
         origin = request.headers.get("Origin")
         site, mode = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Sec-Fetch-Mode", "")
         ours = origin is None or same_origin(origin, self.host(request))
         opened = request.method == "GET" and mode == "navigate"  # a link elsewhere to us: that page cannot read the answer
-        return ours and (site in ("same-origin", "none") or opened) and self.pairing.admits(token, self.epoch_s())
+        may_show = ours and (site in ("same-origin", "none") or opened)
+        return self.pairing.identify(token, self.epoch_s()) if may_show else None
+
+    def is_good(self, token_id: str) -> bool:
+        """Whether a pairing token was not taken back; "" is none, and stands for the password."""
+        return not token_id or self.pairing.is_good(token_id)
 
     def cookie_name(self, request: web.Request) -> str:
         """The cookie of this server, as its pages are reached."""
@@ -354,11 +382,29 @@ def authorized(request: web.Request) -> bool:
     return request.get(AUTHORIZED, False)
 
 
+def token_of(request: web.Request) -> str:
+    """The id of the pairing token that a request was admitted by; "" if it was none."""
+    return request.get(TOKEN_ID, "")
+
+
+@contextmanager
+def while_good(request: web.Request, token_id: str) -> Generator[None]:
+    """Close the connection of a request at once when this pairing token is taken back. "" is no token."""
+    if not token_id:
+        yield
+        return
+    with access_of(request).pairing.used(token_id, request[CONNECTION]):
+        yield
+
+
 @web.middleware
 async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Nothing is done, looked up or said before a request has come through here."""
     access = request[_OURS] = request.app[ACCESS]
     access.check_host(request)
     access.check_origin(request)
-    request[AUTHORIZED] = access.check_credentials(request, asyncio.get_running_loop().time())
-    return await handler(request)
+    token_id = access.check_credentials(request, asyncio.get_running_loop().time())
+    request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
+    request[CONNECTION] = Connection(request)
+    with while_good(request, token_id or ""):
+        return await handler(request)

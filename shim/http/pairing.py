@@ -4,7 +4,7 @@
     GET /auth/connect/{code}  without one -> a browser gets a cookie, a program a token, which it uses as the password
 
     GET /api/pair             the tokens that are good
-    DELETE /api/pair/{id}     one of them is good no more
+    DELETE /api/pair/{id}     one of them is good no more, and what was opened with it is cut off
 
 A token holds its end, an id, and a seal made from the password, so it lives through a restart and ends when the password is
 changed. Ids of good tokens are kept (`restore`): one that is not among them was taken back. Source: the API after 2.0.21.
@@ -17,9 +17,10 @@ import hmac
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from universal.jsonvalue import obj, text
 
@@ -56,6 +57,14 @@ class Token:
     """The beginning of its seal, by which tokens of an earlier password are known."""
 
 
+class Use(Protocol):
+    """A request that was admitted by a token."""
+
+    def cut_off(self) -> None:
+        """End it at once."""
+        ...
+
+
 Save: TypeAlias = Callable[[str, Any], None]
 """Keeps a token's record by its id; None removes it."""
 
@@ -72,6 +81,7 @@ class Pairing:
         self._codes: OrderedDict[str, float] = OrderedDict()
         self._key = b"" if digest else secrets.token_bytes(32)
         self._tokens: dict[str, Token] = {}
+        self._uses: dict[str, list[Use]] = {}
         self._save: Save = _save_nothing
 
     def restore(self, records: Mapping[str, Any], save: Save) -> None:
@@ -108,21 +118,44 @@ class Pairing:
 
     def admits(self, token: str, epoch_s: float) -> bool:
         """Whether it is a token of this password, not over, and not taken back."""
+        return self.identify(token, epoch_s) is not None
+
+    def identify(self, token: str, epoch_s: float) -> str | None:
+        """The id of a token of this password that is not over and not taken back; None for any other text."""
         found = FORM.fullmatch(token)
         if found is None or int(found[1], 16) <= epoch_s or found[2] not in self._tokens:
-            return False
-        return hmac.compare_digest(found[3], self._seal(found[1], found[2]))
+            return None
+        return found[2] if hmac.compare_digest(found[3], self._seal(found[1], found[2])) else None
+
+    def is_good(self, id_: str) -> bool:
+        """Whether the token of this id was not taken back."""
+        return id_ in self._tokens
+
+    @contextmanager
+    def used(self, id_: str, use: Use) -> Generator[None]:
+        """A request that was admitted by this token lasts: it is cut off when the token is taken back meanwhile."""
+        uses = self._uses.setdefault(id_, [])
+        uses.append(use)
+        try:
+            yield
+        finally:
+            uses.remove(use)
+            if not uses and self._uses.get(id_) is uses:
+                del self._uses[id_]
 
     def tokens(self, epoch_s: float) -> list[Token]:
         """Those that are good, the newest first."""
         good = [token for token in self._tokens.values() if token.end > epoch_s]
         return [token for token in reversed(good) if self._seal(f"{token.end:08x}", token.id)[:CHECK_LENGTH] == token.check]
 
-    def revoke(self, id_: str) -> bool:
-        """Take a token back, for good; False if there is none of this id."""
+    def revoke(self, id_: str, spared: Use | None = None) -> bool:
+        """Take a token back, for good, and cut off what uses it but for `spared`; False if there is none of this id."""
         if self._tokens.pop(id_, None) is None:
             return False
         self._save(id_, None)
+        for use in list(self._uses.get(id_, ())):
+            if use is not spared:
+                use.cut_off()
         return True
 
     def _ended(self, epoch_s: float) -> list[str]:

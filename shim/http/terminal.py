@@ -17,6 +17,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from shim.host.terminals import Terminal
 from shim.http import wire_json
+from shim.http.access import while_good
 from shim.runtime.scrollback import Watcher
 
 PING_S = 30.0
@@ -27,8 +28,16 @@ SEND_S = 20.0
 """For one message into the socket of a client that does not read."""
 
 
-async def serve(request: web.Request, terminal: Terminal, cursor: int) -> web.StreamResponse:
-    """Until the client goes, or the terminal ends. Raises HTTPBadRequest for a request that is no WebSocket's."""
+async def serve(request: web.Request, terminal: Terminal, cursor: int, token_id: str = "") -> web.StreamResponse:
+    """Until the client goes, the terminal ends, or the pairing token (if any) is taken back.
+
+    Raises HTTPBadRequest for a request that is no WebSocket's.
+    """
+    with while_good(request, token_id):
+        return await _serve(request, terminal, cursor)
+
+
+async def _serve(request: web.Request, terminal: Terminal, cursor: int) -> web.StreamResponse:
     socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=INPUT_LIMIT_BYTES, compress=False, timeout=1.0)
     await socket.prepare(request)
     kept, position, watcher = terminal.watch(cursor)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+from pathlib import Path
+
 import pytest
+from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 from pydantic import SecretStr
 
+from shim.cli import pair, screen
+from shim.errors import ShimError
 from shim.http.access import CHALLENGE
 from shim.http.pairing import CODE_S
 from shim.http.throttle import BURST
-from shim.routes import opencode1
+from shim.routes import opencode1, opencode2
 from shim.routes.opencode2 import pairing
+from shim.settings import Settings
 from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, USER, Start, encoded, status
 from tests.support.api import ApiClient
+
+WAIT_S = 10.0
 
 
 def basic(user: str, password: str) -> str:
@@ -121,3 +131,88 @@ async def test_a_token_is_listed_and_taken_back(paired: ApiClient) -> None:
     assert await status(paired, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 204
     assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 401
     assert await status(paired, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 404
+
+
+async def token_of(client: ApiClient, name: str = "phone") -> str:
+    link = f"/auth/connect/{await code_of(client)}"
+    async with client.raw.get(link, headers={"Accept": "application/json", "User-Agent": name}) as answer:
+        return (await answer.json())["token"]
+
+
+async def revoke(client: ApiClient, token: str, **headers: str) -> int:
+    return await status(client, "DELETE", f"/api/pair/{token.split('_')[2]}", **headers)
+
+
+@pytest.fixture
+async def both_faces(start: Start) -> ApiClient:
+    return await start(password=SecretStr(PASSWORD), username="me", modules=(*opencode1.MODULES, *opencode2.MODULES))
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event"])
+async def test_a_stream_ends_at_once_when_its_token_is_taken_back(both_faces: ApiClient, path: str) -> None:
+    lost, other = await token_of(both_faces), await token_of(both_faces)
+    async with (
+        asyncio.timeout(WAIT_S),
+        both_faces.raw.get(path, headers={"Authorization": f"Bearer {lost}"}) as cut,
+        both_faces.raw.get(path, headers={"Authorization": f"Bearer {other}"}) as kept,
+    ):
+        await cut.content.readline(), await kept.content.readline()
+        assert await revoke(both_faces, lost, Authorization=basic("me", PASSWORD)) == 204
+        with pytest.raises(ClientError):
+            await cut.read()
+        assert not kept.content.at_eof() and kept.content.exception() is None
+
+
+@pytest.mark.parametrize("by_ticket", [False, True])
+@pytest.mark.parametrize("face", ["", "/api"])
+async def test_a_terminal_ends_at_once_when_its_token_is_taken_back(both_faces: ApiClient, face: str, by_ticket: bool) -> None:
+    lost = {"Authorization": f"Bearer {await token_of(both_faces)}"}
+    made = (await both_faces.post("/pty", {"command": "cat"}, headers=lost, status=200)).body["id"]
+    query, shown = {}, lost
+    if by_ticket:
+        async with both_faces.raw.post(f"{face}/pty/{made}/connect-token", headers={**lost, "x-opencode-ticket": "1"}) as answer:
+            body = await answer.json()
+        query, shown = {"ticket": body.get("data", body)["ticket"]}, {}
+    async with (
+        asyncio.timeout(WAIT_S),
+        both_faces.raw.ws_connect(f"{face}/pty/{made}/connect", params=query, headers=shown) as socket,
+    ):
+        await socket.receive()
+        assert await revoke(both_faces, lost["Authorization"].split()[1], Authorization=basic("me", PASSWORD)) == 204
+        while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
+            pass
+        assert message.type in (WSMsgType.CLOSED, WSMsgType.ERROR)
+
+
+async def test_a_ticket_is_no_good_when_the_token_that_got_it_is_taken_back(both_faces: ApiClient) -> None:
+    token = await token_of(both_faces)
+    lost = {"Authorization": f"Bearer {token}"}
+    made = (await both_faces.post("/pty", {"command": "cat"}, headers=lost, status=200)).body["id"]
+    async with both_faces.raw.post(f"/pty/{made}/connect-token", headers={**lost, "x-opencode-ticket": "1"}) as answer:
+        ticket = (await answer.json())["ticket"]
+    assert await revoke(both_faces, token, Authorization=basic("me", PASSWORD)) == 204
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await both_faces.raw.ws_connect(f"/pty/{made}/connect", params={"ticket": ticket})
+    assert refused.value.status == 403
+
+
+async def test_a_device_that_takes_its_own_token_back_gets_the_answer(paired: ApiClient) -> None:
+    token = await token_of(paired)
+    assert await revoke(paired, token, Authorization=f"Bearer {token}") == 204
+    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 401
+
+
+async def test_the_command_line_lists_tokens_and_takes_one_back(paired: ApiClient, tmp_path: Path) -> None:
+    settings = Settings(directory=tmp_path, data_dir=tmp_path / "data", username="me", password=SecretStr(PASSWORD))
+    url, shown = str(paired.raw.make_url("")).rstrip("/"), io.StringIO()
+    out = screen.console(shown)
+    assert await pair.show(settings, url, out) == 0
+    assert "No device is paired" in shown.getvalue()
+    token = await token_of(paired, "my phone")
+    assert await pair.show(settings, url, out) == 0
+    line = shown.getvalue().splitlines()[-1]
+    assert line.startswith(token.split("_")[2]) and line.endswith("my phone") and token not in line
+    assert await pair.revoke(settings, url, token.split("_")[2], out) == 0
+    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 401
+    with pytest.raises(ShimError, match="There is no pairing token"):
+        await pair.revoke(settings, url, token.split("_")[2], out)

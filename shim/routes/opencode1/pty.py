@@ -17,7 +17,7 @@ from shim.errors import ApiError, BadRequest
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
-from shim.http.access import authorized
+from shim.http.access import access_of, authorized, token_of
 from shim.http.operation import Ctx, operation
 
 TICKET_HEADER = "x-opencode-ticket"
@@ -110,7 +110,7 @@ async def token(ctx: Ctx, path: PtyPath) -> object:
     if TICKET_HEADER not in ctx.request.headers:
         raise _forbidden("Invalid PTY connect token request")
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
-    return {"ticket": ctx.services.terminals.ticket(found), "expires_in": TICKET_S}
+    return {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S}
 
 
 @operation("pty.connect")
@@ -120,10 +120,11 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
         raise BadRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # Who comes without the password comes with a ticket; one that is shown must be good in any case.
     wanted = query.ticket is not None or not authorized(ctx.request)
-    if wanted and not ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or ""):
+    token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
+    if token_id is None or not access_of(ctx.request).is_good(token_id):
         raise _forbidden("The ticket is unknown, used or too old. Ask for a new one with POST /pty/{ptyID}/connect-token.")
     cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0
-    return await terminal.serve(ctx.request, ctx.services.terminals.get(ctx.directory, path.ptyID), cursor)
+    return await terminal.serve(ctx.request, ctx.services.terminals.get(ctx.directory, path.ptyID), cursor, token_id)
 
 
 def _forbidden(message: str) -> ApiError:

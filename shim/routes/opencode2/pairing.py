@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shim.errors import NotFound
-from shim.http.access import access_of
+from shim.http.access import CONNECTION, access_of
 from shim.http.operation import NO_CONTENT, Ctx, extra, operation2
 from shim.http.pairing import CODE_S, TOKEN_S
 
@@ -48,8 +48,8 @@ async def tokens(ctx: Ctx) -> object:
 
 @extra("server.pair.revoke", "DELETE", "/api/pair/{id}")
 async def revoke(ctx: Ctx, path: TokenPath) -> object:
-    """Take a token back: its next request is refused. Raises NotFound."""
-    if not access_of(ctx.request).pairing.revoke(path.id):
+    """Take a token back: its next request is refused, and its streams and terminals are closed. Raises NotFound."""
+    if not access_of(ctx.request).pairing.revoke(path.id, ctx.request[CONNECTION]):
         raise NotFound(f"There is no pairing token {path.id[:100]}. GET /api/pair lists those that are good.")
     await ctx.services.store.flush()
     return NO_CONTENT

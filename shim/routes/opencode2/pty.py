@@ -15,7 +15,7 @@ from shim.errors import ApiError, BadRequest, Tagged
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
-from shim.http.access import authorized
+from shim.http.access import access_of, authorized, token_of
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.routes.opencode1.pty import ConnectQuery, Create, PtyPath, Update
 from shim.routes.opencode2.located import located
@@ -69,7 +69,7 @@ async def token(ctx: Ctx, path: PtyPath) -> object:
     if TICKET_HEADER not in ctx.request.headers:
         raise Tagged(403, "ForbiddenError", f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
-    return await located(ctx, {"ticket": ctx.services.terminals.ticket(found), "expires_in": TICKET_S})
+    return await located(ctx, {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S})
 
 
 @operation2("pty.connect")
@@ -79,7 +79,8 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
         raise BadRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # Who comes without the password comes with a ticket; one that is shown must be good in any case.
     wanted = bool(query.ticket) or not authorized(ctx.request)
-    if wanted and not ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or ""):
+    token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
+    if token_id is None or not access_of(ctx.request).is_good(token_id):
         message = "The ticket is unknown, used or too old. Ask for a new one with POST /api/pty/{ptyID}/connect-token."
         raise Tagged(403, "ForbiddenError", message)
     try:
@@ -90,4 +91,4 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
         await socket.close(code=GONE, message=b"PTY session not found")
         return socket
     cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0
-    return await terminal.serve(ctx.request, found, cursor)
+    return await terminal.serve(ctx.request, found, cursor, token_id)

@@ -7,10 +7,10 @@ tools do is its own business, so this is no sandbox. A file is written in its pl
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from shim.host import disk
 from shim.host.roots import within
 from universal.host import HostDone, ReadText, Trouble, WriteText
 
@@ -29,11 +29,15 @@ def carry_out(call: ReadText | WriteText, allowed: Sequence[str]) -> HostDone:
     try:
         path = _place(call.path, allowed)
         if isinstance(call, ReadText):
-            return HostDone(call.call, text=_lines(_read(path), call.line, call.limit))
-        _write(path, call.text)
+            return HostDone(call.call, text=_lines(_read(path, allowed), call.line, call.limit))
+        _write(path, call.text, allowed)
         return HostDone(call.call)
     except _RefusedError as refused:
         return HostDone(call.call, trouble=refused.trouble, error=str(refused))
+    except disk.OutsideError:
+        return HostDone(call.call, trouble="refused", error=outside(call.path, allowed))
+    except IsADirectoryError:
+        return HostDone(call.call, trouble="refused", error=_no_file(call.path))
     except FileNotFoundError:
         return HostDone(call.call, trouble="not_found", error=f"Resource not found: {call.path}: No such file or directory.")
     except (OSError, ValueError) as error:
@@ -55,11 +59,9 @@ def _place(path: str, allowed: Sequence[str]) -> str:
     return os.path.realpath(path)
 
 
-def _read(path: str) -> str:
-    """Not through a link that was put there since, nor of a pipe that nobody writes to."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        _regular(path, descriptor)
+def _read(path: str, allowed: Sequence[str]) -> str:
+    with disk.confined(path, allowed) as (file, state):
+        _need_regular(path, state)
         data = file.read(FILE_LIMIT_BYTES + 1)
     _small(path, len(data))
     try:
@@ -68,20 +70,22 @@ def _read(path: str) -> str:
         raise _RefusedError("failed", f"{path} is no text file: it is not UTF-8. Read it with a command.") from None
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, text: str, allowed: Sequence[str]) -> None:
     data = text.encode("utf-8", "surrogatepass")
     _small(path, len(data))
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    with os.fdopen(descriptor, "wb") as file:
-        _regular(path, descriptor)
+    with disk.confined_for_writing(path, allowed) as (file, state):
+        _need_regular(path, state)
         file.write(data)
         file.truncate()
 
 
-def _regular(path: str, descriptor: int) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise _RefusedError("refused", f"{path} is no file (but a directory, a pipe or a device).")
+def _need_regular(path: str, state: os.stat_result) -> None:
+    if not disk.is_regular(state):
+        raise _RefusedError("refused", _no_file(path))
+
+
+def _no_file(path: str) -> str:
+    return f"{path} is no file (but a directory, a pipe or a device)."
 
 
 def _small(path: str, size: int) -> None:

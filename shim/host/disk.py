@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +22,9 @@ is_file: Callable[[str | Path], bool] = os.path.isfile
 
 WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a folder on the way to a file is opened: to go on from, not to read, and never a link."""
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a file is opened: never a link, and without waiting for the other end of a pipe."""
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def opened(place: Path) -> Generator[tuple[BinaryIO, os.stat_result]]:
 
     Not blocking: a pipe without a writer would hold the thread for ever. No link: one was put there since, and may lead out.
     """
-    descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(place, READ)
     with os.fdopen(descriptor, "rb") as file:
         yield file, os.fstat(descriptor)
 
@@ -58,18 +61,45 @@ def confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[Binary
     folder = next((one for one in folders if is_inside(place, one)), None)
     if folder is None or place == folder:
         raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    with _folder_above(place, folder) as (descriptor, name):
+        found = os.open(name, READ, dir_fd=descriptor)
+    with os.fdopen(found, "rb") as file:
+        yield file, os.fstat(found)
+
+
+@contextmanager
+def confined_for_writing(path: str | Path, folders: Sequence[str]) -> Generator[tuple[BinaryIO, os.stat_result]]:
+    """Open a file for writing in its place, as `confined` does for reading; missing folders and the file are made.
+
+    What is there stays until it is written over: look at what it is (`is_regular`) first, then truncate.
+    Raises OutsideError, OSError, and ValueError for a NUL in the path.
+    """
+    place = os.path.realpath(path)
+    folder = next((one for one in folders if is_inside(place, one)), None)
+    if folder is None or place == folder:
+        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    with _folder_above(place, folder, make=True) as (descriptor, name):
+        found = os.open(name, WRITE, 0o666, dir_fd=descriptor)
+    with os.fdopen(found, "wb") as file:
+        yield file, os.fstat(found)
+
+
+@contextmanager
+def _folder_above(place: str, folder: str, *, make: bool = False) -> Generator[tuple[int, str]]:
+    """A descriptor of the folder that holds `place`, reached from `folder` without following a link, and the name in it."""
     *above, name = Path(place).relative_to(folder).parts
     descriptor = os.open(folder, WALK)
     try:
         for step in above:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(step, dir_fd=descriptor)
             below = os.open(step, WALK, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
-        found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+        yield descriptor, name
     finally:
         os.close(descriptor)
-    with os.fdopen(found, "rb") as file:
-        yield file, os.fstat(found)
 
 
 def is_inside(place: str, folder: str) -> bool:
@@ -77,10 +107,12 @@ def is_inside(place: str, folder: str) -> bool:
     return place == folder or place.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def head(path: str | Path, limit: int) -> tuple[bytes, int]:
-    """The first `limit` bytes of a file and its size; links are followed. Raises OSError, also for what has no contents of its
-    own: reading a device may never end."""
-    with opened(Path(os.path.realpath(path))) as (file, state):
+def head(path: str | Path, limit: int, folders: Sequence[str] = ()) -> tuple[bytes, int]:
+    """The first `limit` bytes of a file in `folders` (none: anywhere) and its size; links are followed inside of them.
+
+    Raises OSError, also for what has no contents of its own (reading a device may never end), and OutsideError.
+    """
+    with confined(path, folders) as (file, state):
         if not is_regular(state):
             raise OSError(errno.EINVAL, "it is no regular file")
         return file.read(limit), state.st_size

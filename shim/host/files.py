@@ -108,7 +108,7 @@ def _read(directory: str, path: str) -> Content:
         raise BadRequest('Expected a path of a file, got ""\n  at ["path"]', "Query")
     place = confine(directory, path)
     try:
-        with disk.opened(place) as (file, state):
+        with disk.confined(place, [os.path.realpath(directory)]) as (file, state):
             if not disk.is_regular(state):
                 raise BadRequest(f'Not a file: {path}\n  at ["path"]', "Query")
             if state.st_size > FILE_LIMIT_BYTES:
@@ -119,6 +119,8 @@ def _read(directory: str, path: str) -> Content:
             data = file.read(FILE_LIMIT_BYTES)
     except FileNotFoundError:
         return Content("text", "")
+    except IsADirectoryError:
+        raise BadRequest(f'Not a file: {path}\n  at ["path"]', "Query") from None
     except OSError as error:
         raise BadRequest(f'Cannot read {path}: {error.strerror}\n  at ["path"]', "Query") from error
     text = None if place.suffix.lower() in IMAGES else decode(data)

@@ -95,8 +95,8 @@ def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -
         if disk.is_folder(file):
             return _directory(file, path)
         if mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf":
-            return _binary(file, path, mime, filename)
-        return _text(file, path, mime, filename, start, end)
+            return _binary(file, path, mime, filename, roots)
+        return _text(file, path, mime, filename, start, end, roots)
     except OSError as problem:
         error = f"{path} cannot be read: {problem.strerror or problem}"
         return PromptFile(
@@ -112,8 +112,8 @@ def _directory(file: Path, path: str) -> PromptFile:
     return PromptFile((_call(path), text), attachment=Attachment(mime="application/x-directory", path=path, text=text))
 
 
-def _binary(file: Path, path: str, mime: str, filename: str | None) -> PromptFile:
-    content, size = disk.head(file, BINARY_LIMIT_BYTES + 1)
+def _binary(file: Path, path: str, mime: str, filename: str | None, roots: Sequence[str]) -> PromptFile:
+    content, size = disk.head(file, BINARY_LIMIT_BYTES + 1, roots)
     if len(content) > BINARY_LIMIT_BYTES:
         error = f"{path} is too large to attach: {size} bytes, at most {BINARY_LIMIT_BYTES}."
         return PromptFile((_call(path), error), keep=False, error=error)
@@ -123,8 +123,10 @@ def _binary(file: Path, path: str, mime: str, filename: str | None) -> PromptFil
     return PromptFile(attachment=attachment, extra={"url": f"data:{mime};base64,{encoded}"})
 
 
-def _text(file: Path, path: str, mime: str, filename: str | None, start: int | None, end: int | None) -> PromptFile:
-    content, _ = disk.head(file, TEXT_LIMIT_BYTES + 1)
+def _text(
+    file: Path, path: str, mime: str, filename: str | None, start: int | None, end: int | None, roots: Sequence[str]
+) -> PromptFile:
+    content, _ = disk.head(file, TEXT_LIMIT_BYTES + 1, roots)
     cut = len(content) > TEXT_LIMIT_BYTES
     lines = content[:TEXT_LIMIT_BYTES].decode("utf-8", "replace").removesuffix("\n").split("\n")
     total = len(lines)

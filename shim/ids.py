@@ -43,6 +43,8 @@ _PREFIX: dict[Kind, str] = {
 ID_LIMIT = 128
 """Characters of an id. Ours have 30; clients and other servers make longer ones."""
 ID_FORM = f"an id of letters, digits, _ and -, at most {ID_LIMIT} characters"
+NAME_LIMIT = 200
+"""Characters of a name of `/v1`."""
 TAIL = 14
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _MOD_62 = bytes(ord(ALPHABET[b % 62]) for b in range(256))
@@ -72,6 +74,11 @@ def render(prefix: str, value: int, tail: str, *, descending: bool = False) -> s
 def is_id(text: object, prefix: str) -> bool:
     """Whether a text may be an id that a client or a document brings: names of files and addresses are made of them."""
     return isinstance(text, str) and len(text) <= ID_LIMIT and text.startswith(prefix) and _ID.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Whether a text may be the name of a session of `/v1`, which clients choose: printable, and no step of a path."""
+    return 0 < len(text) <= NAME_LIMIT and text.isprintable() and not {"/", "\\"} & set(text) and text not in (".", "..")
 
 
 def value_of(id_: str) -> int | None:

@@ -23,12 +23,14 @@ from types import ModuleType, NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_type_hints
 
 from aiohttp import web
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from shim.errors import BadRequest, NotFound
 from shim.host.roots import require
 from shim.http import limits, wire_json
 from shim.http.directory import resolve
+from shim.ids import ID_FORM, is_id
 from shim.opencode.complaints import complaint
 from shim.opencode.operations import OPERATIONS, Operation
 from shim.opencode2.operations import OPERATIONS2, Operation2
@@ -238,6 +240,18 @@ def _validated(model: TypeAdapter[Any], value: Any, kind: Kind) -> object:
         return model.validate_python(value)
     except ValidationError as error:
         raise BadRequest(complaint(error, value), kind) from error
+
+
+def need_id(prefix: str) -> AfterValidator:
+    """For a field that holds an id which begins with `prefix` (`shim.ids.is_id`); another text is refused with what is wrong."""
+
+    def check(value: str) -> str:
+        if is_id(value, prefix):
+            return value
+        expected = ID_FORM if value.startswith(prefix) else f'a string starting with "{prefix}"'
+        raise PydanticCustomError("id_form", "Expected {expected}", {"expected": expected})
+
+    return AfterValidator(check)
 
 
 def to_response(result: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.StreamResponse:

@@ -93,6 +93,8 @@ def _what(error: ErrorDetails) -> str:
             expected = _choices(str(context.get("expected") or context.get("expected_tags")))
         case "string_pattern_mismatch":
             expected = _pattern(str(context.get("pattern")))
+        case "id_form":
+            expected = str(context.get("expected"))
         case "greater_than_equal":
             return f"Expected a value greater than or equal to {context.get('ge')}, got {error['input']}"
         case "greater_than":

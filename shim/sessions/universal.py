@@ -15,6 +15,7 @@ from typing import Any
 from shim.agents.directory import Agent, AgentDirectory
 from shim.errors import NotFound, Problem
 from shim.host.roots import require
+from shim.ids import NAME_LIMIT, is_name
 from shim.opencode.build import Wire
 from shim.sessions.deps import ProjectLike
 from shim.sessions.feed import Follower, T
@@ -28,7 +29,6 @@ from universal.jsonvalue import obj, text
 from universal.permissions import Rule
 
 NAMESPACE = "universal"
-MAX_ID_LENGTH = 200
 
 MODES: Mapping[str, str] = {"default": "", "plan": "plan", "acceptEdits": "accept-edits", "bypass": "bypass"}
 """`permissionMode` -> the mode of ours that does it; "" is what the agent does anyway. `accept-edits` is taken too."""
@@ -120,8 +120,9 @@ class UniversalSessions:
         return str(info["id"])
 
     def _free(self, name: str) -> None:
-        if not name or len(name) > MAX_ID_LENGTH or not name.isprintable() or "/" in name:
-            raise Problem(400, "invalid_request", f"A session id has 1 to {MAX_ID_LENGTH} printable characters and no '/'.")
+        if not is_name(name):
+            message = f"A session id has 1 to {NAME_LIMIT} printable characters without '/' and '\\', and is not '.' or '..'."
+            raise Problem(400, "invalid_request", message)
         if self._exists(self._ids.get(name, name)):
             raise Problem(409, "session_already_exists", f"Session {name!r} exists already. Choose another id, or use it.")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.clock import ManualClock, from_rfc3339, rfc3339
-from shim.ids import MASK, Ids, IdSequence, hashed_tail, render, value_of
+from shim.ids import MASK, NAME_LIMIT, Ids, IdSequence, hashed_tail, is_name, render, value_of
 
 WRAP_MS = 2**36 * 26
 """2026-08-14T11:19:55Z: ids begin again at zero (36 bits of milliseconds)."""
@@ -61,3 +62,13 @@ def test_tails_depend_on_the_seed_alone() -> None:
 @given(st.integers(0, 4_000_000_000_000))
 def test_times_come_back(ms: int) -> None:
     assert from_rfc3339(rfc3339(ms)) == ms
+
+
+@pytest.mark.parametrize("name", ["a", "my session", "Größe", "..a", "a" * NAME_LIMIT])
+def test_a_name_is_printable(name: str) -> None:
+    assert is_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ses_../../x", "a\\b", "a\nb", "a\0b", "a" * (NAME_LIMIT + 1)])
+def test_a_name_that_could_be_a_path_is_none(name: str) -> None:
+    assert not is_name(name)

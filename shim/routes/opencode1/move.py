@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os.path
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from shim.errors import ApiError, BadRequest, NotFound
 from shim.http.directory import resolve
-from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.http.operation import NO_CONTENT, Ctx, need_id, operation
+from shim.routes.opencode1.workspace import WorkspaceID
 from shim.sessions.moving import move as move_session
 from shim.sessions.moving import subpath
 
@@ -17,6 +19,9 @@ CHANGES = (
     "Changes that are not committed stay where they are: this server does not move files. "
     "Commit or stash them, or say no to moving them along."
 )
+
+
+SessionID = Annotated[str, need_id("ses")]
 
 
 class Destination(BaseModel):
@@ -28,7 +33,7 @@ class Destination(BaseModel):
 class Move(BaseModel):
     """`moveChanges`: what is not committed is to go along."""
 
-    sessionID: str
+    sessionID: SessionID
     destination: Destination
     moveChanges: bool = False
 
@@ -43,8 +48,8 @@ async def move(ctx: Ctx, body: Move) -> object:
 class Warp(BaseModel):
     """`id`: the workspace, None for the project's own folder; `copyChanges`: what is not committed is to go along."""
 
-    id: str | None = Field(pattern="^wrk")
-    sessionID: str = Field(pattern="^ses")
+    id: WorkspaceID | None
+    sessionID: SessionID
     copyChanges: bool = False
 
 

@@ -18,7 +18,7 @@ from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
 from shim.http.access import access_of, authorized, token_of
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx, need_id, operation
 
 TICKET_HEADER = "x-opencode-ticket"
 """Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
@@ -27,7 +27,7 @@ TICKET_HEADER = "x-opencode-ticket"
 class PtyPath(BaseModel):
     """`{ptyID}` of a path."""
 
-    ptyID: Annotated[str, Field(pattern="^pty")]
+    ptyID: Annotated[str, need_id("pty")]
 
 
 class Create(BaseModel):

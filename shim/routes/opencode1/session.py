@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from shim.errors import BadRequest, NotFound, SessionBusy
 from shim.host.roots import visible
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx, need_id, operation
 from shim.opencode.build import Wire
 from shim.projection.diffs import relative
 from shim.sessions.fork import fork as fork_session
@@ -59,7 +59,7 @@ class ModelBody(BaseModel):
 class CreateBody(BaseModel):
     """`POST /session`."""
 
-    parentID: str | None = None
+    parentID: Annotated[str, need_id("ses")] | None = None
     title: str | None = None
     agent: str | None = None
     model: ModelBody | None = None
@@ -71,8 +71,6 @@ class CreateBody(BaseModel):
 async def create(ctx: Ctx, body: CreateBody | None) -> object:
     """A new session. A parent that does not exist is accepted, as by native."""
     given = body or CreateBody()
-    if given.parentID is not None and not given.parentID.startswith("ses"):
-        raise BadRequest(f'Expected a string starting with "ses", got "{given.parentID}"\n  at ["parentID"]')
     services = ctx.services
     project = await services.projects.identity(ctx.directory)
     extra: Wire = {"path": _path(ctx.directory, project.worktree)}

@@ -10,7 +10,7 @@ from shim.clock import from_rfc3339
 from shim.errors import BadRequest
 from shim.host.roots import visible
 from shim.http.directory import resolve
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx, need_id, operation
 from shim.opencode.build import Wire
 from shim.projection.opencode1.history import Broken, fold, row
 from shim.projection.opencode1.projector import Projector
@@ -46,7 +46,7 @@ async def start(ctx: Ctx) -> object:
 class Event(BaseModel):
     """One event of a history."""
 
-    id: Annotated[str, Field(pattern="^evt_")]
+    id: Annotated[str, need_id("evt_")]
     aggregateID: str
     seq: Annotated[int, Field(ge=0)]
     type: str

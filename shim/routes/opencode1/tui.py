@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import ApiError
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx, need_id, operation
 from shim.opencode.events import OpenCodeEvent
 
 SHORT_NAMES = {
@@ -58,7 +58,7 @@ class Toast(BaseModel):
 class Select(BaseModel):
     """A session to open."""
 
-    sessionID: Annotated[str, Field(pattern="^ses")]
+    sessionID: Annotated[str, need_id("ses")]
 
 
 class PublishAppend(BaseModel):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from shim.host.workspaces import ADAPTER
-from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.http.operation import NO_CONTENT, Ctx, need_id, operation
 from shim.routes.opencode1.instance import end_instance
 
-WorkspaceID = Annotated[str, Field(pattern="^wrk")]
+WorkspaceID = Annotated[str, need_id("wrk")]
 
 
 class WorkspacePath(BaseModel):

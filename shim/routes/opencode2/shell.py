@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from shim.errors import Tagged
 from shim.host.roots import require
 from shim.host.shells import PAGE_LIMIT_BYTES
-from shim.http.operation import NO_CONTENT, Ctx, extra, operation2
+from shim.http.operation import NO_CONTENT, Ctx, extra, need_id, operation2
 from shim.opencode2.envelope import with_project
 from shim.routes.opencode2.located import located
 
@@ -21,7 +21,7 @@ DEFAULT_PAGE_BYTES = 64 * 2**10
 class ShellPath(BaseModel):
     """`{id}` of a path."""
 
-    id: Annotated[str, Field(pattern="^sh_")]
+    id: Annotated[str, need_id("sh_")]
 
 
 class Create(BaseModel):

@@ -1,131 +1,483 @@
-"""All errors of the server.
+"""All errors of the server, as types with fields. No error knows how a wire says it.
 
     ShimError
-      ApiError(status, name, message, data)   what a client gets: {"name", "data": {"message", ...}}
-        NotFound  BadRequest  Conflict  SessionBusy  RequestNotFound  Tagged  Unsupported  LimitReached
-      AgentError                              something about an agent's process
+      RequestError                     a request that is refused; each face has a table from these types to status and body
+        InvalidRequest  NotFound  Conflict  Forbidden  LoginRefused  GitRefused  and others
+      AgentError                       something about an agent's process
         AgentNotFound  AgentStartFailed  AgentGone  AgentStuck
-      StoreError                              the journal cannot be read or written
+      StoreError                       the journal cannot be read or written
 
-The text of each says what happened, why, and what the person can do. The middleware is the only place that
-turns them into answers.
+The message of each says what happened, why, and what the person can do. The middleware (`shim.http.middleware`) is the only place
+that turns them into answers, by the table of the face that was asked: `shim/opencode/errors.py`, `shim/opencode2/errors.py`,
+`shim/v1/errors.py`. A table has rows for base classes, so a new kind of `NotFound` is a 404 on every face.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias, TypeVar
 
-PROBLEM_TYPE = "urn:opencode-shim:error:"
-"""What the `type` of every problem of `/v1` begins with."""
+Location: TypeAlias = Literal["Payload", "Query", "Params", "Headers"]
+"""The part of a request that is at fault."""
+
+RowT = TypeVar("RowT")
 
 
 class ShimError(Exception):
     """Base of all errors that are ours."""
 
 
-class ApiError(ShimError):
-    """An answer that is an error, in OpenCode's `{name, data}` form.
+def place_text(path: Iterable[str | int]) -> str:
+    """How messages name a place in a body: `\\n  at ["parts"][0]`; nothing for the whole body."""
+    keys = "".join(f"[{json.dumps(key)}]" for key in path)
+    return f"\n  at {keys}" if keys else ""
 
-    `body` replaces the whole body where OpenCode uses another form (`{"_tag": ...}`); `headers` go with the answer.
+
+class RequestError(ShimError):
+    """A request that is refused."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+# --- what is wrong with a request -----------------------------------------------------------------------
+
+
+class InvalidRequest(RequestError):
+    """The request is malformed, or asks for something that cannot be.
+
+    `reason` says what is wrong, `path` is the place in that part of the request, and `field` the first key of it. The message
+    has the reason and the place.
     """
 
-    def __init__(
-        self,
-        status: int,
-        name: str,
-        message: str,
-        *,
-        data: dict[str, Any] | None = None,
-        body: dict[str, Any] | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, reason: str, location: Location | None = "Payload", path: Iterable[str | int] = ()) -> None:
+        keys = tuple(path)
+        super().__init__(reason + place_text(keys))
+        self.reason = reason
+        self.location = location
+        self.path = keys
+        self.field = keys[0] if keys and isinstance(keys[0], str) else None
+
+
+class PayloadTooLarge(RequestError):
+    """The body has more of something than is taken. `limit`: the bound that it breaks."""
+
+    def __init__(self, message: str, limit: int | None) -> None:
         super().__init__(message)
+        self.limit = limit
+
+
+class BodyTooLarge(PayloadTooLarge):
+    """The body has too many bytes."""
+
+    def __init__(self, method: str, path: str, limit_bytes: int) -> None:
+        super().__init__(f"The body of {method} {path} is too large: at most {limit_bytes} bytes are taken.", None)
+        self.limit_bytes = limit_bytes
+
+
+class RouteUnknown(RequestError):
+    """No route has this path."""
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"No such route: {method} {path}.")
+        self.method = method
+        self.path = path
+
+
+class MethodNotAllowed(RequestError):
+    """The path has routes, but none for this method."""
+
+    def __init__(self, method: str, path: str, allowed: Iterable[str]) -> None:
+        self.allowed = ", ".join(sorted(allowed))
+        super().__init__(f"No such method: {method} {path}. Allowed here: {self.allowed}.")
+        self.method = method
+        self.path = path
+
+
+class HttpRefused(RequestError):
+    """aiohttp refused the request. `name` is that of its exception, as `PreconditionFailed`."""
+
+    def __init__(self, status: int, name: str, reason: str, method: str, path: str) -> None:
+        super().__init__(f"{reason}: {method} {path}")
         self.status = status
-        self.headers = headers
-        self.body: dict[str, Any] = body if body is not None else {"name": name, "data": {"message": message, **(data or {})}}
+        self.name = name
 
 
-class NotFound(ApiError):
-    """404, as OpenCode 1.18.33 says it."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(404, "NotFoundError", message)
-
-
-class BadRequest(ApiError):
-    """400; `kind` is where the fault is: Payload, Query, Path."""
-
-    def __init__(self, message: str, kind: str = "Payload") -> None:
-        super().__init__(400, "BadRequest", message, data={"kind": kind})
-
-
-class Conflict(ApiError):
-    """409: it clashes with what is there already."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(409, "ConflictError", message)
-
-
-class SessionBusy(ApiError):
-    """409: the operation needs an idle session."""
-
-    def __init__(self, session_id: str) -> None:
-        message = f"Session is busy: {session_id}. Wait for it to become idle, or abort it."
-        super().__init__(
-            409, "SessionBusyError", message, body={"_tag": "SessionBusyError", "sessionID": session_id, "message": message}
-        )
-
-
-class RequestNotFound(ApiError):
-    """404 for a permission or question that is unknown or was answered already; `tag` as OpenCode names it."""
-
-    def __init__(self, kind: str, request_id: str) -> None:
-        message = f"{kind} request not found: {request_id}. It was answered already, or its turn has ended."
-        super().__init__(
-            404,
-            f"{kind}NotFoundError",
-            message,
-            body={"_tag": f"{kind}NotFoundError", "requestID": request_id, "message": message},
-        )
-
-
-class Problem(ApiError):
-    """An error of `/v1` (RFC 9457). `kind` is the last part of its `type`; `more` are further members."""
-
-    def __init__(self, status: int, kind: str, detail: str, **more: Any) -> None:
-        body = {
-            "type": f"{PROBLEM_TYPE}{kind}",
-            "title": kind.replace("_", " ").capitalize(),
-            "status": status,
-            "detail": detail,
-            **more,
-        }
-        super().__init__(status, kind, detail, body=body)
-
-
-class Tagged(ApiError):
-    """An error of OpenCode 2's own kind: `{"_tag", "message", ...}`; `more` are the further members, as its wire names them."""
-
-    def __init__(self, status: int, tag: str, message: str, **more: Any) -> None:
-        super().__init__(status, tag, message, body={"_tag": tag, "message": message, **more})
-
-
-class Unsupported(ApiError):
-    """501: a known operation that this server does not serve; the message gives the reason."""
+class Unsupported(RequestError):
+    """The operation exists in OpenCode and is not served here."""
 
     def __init__(self, operation: str, reason: str) -> None:
-        super().__init__(
-            501, "UnsupportedError", f"{operation} is not served by opencode-shim: {reason}", data={"operation": operation}
-        )
+        super().__init__(f"{operation} is not served by opencode-shim: {reason}")
+        self.operation = operation
+        self.reason = reason
 
 
-class LimitReached(ApiError):
-    """429: a bound of this server; the message names it and says how to go on."""
+# --- what is not there ----------------------------------------------------------------------------------
+
+
+class NotFound(RequestError):
+    """What the request names does not exist."""
+
+
+class SessionNotFound(NotFound):
+    """No session has this id."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session not found: {session_id}")
+        self.session_id = session_id
+
+
+class MessageNotFound(NotFound):
+    """The session has no message with this id."""
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Message not found: {message_id}")
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class PartNotFound(NotFound):
+    """The message has no part with this id."""
+
+    def __init__(self, message_id: str, part_id: str | None) -> None:
+        super().__init__(f"Part not found: {part_id}")
+        self.message_id = message_id
+        self.part_id = part_id
+
+
+class AnswerNotFound(NotFound):
+    """The turn of a prompt ended without an answer."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(f"The turn of {message_id} has ended without an answer.")
+        self.message_id = message_id
+
+
+class PermissionNotFound(NotFound):
+    """No open permission request has this id."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"Permission request not found: {request_id}. It was answered already, or its turn has ended.")
+        self.request_id = request_id
+
+
+class QuestionNotFound(NotFound):
+    """No open question has this id."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"Question request not found: {request_id}. It was answered already, or its turn has ended.")
+        self.request_id = request_id
+
+
+class ProjectNotFound(NotFound):
+    """No project has this id."""
+
+    def __init__(self, project_id: str) -> None:
+        super().__init__(f"Project not found: {project_id}")
+        self.project_id = project_id
+
+
+class WorkspaceNotFound(NotFound):
+    """No workspace has this id."""
+
+    def __init__(self, workspace_id: str) -> None:
+        super().__init__(f"Workspace not found: {workspace_id}")
+        self.workspace_id = workspace_id
+
+
+class PtyNotFound(NotFound):
+    """No terminal has this id."""
+
+    def __init__(self, pty_id: str) -> None:
+        super().__init__(f"PTY session not found: {pty_id}")
+        self.pty_id = pty_id
+
+
+class ShellNotFound(NotFound):
+    """No shell command has this id."""
+
+    def __init__(self, shell_id: str) -> None:
+        super().__init__(f"Shell not found: {shell_id}")
+        self.shell_id = shell_id
+
+
+class PairingTokenNotFound(NotFound):
+    """No pairing token has this id."""
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__(f"There is no pairing token {token_id[:100]}. GET /api/pair lists those that are good.")
+        self.token_id = token_id
+
+
+class ShareNotFound(NotFound):
+    """No session is shared at this address."""
+
+    def __init__(self) -> None:
+        super().__init__("There is no shared session at this address, or it is not shared any more.")
+
+
+class InspectorFileNotFound(NotFound):
+    """The inspector has no such file."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The inspector has no file {name[:100]!r}.")
+        self.name = name
+
+
+class PathNotFound(NotFound):
+    """There is no file or folder to act on."""
+
+
+# --- what clashes with the present state ------------------------------------------------------------------
+
+
+class Conflict(RequestError):
+    """The request clashes with what is there already."""
+
+
+class MessageExists(Conflict):
+    """The id of a prompt is that of an earlier message."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(f"Message {message_id} exists already in this session: make a new messageID for each prompt.")
+        self.message_id = message_id
+
+
+class SessionTerminated(Conflict):
+    """The session was terminated and takes no prompts."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} was terminated. It can be read; fork it or make a new one to go on.")
+        self.session_id = session_id
+
+
+class SessionExists(Conflict):
+    """The name of a new session is that of an earlier one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Session {name!r} exists already. Choose another id, or use it.")
+        self.name = name
+
+
+class PathExists(Conflict):
+    """There is a file or folder in the way."""
+
+
+class SessionBusy(RequestError):
+    """The operation needs an idle session."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session is busy: {session_id}. Wait for it to become idle, or abort it.")
+        self.session_id = session_id
+
+
+class LimitReached(RequestError):
+    """A bound of this server. `what` says what there is too much of, and how to go on."""
 
     def __init__(self, limit: str, value: int, what: str) -> None:
+        super().__init__(f"{what} The limit is {limit} = {value}.")
+        self.limit = limit
+        self.value = value
+
+
+class FileTooLarge(RequestError):
+    """A file or an archive is larger than is read."""
+
+
+# --- who may ask ------------------------------------------------------------------------------------------
+
+
+class Forbidden(RequestError):
+    """The client may not do this."""
+
+
+class OutsideRoots(Forbidden):
+    """A directory that this server may not use. The roots are not named."""
+
+    def __init__(self, directory: str) -> None:
         super().__init__(
-            429, "LimitReachedError", f"{what} The limit is {limit} = {value}.", data={"limit": limit, "value": value}
+            f"{directory} is outside of the directories that this server may use. Its owner can add it: --roots, SHIM_ROOTS."
         )
+        self.directory = directory
+
+
+class HostNotAllowed(Forbidden):
+    """The Host header has a name that is not this server's."""
+
+    def __init__(self, host: str, name: str) -> None:
+        super().__init__(
+            f"This server is not called {host[:100]}. A web page could reach it under a name of its own, so names must be"
+            f" known: if this one is meant to be, start the server with --allowed-hosts {name[:100]} (SHIM_ALLOWED_HOSTS)."
+        )
+        self.host = host
+
+
+class OriginNotAllowed(Forbidden):
+    """A page of another origin asks."""
+
+    def __init__(self, origin: str) -> None:
+        shown = origin[:100]
+        super().__init__(f"Pages of {shown} may not use this server. If you trust them, start it with --cors {shown}.")
+        self.origin = origin
+
+
+class EmbeddingNotAllowed(Forbidden):
+    """A page of another site embeds an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("Pages of other sites may not embed what this server has. A link to it is fine.")
+
+
+class PtyForbidden(Forbidden):
+    """A terminal is asked for without a good ticket, or a ticket without the header for it."""
+
+
+class PathForbidden(Forbidden):
+    """The operating system refuses a file operation."""
+
+
+class LoginRefused(RequestError):
+    """The credentials are missing, wrong or too old."""
+
+
+class Unauthorized(LoginRefused):
+    """The password is missing or wrong. `what` begins the sentence that says so."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: the one that it was started with (OPENCODE_SERVER_PASSWORD). Clients take it from the same variable."
+        )
+
+
+class PairingLinkSpent(LoginRefused):
+    """A pairing code is unknown, used or too old."""
+
+    def __init__(self) -> None:
+        super().__init__("This pairing link was used already, or is older than five minutes. Make a new one with POST /api/pair.")
+
+
+class TooManyLogins(RequestError):
+    """An address tried too many wrong passwords. `wait_s`: whole seconds until the next try."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = max(1, int(wait_s + 0.999))
+        super().__init__(f"Too many wrong passwords from your address. Try again in {self.wait_s} s.")
+
+
+# --- what the host refuses --------------------------------------------------------------------------------
+
+
+class GitRefused(RequestError):
+    """git, or the state of a repository, does not allow the operation."""
+
+
+class GitInitFailed(GitRefused):
+    """A repository could not be made. `service` is what failed."""
+
+    service = "git"
+
+    def __init__(self, directory: str, output: str) -> None:
+        super().__init__(f"git init failed in {directory}: {output}")
+        self.directory = directory
+
+
+class PatchRefused(GitRefused):
+    """A patch does not fit, or there is no repository to apply it to."""
+
+    def __init__(self, reason: Literal["non-git", "not-clean"], message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class WorktreeError(GitRefused):
+    """Base of what can go wrong with a worktree."""
+
+
+class WorktreeNotGit(WorktreeError):
+    """The project is not in git."""
+
+
+class WorktreeCreateFailed(WorktreeError):
+    """A worktree could not be made."""
+
+
+class WorktreeNameFailed(WorktreeError):
+    """No free name was found for a worktree."""
+
+
+class WorktreeStartCommandFailed(WorktreeError):
+    """The command that prepares a worktree cannot be run."""
+
+
+class WorktreeResetFailed(WorktreeError):
+    """A worktree could not be reset."""
+
+
+class WorktreeRemoveFailed(WorktreeError):
+    """A worktree could not be removed."""
+
+
+class ProjectCopyError(GitRefused):
+    """A project's copy could not be made or removed. `force_required`: it has changes that would be lost."""
+
+    def __init__(self, message: str, *, force_required: bool = False) -> None:
+        super().__init__(message)
+        self.force_required = True if force_required else None
+
+
+class WorkspaceCreateError(GitRefused):
+    """A workspace could not be made."""
+
+
+# --- agents as a request names them -------------------------------------------------------------------------
+
+
+class AgentUnknown(RequestError):
+    """The agent for a new session does not exist."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"There is no agent {name!r}. Known: {', '.join(known)}.")
+        self.name = name
+
+
+class AgentNotInstalled(RequestError):
+    """The agent for a new session is not installed."""
+
+    def __init__(self, title: str, why: str | None) -> None:
+        super().__init__(f"{title} is not installed: {why}")
+
+
+class ModeNotSupported(RequestError):
+    """The agent does not have the mode for a new session."""
+
+
+# --- what the server cannot do now --------------------------------------------------------------------------
+
+
+class ServiceUnavailable(RequestError):
+    """The server, or a service that it needs, cannot answer now."""
+
+    def __init__(self, message: str, service: str | None = None) -> None:
+        super().__init__(message)
+        self.service = service
+
+
+class InternalError(RequestError):
+    """An error that no request should cause. The log has the details under `reference`."""
+
+    def __init__(self, message: str, reference: str) -> None:
+        super().__init__(message)
+        self.reference = reference
+
+
+def row_of(table: Mapping[type[RequestError], RowT], error: RequestError) -> RowT:
+    """The row of the error's class, or of its nearest base class that has one. A table has a row for `RequestError`."""
+    return next(table[base] for base in type(error).__mro__ if base in table)
+
+
+# --- agents and the store -----------------------------------------------------------------------------------
 
 
 class AgentError(ShimError):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from io import SEEK_SET, BytesIO
 from typing import IO, cast
 
-from shim.errors import Problem
+from shim.errors import FileTooLarge, InvalidRequest
 
 UNPACK_LIMIT_BYTES = 512 * 2**20
 """Of all files of an archive together, unpacked."""
@@ -58,14 +58,14 @@ class _Limited:
         return self._file.tell()
 
 
-def too_large(what: str) -> Problem:
+def too_large(what: str) -> FileTooLarge:
     """The refusal of an archive that goes beyond a bound."""
-    return Problem(413, "too_large", f"The archive has {what}. Nothing was unpacked.")
+    return FileTooLarge(f"The archive has {what}. Nothing was unpacked.")
 
 
 @contextmanager
 def opened(archive: bytes) -> Generator[tuple[tarfile.TarFile, list[tarfile.TarInfo]]]:
-    """A tar archive (also .gz, .bz2, .xz) and its members, files and folders only. Raises Problem, and one of FAULTS."""
+    """A tar archive (also .gz, .bz2, .xz) and its members, files and folders only. Raises RequestError, and one of FAULTS."""
     limited = _Limited(_unpacked(archive))
     with tarfile.open(fileobj=cast("IO[bytes]", limited), mode="r:") as tar:
         members = _members(tar)
@@ -88,7 +88,7 @@ def _unpacked(archive: bytes) -> IO[bytes]:
 
 
 def _check_xz(archive: bytes) -> None:
-    """Unpack it once within bounds of memory: the file object of `lzma` has none. Raises Problem, lzma.LZMAError."""
+    """Unpack it once within bounds of memory: the file object of `lzma` has none. Raises FileTooLarge, lzma.LZMAError."""
     size, left = 0, archive
     while left:
         unpacking = lzma.LZMADecompressor(memlimit=XZ_LIMIT_BYTES)
@@ -111,11 +111,9 @@ def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
         members.append(member)
         size += member.size
         if not (member.isfile() or member.isdir()) or member.issparse():
-            raise Problem(
-                400, "invalid_request", f"{member.name[:200]} in the archive is neither file nor folder. Nothing was unpacked."
-            )
+            raise InvalidRequest(f"{member.name[:200]} in the archive is neither file nor folder. Nothing was unpacked.", None)
         if member.size < 0 or len(member.name) > NAME_LIMIT:
-            raise Problem(400, "invalid_request", f"{member.name[:200]} in the archive has an impossible size or name.")
+            raise InvalidRequest(f"{member.name[:200]} in the archive has an impossible size or name.", None)
         if size > UNPACK_LIMIT_BYTES or len(members) > UNPACK_LIMIT_FILES:
             raise too_large(f"more than {UNPACK_LIMIT_FILES} entries or {UNPACK_LIMIT_BYTES} bytes")
     return members

@@ -13,7 +13,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shim.errors import BadRequest, ShimError
+from shim.errors import InvalidRequest, ShimError
 from shim.runtime import child
 from shim.runtime.environment import child_environment
 
@@ -59,10 +59,10 @@ async def run(
 ) -> Finished:
     """Run it in `cwd` with the person's environment (`child_environment`) and these changes (None removes).
 
-    Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory; BadRequest for a NUL, which no argument can hold.
+    Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory; InvalidRequest for a NUL, which no argument can hold.
     """
     if any("\0" in argument for argument in argv):
-        raise BadRequest(f"A value for {argv[0]} may not contain NUL", "Query")
+        raise InvalidRequest(f"A value for {argv[0]} may not contain NUL", "Query")
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise FileNotFoundError(cwd)
     try:

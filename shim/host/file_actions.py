@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from shim.clock import rfc3339
-from shim.errors import Problem
+from shim.errors import FileTooLarge, InvalidRequest, PathExists, PathForbidden, PathNotFound, RequestError
 from shim.host import archives, disk
 from shim.host.disk import printable
 from shim.host.files import confine
@@ -37,9 +37,9 @@ class Place:
     anywhere: bool = False
 
     def path(self, path: str, *, follow: bool = True) -> Path:
-        """The place that a path means. `follow`: links at its end too. Raises Problem, BadRequest."""
+        """The place that a path means. `follow`: links at its end too. Raises InvalidRequest."""
         if "\0" in path or not path:
-            raise Problem(400, "invalid_request", "A path has at least one character, and no NUL.")
+            raise InvalidRequest("A path has at least one character, and no NUL.", None)
         if self.anywhere:
             whole = Path(self.directory, path)
             return Path(os.path.realpath(whole)) if follow else Path(os.path.realpath(whole.parent), whole.name)
@@ -60,16 +60,17 @@ class Found:
     modified: str
 
 
-_KINDS: tuple[tuple[type[OSError], tuple[int, str]], ...] = (
-    (FileNotFoundError, (404, "not_found")),
-    (FileExistsError, (409, "already_exists")),
-    (PermissionError, (403, "permission_denied")),
-)
-
-
-def _refused(what: str, path: str, error: OSError) -> Problem:
-    status, kind = next((row for type_, row in _KINDS if isinstance(error, type_)), (400, "invalid_request"))
-    return Problem(status, kind, f"Cannot {what} {path}: {error.strerror or error}.")
+def _refused(what: str, path: str, error: OSError) -> RequestError:
+    message = f"Cannot {what} {path}: {error.strerror or error}."
+    match error:
+        case FileNotFoundError():
+            return PathNotFound(message)
+        case FileExistsError():
+            return PathExists(message)
+        case PermissionError():
+            return PathForbidden(message)
+        case _:
+            return InvalidRequest(message, None)
 
 
 def _found(path: Path, state: os.stat_result) -> Found:
@@ -78,7 +79,7 @@ def _found(path: Path, state: os.stat_result) -> Found:
 
 
 def look(place: Place, path: str) -> Found:
-    """What is there. Raises Problem."""
+    """What is there. Raises RequestError."""
     where = place.path(path)
     try:
         return _found(where, where.stat())
@@ -87,7 +88,7 @@ def look(place: Place, path: str) -> Found:
 
 
 def entries(place: Place, path: str) -> list[Found]:
-    """A folder's entries, folders first, each by name; at most LIST_LIMIT. Raises Problem."""
+    """A folder's entries, folders first, each by name; at most LIST_LIMIT. Raises RequestError."""
     folder = place.path(path)
     out: list[Found] = []
     try:
@@ -111,25 +112,25 @@ def _inside(place: Place, path: str) -> bool:
 
 
 def read(place: Place, path: str) -> bytes:
-    """A file's bytes. Raises Problem: 404, 413 above READ_LIMIT_BYTES."""
+    """A file's bytes. Raises RequestError; FileTooLarge above READ_LIMIT_BYTES."""
     where = place.path(path)
     try:
         with disk.opened(where) as (file, state):
             if not disk.is_regular(state):
-                raise Problem(400, "invalid_request", f"{path} is no file.")
+                raise InvalidRequest(f"{path} is no file.", None)
             if state.st_size > READ_LIMIT_BYTES:
-                raise Problem(413, "too_large", f"{path} has {state.st_size} bytes; at most {READ_LIMIT_BYTES} are read.")
+                raise FileTooLarge(f"{path} has {state.st_size} bytes; at most {READ_LIMIT_BYTES} are read.")
             return file.read(READ_LIMIT_BYTES)
     except OSError as error:
         raise _refused("read", path, error) from error
 
 
 def write(place: Place, path: str, data: bytes) -> Path:
-    """Put these bytes there; missing folders are made. Raises Problem."""
+    """Put these bytes there; missing folders are made. Raises RequestError."""
     where = place.path(path)
     try:
         if where.is_dir():
-            raise Problem(400, "invalid_request", f"{path} is a directory.")
+            raise InvalidRequest(f"{path} is a directory.", None)
         where.parent.mkdir(parents=True, exist_ok=True)
         _put(where, data)
     except OSError as error:
@@ -152,7 +153,7 @@ def _put(where: Path, data: bytes) -> None:
 
 
 def make_folder(place: Place, path: str) -> Path:
-    """A folder and those above it; one that is there is fine. Raises Problem."""
+    """A folder and those above it; one that is there is fine. Raises RequestError."""
     where = place.path(path)
     try:
         where.mkdir(parents=True, exist_ok=True)
@@ -162,10 +163,10 @@ def make_folder(place: Place, path: str) -> Path:
 
 
 def remove(place: Place, path: str, *, recursive: bool) -> Path:
-    """A file, a link itself, an empty folder; a full one only if `recursive`. Never the directory itself. Raises Problem."""
+    """A file, a link itself, an empty folder; a full one only if `recursive`. Never the directory itself. Raises RequestError."""
     where = place.path(path, follow=False)
     if where == Path(os.path.realpath(place.directory)):
-        raise Problem(400, "invalid_request", "The session's own directory is not removed.")
+        raise InvalidRequest("The session's own directory is not removed.", None)
     try:
         if where.is_dir() and not where.is_symlink():
             if recursive:
@@ -180,15 +181,15 @@ def remove(place: Place, path: str, *, recursive: bool) -> Path:
 
 
 def move(place: Place, source: str, target: str, *, overwrite: bool) -> tuple[Path, Path]:
-    """Move or rename. Raises Problem: 409 if the target is there and may not be overwritten."""
+    """Move or rename. Raises RequestError; PathExists if the target is there and may not be overwritten."""
     start, end = place.path(source, follow=False), place.path(target, follow=False)
     try:
         start.lstat()
         if os.path.lexists(end):
             if not overwrite:
-                raise Problem(409, "already_exists", f"{target} is there already; give overwrite to replace it.")
+                raise PathExists(f"{target} is there already; give overwrite to replace it.")
             if end.is_dir() and not end.is_symlink():
-                raise Problem(409, "already_exists", f"{target} is a directory, which is not replaced.")
+                raise PathExists(f"{target} is a directory, which is not replaced.")
         end.parent.mkdir(parents=True, exist_ok=True)
         start.replace(end)
     except OSError as error:
@@ -197,7 +198,7 @@ def move(place: Place, source: str, target: str, *, overwrite: bool) -> tuple[Pa
 
 
 def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
-    """A tar archive (also .gz, .bz2, .xz) below a folder. Only files and folders, all below it. Raises Problem.
+    """A tar archive (also .gz, .bz2, .xz) below a folder. Only files and folders, all below it. Raises RequestError.
 
     Out: paths of the files, at most TOLD_PATHS, and whether there were more.
     """
@@ -222,7 +223,7 @@ def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
                 if count <= TOLD_PATHS:
                     told.append(str(target))
     except archives.FAULTS as error:
-        raise Problem(400, "invalid_request", f"The body is no tar archive that can be read: {error}.") from error
+        raise InvalidRequest(f"The body is no tar archive that can be read: {error}.", None) from error
     except OSError as error:
         raise _refused("unpack into", path, error) from error
     return told, count > TOLD_PATHS

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host import disk, vcs
 from shim.host.disk import printable
 
@@ -51,13 +51,13 @@ class Content:
 
 
 def confine(directory: str, path: str) -> Path:
-    """The place that a path means, links resolved in it. Raises BadRequest if it is not below the directory."""
+    """The place that a path means, links resolved in it. Raises InvalidRequest if it is not below the directory."""
     if "\0" in path:
-        raise BadRequest('A path may not contain NUL\n  at ["path"]', "Query")
+        raise InvalidRequest("A path may not contain NUL", "Query", ("path",))
     base = Path(os.path.realpath(directory))
     place = Path(os.path.realpath(Path(directory, path)))
     if place != base and base not in place.parents:
-        raise BadRequest(f'Path is outside of the project directory {directory}: {path}\n  at ["path"]', "Query")
+        raise InvalidRequest(f"Path is outside of the project directory {directory}: {path}", "Query", ("path",))
     return place
 
 
@@ -67,14 +67,14 @@ def is_below(directory: str, place: str) -> bool:
 
 
 async def listing(directory: str, path: str) -> list[Entry]:
-    """A folder: folders first, then files, each by name; what git ignores is marked. Raises BadRequest."""
+    """A folder: folders first, then files, each by name; what git ignores is marked. Raises InvalidRequest."""
     entries = await asyncio.to_thread(_entries, directory, path)
     ignored = await _ignored(directory, [entry.path for entry in entries])
     return [Entry(e.name, e.path, e.absolute, e.type, e.path in ignored) for e in entries]
 
 
 async def content(directory: str, path: str) -> Content:
-    """A file; an empty text if there is none (a viewer may show one that was just deleted), as native. Raises BadRequest."""
+    """A file; an empty text if there is none (a viewer may show one that was just deleted), as native. Raises InvalidRequest."""
     return await asyncio.to_thread(_read, directory, path)
 
 
@@ -85,7 +85,7 @@ def _entries(directory: str, path: str) -> list[Entry]:
         with os.scandir(folder) as found:
             names = [(one.name, one.is_dir()) for _, one in zip(range(LIST_LIMIT), found, strict=False)]
     except OSError as error:
-        raise BadRequest(f'Cannot list {path}: {error.strerror}\n  at ["path"]', "Query") from error
+        raise InvalidRequest(f"Cannot list {path}: {error.strerror}", "Query", ("path",)) from error
     names.sort(key=lambda one: (not one[1], one[0].casefold()))
     entries: list[Entry] = []
     for raw, is_folder in names:
@@ -105,24 +105,24 @@ async def _ignored(directory: str, paths: list[str]) -> frozenset[str]:
 
 def _read(directory: str, path: str) -> Content:
     if not path:
-        raise BadRequest('Expected a path of a file, got ""\n  at ["path"]', "Query")
+        raise InvalidRequest('Expected a path of a file, got ""', "Query", ("path",))
     place = confine(directory, path)
     try:
         with disk.confined(place, [os.path.realpath(directory)]) as (file, state):
             if not disk.is_regular(state):
-                raise BadRequest(f'Not a file: {path}\n  at ["path"]', "Query")
+                raise InvalidRequest(f"Not a file: {path}", "Query", ("path",))
             if state.st_size > FILE_LIMIT_BYTES:
                 limit = f"{FILE_LIMIT_BYTES // 2**20} MiB"
-                raise BadRequest(
-                    f'{path} has {state.st_size} bytes, more than the {limit} that are shown\n  at ["path"]', "Query"
+                raise InvalidRequest(
+                    f"{path} has {state.st_size} bytes, more than the {limit} that are shown", "Query", ("path",)
                 )
             data = file.read(FILE_LIMIT_BYTES)
     except FileNotFoundError:
         return Content("text", "")
     except IsADirectoryError:
-        raise BadRequest(f'Not a file: {path}\n  at ["path"]', "Query") from None
+        raise InvalidRequest(f"Not a file: {path}", "Query", ("path",)) from None
     except OSError as error:
-        raise BadRequest(f'Cannot read {path}: {error.strerror}\n  at ["path"]', "Query") from error
+        raise InvalidRequest(f"Cannot read {path}: {error.strerror}", "Query", ("path",)) from error
     text = None if place.suffix.lower() in IMAGES else decode(data)
     if text is None:
         kind = mimetypes.guess_type(place.name)[0] or "application/octet-stream"

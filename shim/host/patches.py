@@ -5,9 +5,7 @@ Source: a live OpenCode 1.18.33 (`POST /vcs/apply`: errors, and that a patch whi
 
 from __future__ import annotations
 
-from typing import Literal
-
-from shim.errors import ApiError
+from shim.errors import PatchRefused
 from shim.host import vcs
 from shim.host.git import git
 
@@ -16,19 +14,15 @@ SHOWN_CHARS = 2000
 
 
 async def apply(directory: str, patch: str) -> None:
-    """Raises ApiError 400 (VcsApplyError) that says what git said."""
+    """Raises PatchRefused, which says what git said."""
     top = await vcs.root(directory)
     if top is None:
-        raise _refused("non-git", f"Patch can't be applied because the project is not git-based: {directory}")
+        raise PatchRefused("non-git", f"Patch can't be applied because the project is not git-based: {directory}")
     if not patch.strip():
-        raise _refused("not-clean", "Patch can't be applied: it is empty")
+        raise PatchRefused("not-clean", "Patch can't be applied: it is empty")
     # git applies everything or nothing, and refuses paths that lead out of the tree or through links.
     said = patch.encode("utf-8", "surrogateescape")
     done = await git(top, "apply", "--whitespace=nowarn", "-", stdin=said)
     if not done.ok:
         said = done.stderr.decode("utf-8", "replace").strip()[:SHOWN_CHARS]
-        raise _refused("not-clean", f"Patch can't be applied: {said or 'git took too long'}")
-
-
-def _refused(reason: Literal["non-git", "not-clean"], message: str) -> ApiError:
-    return ApiError(400, "VcsApplyError", message, data={"reason": reason})
+        raise PatchRefused("not-clean", f"Patch can't be applied: {said or 'git took too long'}")

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from shim.errors import ApiError
+from shim.errors import ProjectCopyError
 from shim.host.disk import is_folder
 from shim.host.git import git
 from shim.host.projects import Identity, Projects
@@ -44,36 +44,38 @@ class ProjectCopies:
         self._publish = publish
 
     async def create(self, project_id: str, directory: str, strategy: str, parent: str, name: str | None) -> str:
-        """Its folder. Raises ApiError 400 (ProjectCopyError)."""
+        """Its folder. Raises ProjectCopyError."""
         project = await self._project(project_id, directory)
         if strategy != STRATEGY:
-            raise refused(f"Project copy strategy unavailable: {strategy}. There is {STRATEGY}.")
+            raise ProjectCopyError(f"Project copy strategy unavailable: {strategy}. There is {STRATEGY}.")
         place = await asyncio.to_thread(_free, parent, plain(name or "") or generate_name(None))
         done = await git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD")
         if not done.ok:
-            raise refused(done.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
+            raise ProjectCopyError(done.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
         self._store.set_value(COPIES, str(place), project.id)
         await self._changed(project, directory, str(place))
         return str(place)
 
     async def remove(self, project_id: str, directory: str, target: str, *, force: bool) -> None:
-        """Raises ApiError 400 (ProjectCopyError); `forceRequired` if it has changes."""
+        """Raises ProjectCopyError; `force_required` if it has changes."""
         project = await self._project(project_id, directory)
         made = await self._store.values(COPIES)
         place = str(Path(target))
         if made.get(place) != project.id:
-            raise refused(f"Project copy directory unavailable: {target}. Only copies that were made here can be removed.")
+            raise ProjectCopyError(
+                f"Project copy directory unavailable: {target}. Only copies that were made here can be removed."
+            )
         done = await git(project.worktree, "worktree", "remove", *(("--force",) if force else ()), place)
         if not done.ok and await asyncio.to_thread(os.path.lexists, place):
             said = done.stderr.decode("utf-8", "replace").strip()
-            raise refused(said, force="--force" in said)
+            raise ProjectCopyError(said, force_required="--force" in said)
         await git(project.worktree, "worktree", "prune")
         self._store.set_value(COPIES, place, None)
         self._projects.forget(place)
         await self._changed(project, directory)
 
     async def refresh(self, project_id: str, directory: str) -> None:
-        """Take in worktrees that were made elsewhere. Raises ApiError 400 (ProjectCopyError)."""
+        """Take in worktrees that were made elsewhere. Raises ProjectCopyError."""
         project = await self._project(project_id, directory)
         found = await git(project.worktree, "worktree", "list", "--porcelain", "-z")
         places = [line.removeprefix("worktree ") for line in found.text.split("\0") if line.startswith("worktree ")]
@@ -87,7 +89,7 @@ class ProjectCopies:
     async def _project(self, project_id: str, directory: str) -> Identity:
         found = await self._projects.identity(directory)
         if found.id != project_id or found.vcs is None:
-            raise refused(f"The project of {directory} is {found.id}, not {project_id}; copies are for git projects")
+            raise ProjectCopyError(f"The project of {directory} is {found.id}, not {project_id}; copies are for git projects")
         return found
 
     async def _projects_of(self, places: list[str]) -> None:
@@ -105,17 +107,12 @@ class ProjectCopies:
 
 def _free(parent: str, wanted: str) -> Path:
     if not Path(parent).is_absolute() or not is_folder(parent):
-        raise refused(f"Project copy directory unavailable: {parent}")
+        raise ProjectCopyError(f"Project copy directory unavailable: {parent}")
     for name in (wanted, *(f"{wanted}-{number}" for number in range(2, NAMES_LIMIT))):
         if not Path(parent, name).exists():
             return Path(parent, name)
-    raise refused(f"There are {NAMES_LIMIT} copies named {wanted} in {parent}")
+    raise ProjectCopyError(f"There are {NAMES_LIMIT} copies named {wanted} in {parent}")
 
 
 def _folders(places: list[str]) -> list[str]:
     return [place for place in places if is_folder(place)]
-
-
-def refused(message: str, *, force: bool = False) -> ApiError:
-    """400, as OpenCode says it."""
-    return ApiError(400, "ProjectCopyError", message, data={"forceRequired": True} if force else None)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shim.clock import Clock
-from shim.errors import ApiError
+from shim.errors import GitInitFailed, ProjectNotFound
 from shim.host import vcs
 from shim.host.disk import is_file, is_folder
 from shim.host.git import git
@@ -98,25 +98,21 @@ class Projects:
         return [] if row is None else await asyncio.to_thread(_places, [row["worktree"], *row["sandboxes"]])
 
     async def update(self, project_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change `name`, `icon`, `commands`; objects are merged. Raises 404 for an unknown project."""
+        """Change `name`, `icon`, `commands`; objects are merged. Raises ProjectNotFound."""
         rows = await self._loaded()
         row = rows.get(project_id)
         if row is None:
-            message = f"Project not found: {project_id}"
-            body = {"_tag": "ProjectNotFoundError", "projectID": project_id, "message": message}
-            raise ApiError(404, "ProjectNotFoundError", message, body=body)
+            raise ProjectNotFound(project_id)
         merged = {key: obj(row.get(key)) | obj(value) if isinstance(value, dict) else value for key, value in changes.items()}
         self._save(rows, row | merged | {"time": row["time"] | {"updated": self._clock.now_ms()}})
         return rows[project_id]
 
     async def init_git(self, directory: str) -> dict[str, Any]:
-        """Make a repository of a directory that is in none; its project. Raises 400 with what git said if it cannot."""
+        """Make a repository of a directory that is in none; its project. Raises GitInitFailed with what git said."""
         if (await self.identity(directory)).vcs is None:
             made = await git(directory, "init", "--quiet")
             if not made.ok:
-                raise ApiError(
-                    400, "BadRequest", f"git init failed in {directory}: {made.stderr.decode(errors='replace').strip()}"
-                )
+                raise GitInitFailed(directory, made.stderr.decode(errors="replace").strip())
             self.forget(directory)
         return await self.current(directory)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
-from shim.errors import ApiError
+from shim.errors import OutsideRoots
 from shim.host import disk
 from shim.opencode.build import Wire
 
@@ -51,9 +51,6 @@ def visible_projects(rows: Iterable[Wire], roots: Iterable[str | PathLike[str]],
 
 
 def require(directory: str, roots: Iterable[str | PathLike[str]]) -> None:
-    """Raises ApiError 403 for a directory outside of them, without naming them."""
+    """Raises OutsideRoots for a directory outside of them, without naming them."""
     if not within(directory, roots):
-        message = (
-            f"{directory} is outside of the directories that this server may use. Its owner can add it: --roots, SHIM_ROOTS."
-        )
-        raise ApiError(403, "ForbiddenError", message)
+        raise OutsideRoots(directory)

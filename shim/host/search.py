@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.command import Finished, ProgramMissing, run
 from shim.host.disk import printable
 from universal.jsonvalue import obj, text, whole
@@ -47,10 +47,10 @@ def program() -> str:
 
 
 async def texts(directory: str, pattern: str) -> list[dict[str, Any]]:
-    """Lines that match a regular expression, as `GET /find` gives them. Raises BadRequest with ripgrep's words."""
+    """Lines that match a regular expression, as `GET /find` gives them. Raises InvalidRequest with ripgrep's words."""
     found = await _rg(directory, MATCHES_LIMIT_BYTES, "--json", f"--regexp={pattern}", "--", ".")
     if found.code == SYNTAX_ERROR and not found.stdout.strip():
-        raise BadRequest(f'{found.stderr.decode("utf-8", "replace").strip()}\n  at ["pattern"]', "Query")
+        raise InvalidRequest(f"{found.stderr.decode('utf-8', 'replace').strip()}", "Query", ("pattern",))
     matches = (obj(line.get("data")) for line in _json_lines(found.stdout) if line.get("type") == "match")
     return [_match(data) for _, data in zip(range(TEXT_LIMIT), matches, strict=False)]
 
@@ -67,7 +67,7 @@ async def _rg(directory: str, limit_bytes: int, *arguments: str) -> Finished:
     try:
         return await run([program(), *COMMON, *arguments], directory, timeout_s=TIMEOUT_S, limit_bytes=limit_bytes)
     except FileNotFoundError as error:
-        raise BadRequest(f'There is no directory {directory}\n  at ["directory"]', "Query") from error
+        raise InvalidRequest(f"There is no directory {directory}", "Query", ("directory",)) from error
 
 
 def _json_lines(out: bytes) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from shim.clock import Clock
-from shim.errors import BadRequest, Tagged
+from shim.errors import InvalidRequest, ShellNotFound
 from shim.host.disk import is_folder, private_folder
 from shim.ids import Ids
 from shim.runtime import family
@@ -88,17 +88,17 @@ class Shells:
         """Raises 404 ShellNotFoundError, also for one of another directory."""
         found = self._known.get(id_)
         if found is None or found.directory != directory:
-            raise Tagged(404, "ShellNotFoundError", f"Shell not found: {id_}", id=id_)
+            raise ShellNotFound(id_)
         return found
 
     async def create(
         self, directory: str, command: str, *, cwd: str | None, timeout_ms: float | None, metadata: Mapping[str, Any]
     ) -> Shell:
-        """Run it. Raises BadRequest: no such folder, a NUL, too many that run."""
+        """Run it. Raises InvalidRequest: no such folder, a NUL, too many that run."""
         if self._closed or sum(one.runs for one in self._known.values()) >= RUNNING_LIMIT:
-            raise BadRequest(f"There are {RUNNING_LIMIT} commands running, which is the limit. End some.")
+            raise InvalidRequest(f"There are {RUNNING_LIMIT} commands running, which is the limit. End some.")
         if "\0" in command or "\0" in (cwd or ""):
-            raise BadRequest('A command may not contain NUL\n  at ["command"]')
+            raise InvalidRequest("A command may not contain NUL", path=("command",))
         self._sweep()
         place = str(Path(directory, cwd or "."))
         id_ = self._ids.new("shell")
@@ -180,7 +180,7 @@ class Shells:
 
     def _opened(self, place: str, id_: str) -> tuple[Path, BinaryIO]:
         if not is_folder(place):
-            raise BadRequest(f'There is no folder {place}\n  at ["cwd"]')
+            raise InvalidRequest(f"There is no folder {place}", path=("cwd",))
         private_folder(self._folder)
         file = self._folder / f"{id_}.log"
         return file, os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)

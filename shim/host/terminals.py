@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shim.clock import Clock
-from shim.errors import ApiError, BadRequest
+from shim.errors import InvalidRequest, PtyNotFound
 from shim.host.disk import is_folder
 from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
@@ -139,13 +139,13 @@ class Terminals:
         """Raises 404, also for a terminal of another directory, as native."""
         found = self._open.get(id_)
         if found is None or found.directory != directory:
-            raise not_found(id_)
+            raise PtyNotFound(id_)
         return found
 
     async def create(self, directory: str, project: str, new: NewTerminal) -> Terminal:
-        """Raises BadRequest: no such program or folder, too many terminals, or the directory is disposed of meanwhile."""
+        """Raises InvalidRequest: no such program or folder, too many terminals, or the directory is disposed of meanwhile."""
         if self._closed or len(self._open) + self._starting >= self._limit:
-            raise BadRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
+            raise InvalidRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
         id_ = self._ids.new("pty")
         token = f"pty-{secrets.token_hex(8)}"
         of_directory = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
@@ -162,12 +162,12 @@ class Terminals:
             process = PtyProcess(spec, on_output, lambda code: self._exited(id_, code))
             await process.start()
         except OSError as error:
-            raise BadRequest(f"Cannot start a terminal in {directory}: {error.strerror or error}") from error
+            raise InvalidRequest(f"Cannot start a terminal in {directory}: {error.strerror or error}") from error
         finally:
             self._starting -= 1
         if self._tokens.get(directory) != of_directory:
             await process.end()
-            raise BadRequest(f"All of {directory} was disposed of while the terminal was started. Ask again.")
+            raise InvalidRequest(f"All of {directory} was disposed of while the terminal was started. Ask again.")
         command, *args = spec.argv
         wire = {
             "id": id_,
@@ -246,14 +246,14 @@ class Terminals:
         """`tokens`: of all terminals of the directory, and of this one. Blocking."""
         words = [new.command or "", *new.args, new.cwd or "", *new.env, *new.env.values()]
         if any("\0" in word for word in words) or any(not name or "=" in name for name in new.env):
-            raise BadRequest("A NUL, or a name of the environment that is empty or has a =, cannot be given to a program.")
+            raise InvalidRequest("A NUL, or a name of the environment that is empty or has a =, cannot be given to a program.")
         cwd = str(Path(directory, new.cwd or "."))
         if not is_folder(cwd):
-            raise BadRequest(f'There is no folder {cwd}\n  at ["cwd"]')
+            raise InvalidRequest(f"There is no folder {cwd}", path=("cwd",))
         command = new.command or self._shell()
         path = shutil.which(command if "/" not in command else str(Path(cwd, command)), path=self._environ.get("PATH"))
         if path is None:
-            raise BadRequest(f'There is no program {command}\n  at ["command"]')
+            raise InvalidRequest(f"There is no program {command}", path=("command",))
         login = ("-l",) if Path(command).name in LOGIN_SHELLS else ()
         inherited = {**self._environ, **new.env}
         if self._owner:
@@ -278,9 +278,3 @@ class Terminals:
 def _end(terminal: Terminal) -> None:
     for watcher in tuple(terminal.watchers):
         watcher.end()
-
-
-def not_found(id_: str) -> ApiError:
-    """404, as OpenCode says it."""
-    message = f"PTY session not found: {id_}"
-    return ApiError(404, "PtyNotFoundError", message, body={"_tag": "PtyNotFoundError", "ptyID": id_, "message": message})

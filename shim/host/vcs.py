@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.git import git, harmless_settings
 
 DIFF = ("diff", "--no-renames", "--ignore-submodules=dirty")
@@ -115,7 +115,7 @@ async def review_base(directory: str) -> Base | None:
 
 async def compared(directory: str, base: str | None, context: int | None = None, *, committed: bool) -> list[Change]:
     """What differs from a revision, with patches. In: `base`, else the review base; `committed`: the last commit is compared
-    with it, not the files. Raises BadRequest for a base that is no revision."""
+    with it, not the files. Raises InvalidRequest for a base that is no revision."""
     since = await _fork_point(directory) if base is None else await revision(directory, base)
     if not committed or since is None:
         return await _changes(directory, since, patches=True, context=context)
@@ -129,10 +129,10 @@ async def compared(directory: str, base: str | None, context: int | None = None,
 
 
 async def revision(directory: str, name: str) -> str:
-    """The commit that a person's word means. Raises BadRequest if it means none."""
+    """The commit that a person's word means. Raises InvalidRequest if it means none."""
     found = await git(directory, "rev-parse", "--verify", "-q", "--end-of-options", f"{name}^{{commit}}")
     if not found.ok:
-        raise BadRequest(f'There is no revision {name} in {directory}\n  at ["base"]', "Query")
+        raise InvalidRequest(f"There is no revision {name} in {directory}", "Query", ("base",))
     return found.text.strip()
 
 

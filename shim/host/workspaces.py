@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shim.clock import Clock
-from shim.errors import ApiError, NotFound
+from shim.errors import InvalidRequest, WorkspaceCreateError, WorkspaceNotFound, WorktreeError
 from shim.host.projects import Projects
 from shim.host.worktrees import Worktrees
 from shim.ids import Ids
@@ -57,17 +57,17 @@ class Workspaces:
         ]
 
     async def create(self, directory: str, kind: str, *, id_: str | None, branch: str | None, extra: Any) -> dict[str, Any]:
-        """Raises ApiError 400 (WorkspaceCreateError). `branch` is a wish for the name; the worktree's branch is its own."""
+        """Raises WorkspaceCreateError. `branch` is a wish for the name; the worktree's branch is its own."""
         if kind != ADAPTER["type"]:
-            raise _failed(f"Unknown workspace adapter: {kind}. There is {ADAPTER['type']}.")
+            raise WorkspaceCreateError(f"Unknown workspace adapter: {kind}. There is {ADAPTER['type']}.")
         wanted = id_ or self._ids.new("workspace")
         if wanted in await self._store.values(ROWS):
-            raise _failed(f"There is a workspace {wanted} already")
+            raise WorkspaceCreateError(f"There is a workspace {wanted} already")
         project = await self._projects.identity(directory)
         try:
             made = await self._worktrees.create(directory, branch)
-        except ApiError as error:
-            raise _failed(str(error)) from error
+        except (WorktreeError, InvalidRequest) as error:
+            raise WorkspaceCreateError(str(error)) from error
         row = {
             "id": wanted,
             "type": kind,
@@ -84,14 +84,14 @@ class Workspaces:
         return row
 
     async def get(self, id_: str) -> dict[str, Any]:
-        """Raises NotFound."""
+        """Raises WorkspaceNotFound."""
         row = (await self._store.values(ROWS)).get(id_)
         if row is None:
-            raise NotFound(f"Workspace not found: {id_}")
+            raise WorkspaceNotFound(id_)
         return row
 
     async def remove(self, id_: str) -> dict[str, Any]:
-        """With its worktree; what it was. Raises NotFound, ApiError 400."""
+        """With its worktree; what it was. Raises WorkspaceNotFound, WorktreeError."""
         row = await self.get(id_)
         place = text(row["directory"])
         top = next((one["worktree"] for one in await self._projects.all() if one["id"] == row["projectID"]), place)
@@ -102,7 +102,3 @@ class Workspaces:
 
 def _is_there(row: dict[str, Any]) -> bool:
     return Path(text(row["directory"])).is_dir()
-
-
-def _failed(message: str) -> ApiError:
-    return ApiError(400, "WorkspaceCreateError", message)

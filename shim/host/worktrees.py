@@ -23,7 +23,14 @@ from typing import Any
 
 import structlog
 
-from shim.errors import ApiError
+from shim.errors import (
+    WorktreeCreateFailed,
+    WorktreeNameFailed,
+    WorktreeNotGit,
+    WorktreeRemoveFailed,
+    WorktreeResetFailed,
+    WorktreeStartCommandFailed,
+)
 from shim.host import vcs
 from shim.host.command import Finished, run
 from shim.host.disk import private_folder
@@ -83,15 +90,15 @@ class Worktrees:
     ) -> Worktree:
         """In: `branch`, a new one of the person's own; `base`, the revision that it begins at.
 
-        Raises ApiError 400 (WorktreeNotGitError and the like).
+        Raises WorktreeError.
         """
         if "\0" in (start or ""):
-            raise failed("WorktreeStartCommandFailedError", "A command may not contain NUL")
+            raise WorktreeStartCommandFailed("A command may not contain NUL")
         project = await self._projects.identity(directory)
         if project.vcs is None:
-            raise failed("WorktreeNotGitError", "Worktrees are only supported for git projects")
+            raise WorktreeNotGit("Worktrees are only supported for git projects")
         if project.id == GLOBAL:
-            raise failed("WorktreeCreateFailedError", f"The repository {project.worktree} has no commit yet. Make one first.")
+            raise WorktreeCreateFailed(f"The repository {project.worktree} has no commit yet. Make one first.")
         since = () if base is None else (await vcs.revision(project.worktree, base),)
         async with self._making:
             made = await self._free(project.id, project.worktree, plain(name or branch or ""))
@@ -99,33 +106,31 @@ class Worktrees:
             private_folder(Path(made.directory).parent)
             added = await _git(project.worktree, "worktree", "add", "--no-checkout", "-b", made.branch, made.directory, *since)
         if not added.ok:
-            raise failed("WorktreeCreateFailedError", _said(added))
+            raise WorktreeCreateFailed(_said(added))
         await self._projects.identity(made.directory)
         await self._updated(directory)
         self._start(self._fill(made, project.id, start), made.name)
         return made
 
     async def reset(self, directory: str, target: str) -> None:
-        """Raises ApiError 400 (WorktreeResetFailedError)."""
+        """Raises WorktreeResetFailed."""
         project = await self._projects.current(directory)
         if _same(target, project["worktree"]):
-            raise failed("WorktreeResetFailedError", "Cannot reset the primary workspace")
+            raise WorktreeResetFailed("Cannot reset the primary workspace")
         place = self._ours(target)
         if place is None or not _same(await vcs.root(str(place)) or "", str(place)):
-            raise failed(
-                "WorktreeResetFailedError", f"Worktree not found: {target}. Only those made by this server can be reset."
-            )
+            raise WorktreeResetFailed(f"Worktree not found: {target}. Only those made by this server can be reset.")
         await _put_back(str(place), await _default(str(place)))
         self._start(self._run_starts(str(place), project["id"], None), place.name)
 
     async def remove(self, directory: str, target: str) -> None:
-        """Raises ApiError 400 (WorktreeRemoveFailedError). One that is not there any more is fine, as for native."""
+        """Raises WorktreeRemoveFailed. One that is not there any more is fine, as for native."""
         place = self._ours(target)
         project = await self._projects.identity(directory)
         if place is None:
             if _is_there(target):
                 message = f"{target} was not made by this server, so it is not removed. Use `git worktree remove`."
-                raise failed("WorktreeRemoveFailedError", message)
+                raise WorktreeRemoveFailed(message)
             return
         branch = (await vcs.branches(str(place))).current if place.is_dir() else None
         await git(project.worktree, "worktree", "unlock", str(place))
@@ -134,7 +139,7 @@ class Worktrees:
             # Broken, or of a repository that is not there any more: it is ours all the same.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             if place.exists():
-                raise failed("WorktreeRemoveFailedError", _said(done))
+                raise WorktreeRemoveFailed(_said(done))
         await git(project.worktree, "worktree", "prune")
         if branch is not None and branch.startswith(BRANCH):
             await git(project.worktree, "branch", "-D", branch)
@@ -175,7 +180,7 @@ class Worktrees:
             known = await git(top, "show-ref", "--verify", "--quiet", f"refs/heads/{BRANCH}{name}")
             if not known.ok and not place.exists():
                 return Worktree(name, BRANCH + name, str(place))
-        raise failed("WorktreeNameGenerationFailedError", f"No free name was found for a worktree ({NAME_TRIES} were tried)")
+        raise WorktreeNameFailed(f"No free name was found for a worktree ({NAME_TRIES} were tried)")
 
     async def _fill(self, made: Worktree, project: str, start: str | None) -> None:
         """The files, in the background: a large repository takes its time."""
@@ -222,16 +227,11 @@ def _is_there(place: str) -> bool:
     return os.path.lexists(place)
 
 
-def failed(name: str, message: str) -> ApiError:
-    """400, as OpenCode says it."""
-    return ApiError(400, name, message)
-
-
 async def _default(place: str) -> str:
     """What a worktree is reset to: the default branch of the remote as it was fetched last, else the local one."""
     found = await vcs.branches(place)
     if found.default is None:
-        raise failed("WorktreeResetFailedError", "Default branch not found: there is neither `main` nor `master`, nor a remote")
+        raise WorktreeResetFailed("Default branch not found: there is neither `main` nor `master`, nor a remote")
     remote = f"refs/remotes/origin/{found.default}"
     known = await git(place, "show-ref", "--verify", "--quiet", remote)
     return remote if known.ok else f"refs/heads/{found.default}"
@@ -243,7 +243,7 @@ async def _git(directory: str, *arguments: str) -> Finished:
 
 
 async def _put_back(top: str, commit: str, depth: int = 0) -> None:
-    """Give a working tree the files of a commit, with its submodules that are there. Raises ApiError 400.
+    """Give a working tree the files of a commit, with its submodules that are there. Raises WorktreeResetFailed.
 
     Not by `git submodule update`, which fetches from addresses that the repository names and runs what each submodule's own
     settings name.
@@ -252,7 +252,7 @@ async def _put_back(top: str, commit: str, depth: int = 0) -> None:
         done = await _git(top, *step)
         if not done.ok:
             hint = "" if depth == 0 else f" Run `git submodule update --init` in {top}, then reset again."
-            raise failed("WorktreeResetFailedError", f"{_said(done)}{hint}")
+            raise WorktreeResetFailed(f"{_said(done)}{hint}")
     if depth == SUBMODULE_DEPTH:
         return
     listed = await _git(top, "ls-files", "--stage", "-z")

@@ -33,7 +33,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from shim.clock import Clock
-from shim.errors import ApiError
+from shim.errors import EmbeddingNotAllowed, HostNotAllowed, OriginNotAllowed, PairingLinkSpent, TooManyLogins, Unauthorized
 from shim.http import cors
 from shim.http.pairing import Pairing
 from shim.http.throttle import Throttle
@@ -43,7 +43,6 @@ log = structlog.get_logger(__name__)
 
 TOKEN_QUERY = "auth_token"  # noqa: S105 - a name
 TICKET_QUERY = "ticket"
-CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
 HEALTH = frozenset({"/health", "/global/health"})
 """That we live, and no more: what watches servers has no password. `/api/health` wants it: by its 401 a TUI of 2.x learns that
 there is one, and asks the person for it."""
@@ -251,17 +250,13 @@ class Access:
         return _split(forwarded)[0] or forwarded or request.remote or ""
 
     def check_host(self, request: web.Request) -> None:
-        """Raises ApiError 403. A request without the header does not come from a browser."""
+        """Raises HostNotAllowed. A request without the header does not come from a browser."""
         host = self.host(request)
         if host and not host_allowed(host, self.names):
-            name = _split(host)[0] or "NAME"
-            raise _forbidden(
-                f"This server is not called {host[:100]}. A web page could reach it under a name of its own, so names must be"
-                f" known: if this one is meant to be, start the server with --allowed-hosts {name[:100]} (SHIM_ALLOWED_HOSTS)."
-            )
+            raise HostNotAllowed(host, _split(host)[0] or "NAME")
 
     def check_origin(self, request: web.Request) -> None:
-        """Raises ApiError 403 for a page that is neither ours nor allowed. Preflights are answered to all, without a permission.
+        """Raises Forbidden for a page that is neither ours nor allowed. Preflights are answered to all, without a permission.
 
         Reading too: its browser would hide the answer from the page, but a search has run, a wrong password was counted, and a
         script that it names is run by it. What a page has embedded comes without Origin; browsers then say whose it is.
@@ -270,15 +265,14 @@ class Access:
             return
         for origin in request.headers.getall("Origin", ()):
             if not (cors.allowed(origin, self.origins) or same_origin(origin, self.host(request))):
-                shown = origin[:100]
-                raise _forbidden(f"Pages of {shown} may not use this server. If you trust them, start it with --cors {shown}.")
+                raise OriginNotAllowed(origin)
         if "Origin" not in request.headers and request.headers.get("Sec-Fetch-Site") == "cross-site" and not _is_link(request):
-            raise _forbidden("Pages of other sites may not embed what this server has. A link to it is fine.")
+            raise EmbeddingNotAllowed
 
     def check_credentials(self, request: web.Request, now_s: float) -> str | None:
         """What the owner has shown: the id of a pairing token, or "" for the password. None if the request may pass without.
 
-        Raises ApiError 401, 429.
+        Raises Unauthorized, TooManyLogins.
         """
         if self.secrets is None:
             return ""
@@ -292,18 +286,18 @@ class Access:
                 return None
             if request.method == "GET" and TICKETED.fullmatch(path) and request.query.get(TICKET_QUERY):
                 return None
-            raise _unauthorized(path, "This server wants a password")
+            raise Unauthorized("This server wants a password")
         address = self.address(request)
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
-            raise _too_many(wait_s)
+            raise TooManyLogins(wait_s)
         if self.secrets.admits(given):
             return ""
         if (token_id := self.pairing.identify(given.secret(), self.epoch_s())) is not None:
             return token_id
         self.throttle.failed(address, given.digest(), now_s)
         log.warning("login.failed", address=address[:100])
-        raise _unauthorized(path, "The user or password is wrong")
+        raise Unauthorized("The user or password is wrong")
 
     def _token_of_cookie(self, request: web.Request) -> str | None:
         """The id of the token that one of our own pages shows. Other pages' requests carry the cookie too, and do not count."""
@@ -331,16 +325,15 @@ class Access:
         return (self._forwarded(request, "X-Forwarded-Proto") or request.scheme) == "https"
 
     def redeem(self, request: web.Request, code: str, now_s: float) -> str:
-        """The token for a pairing code. Raises ApiError 401 for a wrong or spent one, 429 after too many of them."""
+        """The token for a pairing code. Raises PairingLinkSpent, and TooManyLogins after too many wrong ones."""
         address = self.address(request)
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
-            raise _too_many(wait_s)
+            raise TooManyLogins(wait_s)
         token = self.pairing.redeem(code, now_s, self.epoch_s(), request.headers.get("User-Agent", ""))
         if token is None:
             self.throttle.failed(address, _digest(code.encode("utf-8", "surrogateescape")), now_s)
-            message = "This pairing link was used already, or is older than five minutes. Make a new one with POST /api/pair."
-            raise ApiError(401, "UnauthorizedError", message)
+            raise PairingLinkSpent
         return token
 
 
@@ -357,24 +350,6 @@ def _is_link(request: web.Request) -> bool:
     """Whether somebody has followed a link to us: a page of its own, no frame in another one."""
     headers = request.headers
     return headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest", "document") == "document"
-
-
-def _forbidden(message: str) -> ApiError:
-    return ApiError(403, "ForbiddenError", message)
-
-
-def _unauthorized(path: str, what: str) -> ApiError:
-    if path.startswith("/api/"):
-        body = {"_tag": "UnauthorizedError", "message": "Authentication required"}
-        return ApiError(401, "UnauthorizedError", "", body=body, headers={"WWW-Authenticate": CHALLENGE})
-    message = f"{what}: the one that it was started with (OPENCODE_SERVER_PASSWORD). Clients take it from the same variable."
-    return ApiError(401, "UnauthorizedError", message, headers={"WWW-Authenticate": CHALLENGE})
-
-
-def _too_many(wait_s: float) -> ApiError:
-    seconds = max(1, int(wait_s + 0.999))
-    message = f"Too many wrong passwords from your address. Try again in {seconds} s."
-    return ApiError(429, "TooManyRequestsError", message, headers={"Retry-After": str(seconds)})
 
 
 def authorized(request: web.Request) -> bool:

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from aiohttp import web, web_response
 
-from shim.http import middleware, problem, tagged
+from shim.http import middleware
 from shim.http.access import ACCESS, Access, gate
 from shim.http.later import Later
 from shim.http.observe import observe
@@ -38,8 +38,6 @@ def application(
         client_max_size=body_limit_bytes,
         middlewares=[
             observe,
-            problem.problems,
-            tagged.tags,
             middleware.request_log,
             middleware.errors,
             gate,

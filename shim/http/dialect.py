@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.http.access import READING
+from shim.http.faces import OPENCODE2
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
 from shim.opencode2.dialects import DIALECTS, Dialect, by_body
 from shim.opencode2.operations import Operation2
@@ -41,11 +42,11 @@ Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
 
 
 def dialect_of(request: web.Request) -> Dialect:
-    """The dialect of a request. Raises BadRequest for one that is named and unknown."""
+    """The dialect of a request. Raises InvalidRequest for one that is named and unknown."""
     named = request.query.get(QUERY) or request.headers.get(HEADER)
     if named is not None:
         if named not in DIALECTS:
-            raise BadRequest(f"Unknown dialect {named!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
+            raise InvalidRequest(f"Unknown dialect {named!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
         return DIALECTS[named]
     agent = request.headers.get("User-Agent", "")
     if agent.startswith(FIRST_GENERATION) or _is_sdk(request):
@@ -82,14 +83,14 @@ def register(app: web.Application, bound: Iterable[BoundOperation]) -> set[tuple
     """Add the routes of the second wire, and those of its dialects; (method, path) of the latter."""
     operations = {one.id: one for one in bound}
     for one in operations.values():
-        add_route(app, one.operation, _route(one))
+        add_route(app, one.operation, _route(one), one.face)
     rows: dict[tuple[str, str], Rows] = {}
     for dialect in DIALECTS.values():
         for alias in dialect.aliases:
             if alias.operation in operations:
                 rows.setdefault((alias.method, alias.path), {})[dialect.name] = (dialect, alias)
     for (method, path), found in rows.items():
-        add_route(app, Operation2(method, path, "dialect"), _alias_route(operations, found))
+        add_route(app, Operation2(method, path, "dialect"), _alias_route(operations, found), OPENCODE2)
     return set(rows)
 
 

@@ -11,7 +11,7 @@ import os.path
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 
 NAME_LIMIT_BYTES = 255
 """Of one name in a path; what every file system here takes. Longer ones make each look at the disk fail."""
@@ -22,14 +22,14 @@ HEADER = "x-opencode-directory"
 
 
 def resolve(query: Mapping[str, str], headers: Mapping[str, str], default: str) -> str:
-    """The directory of a request; it need not exist. Raises BadRequest for a NUL in it, and for one that is too long."""
+    """The directory of a request; it need not exist. Raises InvalidRequest for a NUL in it, and for one that is too long."""
     named = next((query[name] for name in QUERY_NAMES if query.get(name)), None) or _of_header(headers) or default
     if "\0" in named:
-        raise BadRequest('A directory may not contain NUL\n  at ["directory"]', "Query")
+        raise InvalidRequest("A directory may not contain NUL", "Query", ("directory",))
     encoded = named.encode("utf-8", "surrogatepass")
     if len(encoded) > PATH_LIMIT_BYTES or any(len(name) > NAME_LIMIT_BYTES for name in encoded.split(b"/")):
         limits = f"at most {PATH_LIMIT_BYTES} bytes, and {NAME_LIMIT_BYTES} in each name"
-        raise BadRequest(f'A directory that is too long: {limits}\n  at ["directory"]', "Query")
+        raise InvalidRequest(f"A directory that is too long: {limits}", "Query", ("directory",))
     return os.path.normpath(os.path.join(default, named))  # noqa: PTH118 - pure: pathlib would touch Windows rules, not the disk
 
 

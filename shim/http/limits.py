@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from shim.errors import ApiError, BadRequest
+from shim.errors import InvalidRequest, PayloadTooLarge, place_text
 from shim.ids import ID_LIMIT
 
 VALUES_LIMIT = 100_000
@@ -37,7 +37,7 @@ OPEN = frozenset({"metadata", "input", "config", "options", "format"})
 
 
 def check(operation_id: str, body: Any) -> None:
-    """Raise BadRequest for a text that is too long, and ApiError 413 for too many of something; both name field and bound."""
+    """Raise InvalidRequest for a text that is too long, PayloadTooLarge for too many of something; both name field and bound."""
     imports = operation_id in IMPORTS
     most = IMPORT_VALUES_LIMIT if imports else VALUES_LIMIT
     count = 0
@@ -60,19 +60,11 @@ def check(operation_id: str, body: Any) -> None:
             if count <= most:
                 left += [(inner, path, named) for inner in items if isinstance(inner, (dict, list))]
         if count > most:
-            raise _too_many(f"The body has more than {most} values.", most)
+            raise PayloadTooLarge(f"The body has more than {most} values.", most)
 
 
 def _check_named(key: str, value: Any, path: tuple[str | int, ...]) -> None:
     if isinstance(value, str) and len(value) > (most := TEXTS.get(key, len(value))):
-        raise BadRequest(f"Expected at most {most} characters, got {len(value)}{_at(path)}")
+        raise InvalidRequest(f"Expected at most {most} characters, got {len(value)}", path=path)
     if isinstance(value, list) and len(cast("list[Any]", value)) > (most := ARRAYS.get(key, len(cast("list[Any]", value)))):
-        raise _too_many(f"Expected at most {most} items, got {len(cast('list[Any]', value))}{_at(path)}", most)
-
-
-def _at(path: tuple[str | int, ...]) -> str:
-    return "\n  at " + "".join(f'["{key}"]' for key in path)
-
-
-def _too_many(message: str, limit: int) -> ApiError:
-    return ApiError(413, "PayloadTooLargeError", message, data={"limit": limit})
+        raise PayloadTooLarge(f"Expected at most {most} items, got {len(cast('list[Any]', value))}{place_text(path)}", most)

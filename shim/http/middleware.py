@@ -1,10 +1,9 @@
 """What every request passes: a line in the log, CORS, and the one place where errors become answers. Never HTML.
 
-ApiError                its own status and body
-other ShimError         500 with its text, which is written for people, and a reference
-anything else           500 that says nothing but the reference; the log has the traceback under it
-unknown path, method    404, 405 (with Allow) that name it; native sends its web page, which breaks clients
-too large a body        413 that says how much is taken
+RequestError            status and body by the table of the face that was asked (`shim.http.faces`)
+other ShimError         InternalError with its text, which is written for people, and a reference
+anything else           InternalError that says nothing but the reference; the log has the traceback under it
+of aiohttp              RouteUnknown, MethodNotAllowed, BodyTooLarge; native sends its web page, which breaks clients
 """
 
 from __future__ import annotations
@@ -18,10 +17,20 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from shim.errors import ApiError, ShimError
-from shim.http import cors
-from shim.http.operation import SERVICES, to_response
-from shim.http.tagged import is_second
+from shim.errors import (
+    BodyTooLarge,
+    HttpRefused,
+    InternalError,
+    MethodNotAllowed,
+    RequestError,
+    RouteUnknown,
+    ShimError,
+    TooManyLogins,
+    Unauthorized,
+)
+from shim.http import cors, wire_json
+from shim.http.faces import face_of
+from shim.http.operation import SERVICES
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +45,8 @@ SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEO
 others."""
 UNEXPECTED = "Unexpected server error. Check server logs for details."
 SHOWN_PATH_LENGTH = 300
+CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
+"""Makes browsers ask for the password."""
 
 
 @web.middleware
@@ -78,12 +89,16 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The boundary: below it errors are exceptions, above it answers."""
     try:
         return await handler(request)
-    except ApiError as error:
-        return to_response(error.body, error.status, error.headers)
+    except RequestError as error:
+        return _answer(request, error)
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        return await _refused(request, error)
+        if isinstance(error, web.HTTPNotFound) and (ask := request.app.get(UNKNOWN)) is not None:
+            found = await ask(request)
+            if found is not None:
+                return found
+        return _answer(request, _typed(request, error))
     except ConnectionResetError:
         # The client has gone while we wrote to it; aiohttp closes the rest.
         raise
@@ -93,34 +108,39 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.get(_STARTED):
             # Half an answer is out: only a broken connection tells the client that the rest will not come.
             raise
-        message = str(error) if isinstance(error, ShimError) else UNEXPECTED
-        return to_response({"name": "UnknownError", "data": {"message": message, "ref": reference}}, 500)
+        return _answer(request, InternalError(str(error) if isinstance(error, ShimError) else UNEXPECTED, reference))
 
 
-async def _refused(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
-    where = f"{request.method} {request.path[:SHOWN_PATH_LENGTH]}"
-    if isinstance(error, web.HTTPNotFound):
-        ask = request.app.get(UNKNOWN)
-        found = await ask(request) if ask is not None else None
-        return (
-            found
-            if found is not None
-            else _error(404, "NotFoundError", f"No such route: {where}. GET {_document(request)} lists what is served.")
-        )
-    if isinstance(error, web.HTTPMethodNotAllowed):
-        allow = ", ".join(sorted(error.allowed_methods))
-        answer = _error(405, "MethodNotAllowedError", f"No such method: {where}. Allowed here: {allow}.")
-        answer.headers["Allow"] = allow
-        return answer
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        message = f"The body of {where} is too large: at most {request.client_max_size} bytes are taken."
-        return _error(413, "PayloadTooLargeError", message)
-    return _error(error.status, error.__class__.__name__.removeprefix("HTTP") + "Error", f"{error.reason}: {where}")
+def _typed(request: web.Request, error: web.HTTPException) -> RequestError:
+    """Our error for one of aiohttp's."""
+    method, path = request.method, request.path[:SHOWN_PATH_LENGTH]
+    match error:
+        case web.HTTPNotFound():
+            return RouteUnknown(method, path)
+        case web.HTTPMethodNotAllowed():
+            return MethodNotAllowed(method, path, error.allowed_methods)
+        case web.HTTPRequestEntityTooLarge():
+            return BodyTooLarge(method, path, request.client_max_size)
+        case _:
+            return HttpRefused(error.status, type(error).__name__.removeprefix("HTTP"), error.reason, method, path)
 
 
-def _document(request: web.Request) -> str:
-    return "/openapi.json" if is_second(request.path, request.app[SERVICES].settings.base_path) else "/doc"
+def _answer(request: web.Request, error: RequestError) -> web.StreamResponse:
+    """The error as the face says it that was asked."""
+    face = face_of(request, request.app[SERVICES].settings.base_path)
+    status, body = face.render(error)
+    headers = _headers(error)
+    return web.Response(body=wire_json.dumps(body), status=status, headers=headers, content_type=face.error_type)
 
 
-def _error(status: int, name: str, message: str) -> web.StreamResponse:
-    return to_response({"name": name, "data": {"message": message}}, status)
+def _headers(error: RequestError) -> dict[str, str]:
+    """The headers that HTTP wants beside an error, on every face."""
+    match error:
+        case Unauthorized():
+            return {"WWW-Authenticate": CHALLENGE}
+        case TooManyLogins():
+            return {"Retry-After": str(error.wait_s)}
+        case MethodNotAllowed():
+            return {"Allow": error.allowed}
+        case _:
+            return {}

@@ -26,12 +26,13 @@ from aiohttp import web
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from shim.errors import BadRequest, NotFound
+from shim.errors import InvalidRequest, Location, SessionNotFound
 from shim.host.roots import require
 from shim.http import limits, wire_json
 from shim.http.directory import resolve
+from shim.http.faces import OPENCODE1, OPENCODE2, Face, belongs_to
 from shim.ids import ID_FORM, is_id
-from shim.opencode.complaints import complaint
+from shim.opencode.complaints import fault
 from shim.opencode.operations import OPERATIONS, Operation
 from shim.opencode2.operations import OPERATIONS2, Operation2
 from shim.opencode2.rewriting import Asked
@@ -49,7 +50,6 @@ Handler: TypeAlias = Callable[..., Awaitable[object]]
 Wire: TypeAlias = Literal[1, 2]
 """The generation of the wire that an operation is of; extra routes count as 1."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
-Kind: TypeAlias = Literal["Params", "Query", "Payload"]
 
 
 class _Empty(Enum):
@@ -78,6 +78,7 @@ class BoundOperation:
 
     id: str
     operation: Operation | Operation2
+    face: Face
     handler: Handler
     path: TypeAdapter[Any] | None
     query: TypeAdapter[Any] | None
@@ -94,22 +95,29 @@ class BoundOperation:
 
 def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     """The function serves this operation of OpenCode's document. Raises KeyError if the document has no such one."""
-    return _marked(operation_id, OPERATIONS[operation_id])
+    return _marked(operation_id, OPERATIONS[operation_id], face_of_document(OPERATIONS[operation_id]))
 
 
 def operation2(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     """The function serves this operation of OpenCode 2. Raises KeyError if there is no such one."""
-    return _marked(operation_id, OPERATIONS2[operation_id])
+    return _marked(operation_id, OPERATIONS2[operation_id], OPENCODE2)
 
 
-def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
+def extra(
+    operation_id: str, method: str, path: str, *, streams: bool = False, face: Face = OPENCODE1
+) -> Callable[[HandlerT], HandlerT]:
     """The function serves a route that OpenCode has, or clients ask for, outside of its document."""
-    return _marked(operation_id, Operation(method, path, "extra", streams))
+    return _marked(operation_id, Operation(method, path, "extra", streams), face)
 
 
-def _marked(operation_id: str, row: Operation | Operation2) -> Callable[[HandlerT], HandlerT]:
+def face_of_document(row: Operation) -> Face:
+    """The face of an operation of OpenCode 1's document, which has a preview of OpenCode 2 below `/api`."""
+    return OPENCODE2 if row.path.startswith(OPENCODE2.folders) else OPENCODE1
+
+
+def _marked(operation_id: str, row: Operation | Operation2, face: Face) -> Callable[[HandlerT], HandlerT]:
     def mark(handler: HandlerT) -> HandlerT:
-        setattr(handler, _MARK, (operation_id, row))
+        setattr(handler, _MARK, (operation_id, row, face))
         return handler
 
     return mark
@@ -123,8 +131,8 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
             mark = getattr(value, _MARK, None) if inspect.isfunction(value) else None
             if mark is None or value.__module__ != module.__name__:
                 continue
-            name, row = cast("tuple[str, Operation | Operation2]", mark)
-            one = _bind(name, row, value)
+            name, row, face = cast("tuple[str, Operation | Operation2, Face]", mark)
+            one = _bind(name, row, face, value)
             first = bound.setdefault((one.wire, name), one)
             if first is not one:
                 raise ValueError(f"{name} is served by {first.handler.__qualname__} and {module.__name__}.{value.__name__}")
@@ -132,7 +140,7 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
 
 
 @cache
-def _bind(name: str, row: Operation | Operation2, handler: Handler) -> BoundOperation:
+def _bind(name: str, row: Operation | Operation2, face: Face, handler: Handler) -> BoundOperation:
     hints = get_type_hints(handler)
     unknown = set(inspect.signature(handler).parameters) - {"ctx", "path", "query", "body"}
     if unknown:
@@ -141,7 +149,7 @@ def _bind(name: str, row: Operation | Operation2, handler: Handler) -> BoundOper
     if optional:  # it may be left out; a body that says `null` is refused, as by native 1.18.33
         hints["body"] = Union[tuple(one for one in get_args(hints["body"]) if one is not NoneType)]  # noqa: UP007 - of a tuple
     path, query, body = (TypeAdapter[Any](hints[key]) if key in hints else None for key in ("path", "query", "body"))
-    return BoundOperation(name, row, handler, path, query, body, optional)
+    return BoundOperation(name, row, face, handler, path, query, body, optional)
 
 
 # --- the way in and out ----------------------------------------------------------------------------------
@@ -150,13 +158,14 @@ def _bind(name: str, row: Operation | Operation2, handler: Handler) -> BoundOper
 def register(app: web.Application, bound: Iterable[BoundOperation]) -> None:
     """Add the routes. A `/` at the end of a path is tolerated, as by native; GET routes answer HEAD."""
     for one in bound:
-        add_route(app, one.operation, _route(one))
+        add_route(app, one.operation, _route(one), one.face)
 
 
 def add_route(
-    app: web.Application, row: Operation | Operation2, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    app: web.Application, row: Operation | Operation2, handler: Callable[[web.Request], Awaitable[web.StreamResponse]], face: Face
 ) -> None:
-    """One operation's routes, for a handler of aiohttp's form."""
+    """One operation's routes, for a handler of aiohttp's form. In: `face`, whose errors the routes answer with."""
+    belongs_to(face, handler)
     forms = (row.path, row.path + "/") if "*" not in row.path else (row.path.replace("*", "{tail:.*}"),)
     for form in forms:
         app.router.add_route(row.method, form, handler)
@@ -178,7 +187,7 @@ def _route(one: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamR
 async def arguments(
     one: BoundOperation, request: web.Request, rewritten: Callable[[Asked], Asked] | None = None
 ) -> dict[str, object]:
-    """What the handler is called with. In: `rewritten`, of what a client of another dialect says. Raises BadRequest, ApiError."""
+    """What the handler is called with. In: `rewritten`, of what a client of another dialect says. Raises RequestError."""
     services = request.app[SERVICES]
     directory = resolve(request.query, request.headers, str(services.settings.directory))
     if services.settings.roots:
@@ -198,12 +207,12 @@ async def arguments(
 
 
 def _check_roots(services: Services, directory: str, session_id: str | None) -> None:
-    """The directory of the request, and of the session that it names. Raises ApiError 403."""
+    """The directory of the request, and of the session that it names. Raises OutsideRoots."""
     require(directory, services.settings.roots)
     if session_id is not None:
         try:
             info = services.sessions.info(session_id)
-        except NotFound:
+        except SessionNotFound:
             return
         require(info["directory"], services.settings.roots)
 
@@ -216,12 +225,12 @@ def _first_values(request: web.Request) -> dict[str, str]:
 
 
 async def _body(request: web.Request) -> Any:
-    """The body's value, MISSING if there is none; any content type will do, as for native. Raises BadRequest."""
+    """The body's value, MISSING if there is none; any content type will do, as for native. Raises InvalidRequest."""
     raw = await request.read()
     try:
         return wire_json.loads(raw) if raw.strip() else MISSING
     except wire_json.Malformed as error:
-        raise BadRequest(f"The body is not JSON: {error}") from error
+        raise InvalidRequest(f"The body is not JSON: {error}") from error
 
 
 def _validated_body(model: TypeAdapter[Any], value: Any, *, optional: bool) -> object:
@@ -232,14 +241,15 @@ def _validated_body(model: TypeAdapter[Any], value: Any, *, optional: bool) -> o
     return _validated(model, value, "Payload")
 
 
-def _validated(model: TypeAdapter[Any], value: Any, kind: Kind) -> object:
-    """Raises BadRequest in OpenCode's words. Texts of paths and queries are converted, values of bodies are not."""
+def _validated(model: TypeAdapter[Any], value: Any, kind: Location) -> object:
+    """Raises InvalidRequest with OpenCode's words. Texts of paths and queries are converted, values of bodies are not."""
     try:
         if kind == "Payload":
             return model.validate_json(wire_json.dumps(value), strict=True)
         return model.validate_python(value)
     except ValidationError as error:
-        raise BadRequest(complaint(error, value), kind) from error
+        found = fault(error, value)
+        raise InvalidRequest(found.reason, kind, found.path) from error
 
 
 def need_id(prefix: str) -> AfterValidator:

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from shim.errors import ApiError
+from shim.errors import Unsupported
 from shim.http import dialect
-from shim.http.operation import SERVICES, BoundOperation, add_route, register
+from shim.http.faces import OPENCODE2
+from shim.http.operation import SERVICES, BoundOperation, add_route, face_of_document, register
 from shim.opencode.decided import rows
 from shim.opencode.operations import OPERATIONS, Operation
 from shim.opencode.unsupported import Row
@@ -48,7 +49,8 @@ def _routes(app: web.Application, services: Services, bound: list[BoundOperation
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
         if _route_of(operation) not in taken:
             taken.add(_route_of(operation))
-            add_route(app, operation, _refusal(name, row))
+            face = OPENCODE2 if isinstance(operation, Operation2) else face_of_document(operation)
+            add_route(app, operation, _refusal(name, row), face)
 
 
 def _route_of(row: Operation | Operation2) -> tuple[str, str]:
@@ -58,7 +60,6 @@ def _route_of(row: Operation | Operation2) -> tuple[str, str]:
 
 def _refusal(name: str, row: Row) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def refuse(_request: web.Request) -> web.StreamResponse:
-        message = f"{name} is not served by opencode-shim: {row.reason}"
-        raise ApiError(row.status, "UnsupportedError", message, data={"operation": name})
+        raise Unsupported(name, row.reason)
 
     return refuse

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from shim.errors import place_text
+
 GOT_LENGTH = 200
 
 EXPECTED = {
@@ -34,23 +36,23 @@ EXPECTED = {
 
 
 class Fault(NamedTuple):
-    """One fault: what to say of it, and the keys and indices that lead to it."""
+    """One fault: what is wrong, and the keys and indices that lead to it."""
 
-    message: str
+    reason: str
     path: list[str | int]
+
+    @property
+    def message(self) -> str:
+        """What is wrong, and where."""
+        return self.reason + place_text(self.path)
 
 
 Located: TypeAlias = tuple[ErrorDetails, list[str | int]]
 """An error of pydantic's and the path to it."""
 
 
-def complaint(error: ValidationError, value: Any) -> str:
-    """The message for the first fault. In: the value that was validated, to tell keys from names of union branches."""
-    return fault(error, value).message
-
-
 def fault(error: ValidationError, value: Any) -> Fault:
-    """The first fault of a validation."""
+    """The first fault of a validation. In: the value that was validated, to tell keys from names of union branches."""
     return fault_of(located_errors(error, value))
 
 
@@ -63,8 +65,7 @@ def fault_of(errors: list[Located]) -> Fault:
     """The first fault. Of the branches of a union each has its own: the one that got furthest is meant."""
     start = errors[0][1]
     details, path = max((one for one in errors if one[1][: len(start)] == start), key=lambda one: len(one[1]))
-    where = f"\n  at {''.join(f'[{json.dumps(key)}]' for key in path)}" if path else ""
-    return Fault(f"{_what(details)}{where}", path)
+    return Fault(_what(details), path)
 
 
 def place(error: ErrorDetails, value: Any) -> list[str | int]:

@@ -14,6 +14,7 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from shim.errors import InvalidRequest
 from shim.opencode2.events import Wire
 from universal.jsonvalue import arr, obj, text
 
@@ -31,13 +32,13 @@ KEYS: Mapping[str, Sequence[str]] = {
 
 
 def fields_of(given: Sequence[Wire]) -> list[Wire]:
-    """The fields of a new form. Raises ValueError with what is wrong, and where."""
+    """The fields of a new form. Raises InvalidRequest."""
     fields: list[Wire] = []
     for number, one in enumerate(given):
         field = {key: one[key] for key in KEYS[one["type"]] if one.get(key) is not None}
         why = _malformed(field, {known["key"] for known in fields})
         if why:
-            raise ValueError(f'{why}\n  at ["fields"][{number}]')
+            raise InvalidRequest(why, path=("fields", number))
         fields.append(field)
     return fields
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shim.errors import ApiError
+from shim.errors import InspectorFileNotFound
 from shim.http.operation import Ctx, extra
 
 FOLDER = Path(__file__).resolve().parents[1] / "inspector"
@@ -46,10 +46,10 @@ async def file(ctx: Ctx) -> web.StreamResponse:
 
 
 async def _file(request: web.Request, name: str) -> web.StreamResponse:
-    """Raises ApiError (404). Symbolic links and `..` lead nowhere: the name must be one that the folder lists."""
+    """Raises InspectorFileNotFound. Symbolic links and `..` lead nowhere: the name must be one that the folder lists."""
     found = await asyncio.to_thread(_read, name)
     if found is None:
-        raise ApiError(404, "NotFoundError", f"The inspector has no file {name[:100]!r}.")
+        raise InspectorFileNotFound(name)
     tag = blake2b(found, digest_size=12).hexdigest()
     headers = {**HEADERS, "ETag": f'"{tag}"'}
     if any(one.value in (tag, "*") for one in request.if_none_match or ()):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import structlog
 
 from shim.clock import Clock, from_rfc3339, rfc3339
-from shim.errors import Conflict, NotFound, StoreError
+from shim.errors import SessionNotFound, SessionTerminated, StoreError
 from shim.ids import Ids
 from shim.opencode.build import Wire
 from shim.opencode.events import OpenCodeEvent
@@ -138,9 +138,9 @@ class Branch:
     def need_open(self) -> None:
         """Raises NotFound if it was deleted, Conflict if it was terminated: it takes no prompts."""
         if self.deleted:
-            raise NotFound(f"Session not found: {self.id}")
+            raise SessionNotFound(self.id)
         if self.terminated:
-            raise Conflict(f"Session {self.id} was terminated. It can be read; fork it or make a new one to go on.")
+            raise SessionTerminated(self.id)
 
     def _note_end(self, event: UniversalEvent) -> None:
         if event.type is EventType.SESSION_ENDED and isinstance(event.data, SessionEndedData):

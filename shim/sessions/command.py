@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shim.agents.directory import Agent
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host import disk
 from shim.host.roots import repository_of, within
 from shim.opencode.build import Wire
@@ -83,7 +83,7 @@ def fill(template: str, arguments: str) -> list[Piece]:
     return pieces
 
 
-class UnknownCommand(BadRequest):
+class UnknownCommand(InvalidRequest):
     """There is no such slash command. The message says which there are."""
 
 
@@ -99,7 +99,7 @@ async def command(
 ) -> str:
     """Run it as a prompt; the user message's id. `second` as for `submit`.
 
-    Raises UnknownCommand, and BadRequest for a command that the agent is not sent.
+    Raises UnknownCommand, and InvalidRequest for a command that the agent is not sent.
     """
     actor = await manager.actor(session_id)
     branch = actor.main
@@ -118,19 +118,19 @@ async def command(
 
 
 def _native(manager: SessionManager, agent: Agent, name: str, templates: tuple[Template, ...]) -> str:
-    """The agent's own name of a command. Raises UnknownCommand, BadRequest."""
+    """The agent's own name of a command. Raises UnknownCommand, InvalidRequest."""
     native = native_name(agent, name)
     if native is None:
         owner = manager.deps.agents.get(name.partition(SEPARATOR)[0])
         if owner is not None and owner.spec.name != agent.spec.name and native_name(owner, name) is not None:
-            raise BadRequest(
+            raise InvalidRequest(
                 f"/{name} is a command of {owner.spec.title}, and this session is with {agent.spec.title}. "
                 f"Choose a model of {owner.spec.title} first."
             )
         offered = ", ".join(row["name"] for row in commands([agent], templates))
         raise UnknownCommand(f'Command not found: "{name}". Available commands: {offered}')
     if why := withheld(agent.spec, native):
-        raise BadRequest(f"/{native} was not sent to {agent.spec.title}. {why}")
+        raise InvalidRequest(f"/{native} was not sent to {agent.spec.title}. {why}")
     return native
 
 

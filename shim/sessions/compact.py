@@ -7,7 +7,7 @@ summary, as far as the agent tells it. The agent does it by its own command or r
 from __future__ import annotations
 
 from shim.agents.directory import Agent
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.opencode.build import Wire
 from shim.sessions.given import accepted_of
 from shim.sessions.manager import SessionManager
@@ -44,7 +44,7 @@ async def begin(
     """Ask for it; the id of the user message that says so. While another turn runs, it waits for that.
 
     In: `model`, None for the session's own; `message_id`, a client's own id; `delivery` as of a prompt of OpenCode 2.
-    Raises NotFound; BadRequest for an unknown model, an agent that cannot, an empty session; Conflict for an id that is used.
+    Raises NotFound; InvalidRequest for an unknown model, an agent that cannot, an empty session; Conflict for an id that is used.
     Nothing is stored then.
     """
     actor = await manager.actor(session_id)
@@ -53,12 +53,12 @@ async def begin(
     check_ids(branch.conversation, body)
     choice = await choose(manager.deps.agents, branch.conversation, body)
     if not can_compact(choice.agent):
-        raise BadRequest(
+        raise InvalidRequest(
             f"{choice.agent.spec.title} cannot compact a conversation on demand: its protocol has no request for it, and it "
             f'offers no command "{COMPACT}". Start a new session, or choose a model of another agent.'
         )
     if not branch.conversation.messages:
-        raise BadRequest("There is nothing to compact in this session yet: send a prompt first.")
+        raise InvalidRequest("There is nothing to compact in this session yet: send a prompt first.")
     given: Wire = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
     given |= {"delivery": delivery, **({"message_id": message_id} if message_id else {})}
     item = Item(

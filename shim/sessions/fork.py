@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.clock import from_rfc3339
-from shim.errors import NotFound
+from shim.errors import MessageNotFound
 from shim.opencode.build import Wire
 from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.projector import Projector
@@ -26,7 +26,7 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
     """The new session's `info`; `before` is exclusive. Raises NotFound for an unknown session or message."""
     source = await manager.conversation(session_id)
     if before is not None and before not in source.messages:
-        raise NotFound(f"Message not found: {before}")
+        raise MessageNotFound(session_id, before)
     await manager.deps.store.flush()
     events = up_to(await manager.deps.store.events(session_id), session_id, before)
     number = 1 + sum(i["title"].startswith(f"{source.info['title']} (fork #") for i in manager.infos())

@@ -14,7 +14,15 @@ from typing import Any
 import structlog
 
 from shim.collector import collector
-from shim.errors import BadRequest, LimitReached, NotFound, RequestNotFound, SessionBusy, StoreError
+from shim.errors import (
+    InvalidRequest,
+    LimitReached,
+    PermissionNotFound,
+    QuestionNotFound,
+    SessionBusy,
+    SessionNotFound,
+    StoreError,
+)
 from shim.host.roots import require
 from shim.opencode import build
 from shim.opencode.build import Wire
@@ -141,7 +149,7 @@ class SessionManager:
     ) -> Wire:
         """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`.
 
-        Raises LimitReached, BadRequest (`metadata.unattended`).
+        Raises LimitReached, InvalidRequest (`metadata.unattended`).
 
         `fork`: what it is one of, as OpenCode 2 says it: `{sessionID, boundary: {type, messageID}}`.
         """
@@ -250,7 +258,7 @@ class SessionManager:
     async def _load(self, session_id: str) -> Known:
         known = self._known.get(session_id)
         if known is None:
-            raise NotFound(f"Session not found: {session_id}")
+            raise SessionNotFound(session_id)
         if known.branch is not None:
             return known
         task = self._loading.get(session_id)
@@ -277,7 +285,7 @@ class SessionManager:
         """A session's `info`, loaded or not. Raises NotFound."""
         known = self._known.get(session_id)
         if known is None:
-            raise NotFound(f"Session not found: {session_id}")
+            raise SessionNotFound(session_id)
         return known.branch.conversation.info if known.branch is not None else known.info
 
     def find(self, session_id: str) -> Wire | None:
@@ -307,12 +315,12 @@ class SessionManager:
         return known.branch
 
     async def actor(self, session_id: str) -> SessionActor:
-        """The session at work. Raises NotFound; Conflict for a terminated one; BadRequest for a subagent's (no prompts there)."""
+        """The session at work. Raises NotFound; Conflict for a terminated one; InvalidRequest for a subagent's."""
         known = await self._load(session_id)
         assert known.actor is not None
         require(known.info["directory"], self.deps.roots)
         if known.subagent:
-            raise BadRequest(
+            raise InvalidRequest(
                 "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
             )
         known.actor.main.need_open()
@@ -322,7 +330,7 @@ class SessionManager:
         """The name of the agent that the session used last."""
         known = self._known.get(session_id)
         if known is None:
-            raise NotFound(f"Session not found: {session_id}")
+            raise SessionNotFound(session_id)
         return known.branch.projector.agent if known.branch is not None else known.agent
 
     def native_id(self, session_id: str) -> str | None:
@@ -404,11 +412,11 @@ class SessionManager:
         self.deps.hub.publish(_event("session.deleted", {"sessionID": session_id, "info": info}, info))
 
     async def terminate(self, session_id: str) -> None:
-        """End its agent and its turn for good; it can be read. Again is fine. Raises NotFound, BadRequest for a subagent's."""
+        """End its agent and its turn for good; it can be read. Again is fine. Raises InvalidRequest for a subagent's."""
         known = await self._load(session_id)
         assert known.actor is not None and known.branch is not None
         if known.subagent:
-            raise BadRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
+            raise InvalidRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
         await known.actor.close(delete=True)
         for branch in (known.branch, *known.actor.children.values()):
             if branch.ended is None or branch.ended.terminated_by != "daemon":
@@ -482,7 +490,7 @@ class SessionManager:
         return sum(actor.open_asks for actor in actors), min(since, default=None)
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
-        """`once`, `always` or `reject`. Raises RequestNotFound."""
+        """`once`, `always` or `reject`. Raises PermissionNotFound."""
         for known in self._known.values():
             wire = known.branch.conversation.permissions.get(request_id) if known.branch is not None else None
             if wire is None or known.actor is None or known.branch is None:
@@ -492,15 +500,15 @@ class SessionManager:
             decision = DECISIONS[reply]
             known.actor.reply_permission(PermissionReply(request_id, decision, message))
             return
-        raise RequestNotFound("Permission", request_id)
+        raise PermissionNotFound(request_id)
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
-        """Labels per question, or None to refuse. Raises RequestNotFound."""
+        """Labels per question, or None to refuse. Raises QuestionNotFound."""
         for known in self._known.values():
             if known.branch is not None and known.actor is not None and request_id in known.branch.conversation.questions:
                 known.actor.reply_question(QuestionReply(request_id, answers))
                 return
-        raise RequestNotFound("Question", request_id)
+        raise QuestionNotFound(request_id)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 

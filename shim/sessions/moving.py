@@ -6,7 +6,7 @@ changed before belongs to the old place: an undo of it puts no files back.
 
 from __future__ import annotations
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.roots import require
 from shim.projection.diffs import relative
 from shim.sessions.deps import ProjectLike
@@ -19,7 +19,7 @@ LABEL = "moved"
 async def move(manager: SessionManager, session_id: str, directory: str, project: ProjectLike, path: str) -> None:
     """Nothing if it is there already. In: `path` of the directory in the project.
 
-    Raises NotFound; BadRequest for a subagent's session and one that is at work; ApiError (403) for what is outside the roots.
+    Raises NotFound; InvalidRequest for a subagent's session and one that is at work; OutsideRoots for what is outside the roots.
     """
     require(directory, manager.deps.roots)
     actor = await manager.actor(session_id)
@@ -41,4 +41,4 @@ def subpath(directory: str, worktree: str) -> str:
 
 def _need_idle(busy: bool) -> None:
     if busy:
-        raise BadRequest("This session is at work: interrupt it, or move it when its turn has ended.")
+        raise InvalidRequest("This session is at work: interrupt it, or move it when its turn has ended.")

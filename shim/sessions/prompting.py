@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.errors import BadRequest, Conflict
+from shim.errors import InvalidRequest, MessageExists
 from shim.host.prompt_files import read_part
 from shim.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.opencode.build import Wire
@@ -39,7 +39,7 @@ class Choice:
     refused: str = ""
 
 
-class UnknownChoice(BadRequest):
+class UnknownChoice(InvalidRequest):
     """There is no such provider, model or agent. The message says which there are."""
 
 
@@ -132,20 +132,20 @@ def _model(agent: Agent, id_: str) -> Model | None:
 
 
 def check_ids(conversation: Conversation, body: Body) -> None:
-    """Client-made ids: right prefix, never used before. Raises BadRequest, Conflict."""
+    """Client-made ids: right prefix, never used before. Raises InvalidRequest, MessageExists."""
     if body.message_id is not None:
         if not body.message_id.startswith("msg"):
-            raise BadRequest(f'Expected a string starting with "msg", got "{body.message_id}"\n  at ["messageID"]')
+            raise InvalidRequest(f'Expected a string starting with "msg", got "{body.message_id}"', path=("messageID",))
         if not is_id(body.message_id, "msg"):
-            raise BadRequest(f'Expected {ID_FORM}, got "{body.message_id[:ID_LIMIT]}"\n  at ["messageID"]')
+            raise InvalidRequest(f'Expected {ID_FORM}, got "{body.message_id[:ID_LIMIT]}"', path=("messageID",))
         if body.message_id in conversation.messages:
-            raise Conflict(f"Message {body.message_id} exists already in this session: make a new messageID for each prompt.")
+            raise MessageExists(body.message_id)
     for index, part in enumerate(body.parts):
         id_ = part.get("id")
         if id_ is not None and not str(id_).startswith("prt"):
-            raise BadRequest(f'Expected a string starting with "prt", got "{id_}"\n  at ["parts"][{index}]["id"]')
+            raise InvalidRequest(f'Expected a string starting with "prt", got "{id_}"', path=("parts", index, "id"))
         if id_ is not None and not is_id(id_, "prt"):
-            raise BadRequest(f'Expected {ID_FORM}, got "{str(id_)[:ID_LIMIT]}"\n  at ["parts"][{index}]["id"]')
+            raise InvalidRequest(f'Expected {ID_FORM}, got "{str(id_)[:ID_LIMIT]}"', path=("parts", index, "id"))
 
 
 async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()) -> tuple[Accepted, list[str]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host import disk
 from shim.host.prompt_files import BINARY_LIMIT_BYTES
 from shim.host.roots import within
@@ -52,7 +52,7 @@ def sniffed(content: bytes, name: str) -> str:
 async def files(given: Sequence[Wire], roots: Sequence[str]) -> tuple[list[Wire], list[Wire]]:
     """(parts, stored): file parts of 1.x, and the files as OpenCode 2 keeps them, `{data, mime, source, name?, ...}`.
 
-    Raises BadRequest for what is no `file:` or `data:` URI, is not there, is too large, or is outside of the roots.
+    Raises InvalidRequest for what is no `file:` or `data:` URI, is not there, is too large, or is outside of the roots.
     """
     parts: list[Wire] = []
     stored: list[Wire] = []
@@ -111,8 +111,8 @@ def _limited(number: int, size: int) -> None:
         raise _bad(number, f"{size} bytes, at most {BINARY_LIMIT_BYTES} are taken")
 
 
-def _bad(number: int, why: str) -> BadRequest:
-    return BadRequest(f'This file cannot be attached: {why}\n  at ["files"][{number}]["uri"]')
+def _bad(number: int, why: str) -> InvalidRequest:
+    return InvalidRequest(f"This file cannot be attached: {why}", path=("files", number, "uri"))
 
 
 def agents(given: Sequence[Wire]) -> list[Wire]:

@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Any
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.runtime.environment import child_environment
 from shim.runtime.shell import ShellCommand
 from shim.sessions.actor import SessionActor
@@ -22,7 +22,7 @@ USER_TEXT = "The following tool was executed by the user"
 
 
 async def shell(manager: SessionManager, session_id: str, command: str, mode: str, message_id: str | None) -> None:
-    """Run it and show it; returns when its turn has ended. Raises BadRequest for an unknown agent name."""
+    """Run it and show it; returns when its turn has ended. Raises InvalidRequest for an unknown agent name."""
     actor = await manager.actor(session_id)
     body = Body(parts=(), message_id=message_id, mode=mode)
     check_ids(actor.main.conversation, body)
@@ -61,7 +61,7 @@ class _Run:
         """Synchronous: nobody can take the session between the check and the turn's start."""
         branch = self._branch
         if branch.machine.busy:
-            raise BadRequest("The session became busy; wait for it, or abort it.")
+            raise InvalidRequest("The session became busy; wait for it, or abort it.")
         user = self._manager.deps.ids.new("item")
         text = TextPart(text=USER_TEXT)
         said = self._item(user, ItemKind.MESSAGE, ItemRole.USER, text, done=True, opencode=given, origin="shell")

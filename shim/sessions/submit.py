@@ -21,8 +21,8 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
 
     In: `second`, what OpenCode 2 says of it beside (`shim.projection.opencode2.prompts`).
 
-    Raises NotFound, BadRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a disk
-    that takes nothing); nothing is stored or handed over then. OpenCode 2 accepts an unknown agent or model, and its turn fails.
+    Raises NotFound, InvalidRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a
+    disk that takes nothing). Nothing is stored or handed over then. OpenCode 2 accepts an unknown agent or model; its turn fails.
     """
     await manager.deps.store.flush()
     actor = await manager.actor(session_id)

@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from shim.clock import from_rfc3339
-from shim.errors import BadRequest, SessionBusy
+from shim.errors import InvalidRequest, SessionBusy
 from shim.host.roots import require
 from shim.ids import ID_FORM, IdSequence, hashed_tail, is_id, render
 from shim.opencode import build
@@ -55,10 +55,10 @@ def export(conversation: Conversation) -> Wire:
 
 
 def read(document: Any) -> tuple[Wire, list[Wire]]:
-    """Session and messages of a document, complete. Raises BadRequest that says what is wrong, and where."""
+    """Session and messages of a document, complete. Raises InvalidRequest that says what is wrong, and where."""
     given = _first(obj(whole_numbers(document)))
     if not isinstance(given.get("info"), dict) or not isinstance(given.get("messages"), list):
-        raise BadRequest(
+        raise InvalidRequest(
             'This is no exported session: it needs "info" and "messages", as `opencode export` (1.x or 2.x) and '
             "`opencode-shim export` write them."
         )
@@ -71,12 +71,12 @@ def read(document: Any) -> tuple[Wire, list[Wire]]:
         for index, part in enumerate(message["parts"]):
             wrong = wrong or problem("Part", part, f"messages[{number}].parts[{index}]")
     if wrong:
-        raise BadRequest(f"This session cannot be imported: {wrong}.")
+        raise InvalidRequest(f"This session cannot be imported: {wrong}.")
     return info, messages
 
 
 def _check_ids(info: Wire, messages: list[Wire]) -> None:
-    """Raise BadRequest for an id that is none, and for a title that is too long."""
+    """Raise InvalidRequest for an id that is none, and for a title that is too long."""
     ids = [("info.id", info.get("id"), "ses"), ("info.parentID", info.get("parentID", "ses"), "ses")]
     for number, message in enumerate(messages):
         ids.append((f"messages[{number}].info.id", message["info"].get("id"), "msg"))
@@ -84,20 +84,22 @@ def _check_ids(info: Wire, messages: list[Wire]) -> None:
             ids.append((f"messages[{number}].parts[{index}].id", part.get("id"), "prt"))
     for place, value, prefix in ids:
         if not is_id(value, prefix):
-            raise BadRequest(f"This session cannot be imported: {place} is not {ID_FORM} that begins with {prefix}.")
+            raise InvalidRequest(f"This session cannot be imported: {place} is not {ID_FORM} that begins with {prefix}.")
     if len(text(info.get("title"))) > TITLE_LIMIT:
-        raise BadRequest(f"This session cannot be imported: its title has more than {TITLE_LIMIT} characters.")
+        raise InvalidRequest(f"This session cannot be imported: its title has more than {TITLE_LIMIT} characters.")
 
 
 def _first(document: Wire) -> Wire:
-    """A document of 2.x in the form of 1.x; any other as it is. Raises BadRequest for one of 2.x that lacks something."""
+    """A document of 2.x in the form of 1.x; any other as it is. Raises InvalidRequest for one of 2.x that lacks something."""
     info, messages = obj(document.get("info")), arr(document.get("messages"))
     if "location" not in info and not any("type" in obj(m) and "info" not in obj(m) for m in messages):
         return document
     try:
         return imported.document(info, [obj(m) for m in messages])
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadRequest(f"This session cannot be imported: it is no whole export of OpenCode 2, {error} is missing.") from error
+        raise InvalidRequest(
+            f"This session cannot be imported: it is no whole export of OpenCode 2, {error} is missing."
+        ) from error
 
 
 def _session(info: Wire) -> Wire:
@@ -126,7 +128,7 @@ def _message(message: Wire, session_id: str) -> Wire:
 async def import_(manager: SessionManager, document: Any, directory: str, project: ProjectLike, path: str) -> Wire:
     """The session's `info`. One that is here already gets the messages that it has not.
 
-    Raises BadRequest (what is no export), SessionBusy (it is here, and at work).
+    Raises InvalidRequest (what is no export), SessionBusy (it is here, and at work).
     """
     info, messages = read(document)
     session_id = info["id"]

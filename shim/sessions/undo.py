@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import structlog
 
-from shim.errors import BadRequest, NotFound, SessionBusy, ShimError
+from shim.errors import InvalidRequest, MessageNotFound, PartNotFound, SessionBusy, ShimError
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
 from shim.sessions import rewind
@@ -29,7 +29,7 @@ NAMES_SHOWN = 5
 async def revert(manager: SessionManager, session_id: str, message_id: str, part_id: str | None, *, files: bool = True) -> Wire:
     """Undo from this message (or this part of it) on; the session's `info`. `files`: whether they are put back too.
 
-    Raises NotFound, SessionBusy, BadRequest.
+    Raises NotFound, SessionBusy, InvalidRequest.
     """
     actor = await manager.actor(session_id)
     conversation = actor.main.conversation
@@ -37,8 +37,9 @@ async def revert(manager: SessionManager, session_id: str, message_id: str, part
         _need_idle(actor)
         point = plan.point_of(conversation, message_id, part_id)
         if point is None:
-            what = f"Part not found: {part_id}" if message_id in conversation.messages else f"Message not found: {message_id}"
-            raise NotFound(what)
+            if message_id in conversation.messages:
+                raise PartNotFound(message_id, part_id)
+            raise MessageNotFound(session_id, message_id)
         wanted = plan.files_at(conversation, point)
         info: Wire = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
         if not files:
@@ -77,7 +78,7 @@ def has_put_files_back(conversation: Conversation) -> bool:
 
 
 async def unrevert(manager: SessionManager, session_id: str) -> Wire:
-    """Take the undo back; the session's `info`. Nothing to take back is fine. Raises NotFound, SessionBusy, BadRequest."""
+    """Take the undo back; the session's `info`. Nothing to take back is fine. Raises NotFound, SessionBusy, InvalidRequest."""
     actor = await manager.actor(session_id)
     conversation = actor.main.conversation
     async with actor.undoing:
@@ -153,7 +154,7 @@ def _need_idle(actor: SessionActor) -> None:
 async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) -> tuple[str, str]:
     """Put files back: those of `wanted`, and those of an undo before this one to what they were before that.
 
-    Out: the tree of a moment ago, and the tree that a redo goes back to. Raises BadRequest when it cannot be done.
+    Out: the tree of a moment ago, and the tree that a redo goes back to. Raises InvalidRequest when it cannot be done.
     """
     conversation, directory = actor.main.conversation, actor.directory
     old = plan.pending(conversation)
@@ -166,7 +167,7 @@ async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) ->
             wanted = {**dict.fromkeys(again, kept), **wanted}
         problems = await trees.restore(directory, wanted)
     except ShimError as error:
-        raise BadRequest(
+        raise InvalidRequest(
             f"The files cannot be put back, and nothing was changed: {error} Snapshots are kept for a limited time, and are "
             "switched off where the log says snapshot.off. The messages can still be removed one by one."
         ) from error

@@ -13,7 +13,14 @@ from functools import partial
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.errors import NotFound, Problem
+from shim.errors import (
+    AgentNotInstalled,
+    AgentUnknown,
+    InvalidRequest,
+    ModeNotSupported,
+    SessionExists,
+    SessionNotFound,
+)
 from shim.host.roots import require
 from shim.ids import NAME_LIMIT, is_name
 from shim.opencode.build import Wire
@@ -72,10 +79,10 @@ class UniversalSessions:
     # --- names ---------------------------------------------------------------------------------------------
 
     def id_of(self, name: str) -> str:
-        """The session's id in the core. Raises Problem (404); ApiError (403) for one outside of the roots."""
+        """The session's id in the core. Raises SessionNotFound; OutsideRoots for one outside of the roots."""
         session_id = self._ids.get(name, name)
         if not self._exists(session_id) or (session_id == name and name in self._names):
-            raise Problem(404, "session_not_found", f"There is no session {name!r}. GET /v1/sessions lists them.")
+            raise SessionNotFound(name)
         require(self.manager.info(session_id)["directory"], self.manager.deps.roots)
         return session_id
 
@@ -90,14 +97,14 @@ class UniversalSessions:
     def _exists(self, session_id: str) -> bool:
         try:
             self.manager.info(session_id)
-        except NotFound:
+        except SessionNotFound:
             return False
         return True
 
     # --- making --------------------------------------------------------------------------------------------
 
     async def create(self, name: str, wanted: Wanted, directory: str, project: ProjectLike) -> str:
-        """A new session under this name; its id in the core. Raises Problem: a bad or taken name, something unknown."""
+        """A new session under this name; its id in the core. Raises RequestError: a bad or taken name, something unknown."""
         self._free(name)
         unattended = unattended_of(wanted.unattended, UNATTENDED_KEY)
         metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None
@@ -122,22 +129,21 @@ class UniversalSessions:
     def _free(self, name: str) -> None:
         if not is_name(name):
             message = f"A session id has 1 to {NAME_LIMIT} printable characters without '/' and '\\', and is not '.' or '..'."
-            raise Problem(400, "invalid_request", message)
+            raise InvalidRequest(message, None)
         if self._exists(self._ids.get(name, name)):
-            raise Problem(409, "session_already_exists", f"Session {name!r} exists already. Choose another id, or use it.")
+            raise SessionExists(name)
 
     async def _agent(self, wanted: Wanted) -> Agent:
         known = self._agents.get(wanted.agent)
         if known is None:
-            names = ", ".join(a.spec.name for a in self._agents.all())
-            raise Problem(400, "unsupported_agent", f"There is no agent {wanted.agent!r}. Known: {names}.")
+            raise AgentUnknown(wanted.agent, (a.spec.name for a in self._agents.all()))
         await self._agents.available(only=wanted.agent)
         agent = self._agents.get(wanted.agent) or known
         if not agent.usable:
-            raise Problem(400, "agent_not_installed", f"{agent.spec.title} is not installed: {agent.located.why}")
+            raise AgentNotInstalled(agent.spec.title, agent.located.why)
         version = agent.located.version
         if wanted.version not in (None, "", "latest", version):
-            raise Problem(400, "invalid_request", f"{agent.spec.title} is installed in version {version}, not {wanted.version}.")
+            raise InvalidRequest(f"{agent.spec.title} is installed in version {version}, not {wanted.version}.", None)
         return agent
 
     def _model(self, agent: Agent, wanted: Wanted) -> Wire:
@@ -147,10 +153,10 @@ class UniversalSessions:
         model = next((m for m in catalogue.models if m.id == asked), None)
         if model is None and wanted.model:
             names = ", ".join(m.id for m in catalogue.models)
-            raise Problem(400, "invalid_request", f"{agent.spec.title} has no model {wanted.model!r}. It offers: {names}.")
+            raise InvalidRequest(f"{agent.spec.title} has no model {wanted.model!r}. It offers: {names}.", None)
         if wanted.variant and (model is None or wanted.variant not in model.variants):
             names = ", ".join(model.variants if model is not None else ()) or "none"
-            raise Problem(400, "invalid_request", f"Model {asked!r} has no variant {wanted.variant!r}. It has: {names}.")
+            raise InvalidRequest(f"Model {asked!r} has no variant {wanted.variant!r}. It has: {names}.", None)
         return {"id": asked, "providerID": agent.spec.name, **({"variant": wanted.variant} if wanted.variant else {})}
 
     def _mode(self, agent: Agent, wanted: Wanted) -> tuple[str, list[Wire] | None]:
@@ -158,16 +164,16 @@ class UniversalSessions:
         known = [mode.id for mode in modes_of(agent.spec, agent.catalogue)]
         if wanted.mode and wanted.mode not in known:
             have = ", ".join(known)
-            raise Problem(400, "mode_not_supported", f"{agent.spec.title} has no mode {wanted.mode!r}. It has: {have}.")
+            raise ModeNotSupported(f"{agent.spec.title} has no mode {wanted.mode!r}. It has: {have}.")
         asked = {"accept-edits": "acceptEdits"}.get(wanted.permission_mode or "default", wanted.permission_mode or "default")
         if asked not in MODES:
-            raise Problem(400, "mode_not_supported", f"No permissionMode {asked!r}. There are: {', '.join(MODES)}.")
+            raise ModeNotSupported(f"No permissionMode {asked!r}. There are: {', '.join(MODES)}.")
         if asked == "default" or MODES[asked] == wanted.mode:
             return wanted.mode or "build", None
         if MODES[asked] in known and wanted.mode in (None, "build"):
             return MODES[asked], None
         if asked not in RULES:
-            raise Problem(400, "mode_not_supported", f"{agent.spec.title} has no {asked} mode beside {wanted.mode!r}.")
+            raise ModeNotSupported(f"{agent.spec.title} has no {asked} mode beside {wanted.mode!r}.")
         return wanted.mode or "build", [dict(RULES[asked].to_json())]
 
     # --- reading -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import structlog
 
 from shim.clock import Clock, from_rfc3339
 from shim.collector import collector
-from shim.errors import NotFound
+from shim.errors import SessionNotFound
 from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
 from shim.opencode2.events import Event2, Wire
@@ -134,7 +134,7 @@ class Views:
             if view.position == before:
                 break
         if view.projector is None:  # deleted meanwhile
-            raise NotFound(f"Session not found: {session_id}")
+            raise SessionNotFound(session_id)
         return view.conversation
 
     def seen(self, session_id: str) -> Conversation2 | None:

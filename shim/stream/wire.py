@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from aiohttp import web
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 
 Wire: TypeAlias = Literal["v1.18", "v1.1", "v1.0"]
 
@@ -34,12 +34,12 @@ _PROGRAM = re.compile(r"opencode/(?:[a-z][\w-]*/)?(\d+)\.(\d+)\.")
 def wire_of(request: web.BaseRequest) -> Wire:
     """The wire of a request: what `?wire=` says, else by its User-Agent, else the modern one.
 
-    Raises: BadRequest for an unknown `?wire=`.
+    Raises: InvalidRequest for an unknown `?wire=`.
     """
     named = request.query.get("wire")
     if named is not None:
         if named not in NAMED:
-            raise BadRequest(f"Unknown wire {named!r}. Give one of {', '.join(NAMED)}, or leave it out.", "Query")
+            raise InvalidRequest(f"Unknown wire {named!r}. Give one of {', '.join(NAMED)}, or leave it out.", "Query")
         return NAMED[named]
     return wire_of_agent(request.headers.get("User-Agent", ""))
 

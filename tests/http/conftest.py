@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from shim.clock import ManualClock
-from shim.errors import NotFound
+from shim.errors import SessionNotFound
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.projects import Projects
@@ -82,7 +82,7 @@ class FakeSessions:
         for info in self.known:
             if info["id"] == session_id:
                 return info
-        raise NotFound(f"Session not found: {session_id}")
+        raise SessionNotFound(session_id)
 
     def busy(self) -> list[Any]:
         return []

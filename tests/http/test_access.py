@@ -10,7 +10,8 @@ from multidict import CIMultiDict
 from pydantic import SecretStr
 
 from shim.clock import ManualClock
-from shim.http.access import CHALLENGE, HEALTH, PUBLIC, Access
+from shim.http.access import HEALTH, PUBLIC, Access
+from shim.http.middleware import CHALLENGE
 from shim.http.throttle import Throttle
 from shim.opencode.operations import OPERATIONS
 from shim.settings import Settings

@@ -22,16 +22,18 @@ from pydantic import BaseModel, SecretStr
 from shim.errors import (
     AgentGone,
     AgentNotFound,
-    BadRequest,
     Conflict,
+    InvalidRequest,
     LimitReached,
-    RequestNotFound,
+    PermissionNotFound,
+    QuestionNotFound,
     SessionBusy,
     ShimError,
     StoreError,
     Unsupported,
 )
 from shim.host.roots import require
+from shim.http import faces
 from shim.http.application import application
 from shim.http.operation import Ctx, extra
 from shim.http.throttle import Throttle
@@ -333,7 +335,7 @@ def filled(value: Any, names: Mapping[str, str]) -> Any:
 
 async def answer(client: ApiClient, case: Case, names: Mapping[str, str]) -> dict[str, Any]:
     """What the server says, as a golden has it."""
-    body = json.dumps(filled(case.body, names)).encode() if isinstance(case.body, (dict, list)) else case.body
+    body = case.body if case.body is None or isinstance(case.body, bytes) else json.dumps(filled(case.body, names)).encode()
     async with client.raw.request(case.method, filled(case.path, names), data=body, headers=case.headers) as response:
         text = await response.text()
     for name, value in names.items():
@@ -376,9 +378,9 @@ RAISED: Mapping[str, Callable[[], Exception]] = {
     "a store that is full": lambda: StoreError("The journal cannot be written: no space left on device."),
     "a busy session": lambda: SessionBusy("ses_1"),
     "a bound": lambda: LimitReached("max_streams", 5, "Too many event streams are open: close some."),
-    "an unknown permission": lambda: RequestNotFound("Permission", "per_1"),
-    "an unknown question": lambda: RequestNotFound("Question", "que_1"),
-    "a fault without a place": lambda: BadRequest("That is not how it works."),
+    "an unknown permission": lambda: PermissionNotFound("per_1"),
+    "an unknown question": lambda: QuestionNotFound("que_1"),
+    "a fault without a place": lambda: InvalidRequest("That is not how it works."),
     "a conflict": lambda: Conflict("It is there already."),
     "something outside of the roots": lambda: outside("/etc"),
     "an unsupported operation": lambda: Unsupported("lsp.status", "this server runs no language servers"),
@@ -412,7 +414,7 @@ async def raise_on_opencode1(ctx: Ctx, path: NamePath, body: SmallBody) -> objec
     raise RAISED[path.name]()
 
 
-@extra("test.raise.opencode2", "POST", "/api/raise/{name}")
+@extra("test.raise.opencode2", "POST", "/api/raise/{name}", face=faces.OPENCODE2)
 async def raise_on_opencode2(ctx: Ctx, path: NamePath, body: SmallBody) -> object:
     raise RAISED[path.name]()
 

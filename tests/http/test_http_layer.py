@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.errors import AgentNotFound, RequestNotFound
+from shim.errors import AgentNotFound, PermissionNotFound
 from shim.http import wire_json
 from shim.http.application import application
 from shim.http.operation import NO_CONTENT, Ctx, collect, extra, operation
@@ -85,7 +85,7 @@ async def fail(ctx: Ctx, path: Path_) -> object:
     raise {
         "bug": ZeroDivisionError("secret detail"),
         "agent": AgentNotFound("claude is not installed: npm i -g @anthropic-ai/claude-code"),
-        "asked": RequestNotFound("Permission", "per_1"),
+        "asked": PermissionNotFound("per_1"),
         "gone": ConnectionResetError(),
     }[path.name]
 

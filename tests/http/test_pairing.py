@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from shim.cli import pair, screen
 from shim.errors import ShimError
-from shim.http.access import CHALLENGE
+from shim.http.middleware import CHALLENGE
 from shim.http.pairing import CODE_S
 from shim.http.throttle import BURST
 from shim.routes import opencode1, opencode2

@@ -14,7 +14,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from yarl import URL
 
 from shim.clock import ManualClock
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.terminals import NewTerminal, Terminals
 from tests.http.conftest import Place
 
@@ -204,7 +204,7 @@ async def test_one_that_is_being_started_is_disposed_of_too(place: Place) -> Non
     starting = asyncio.create_task(terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
     await asyncio.sleep(0)
     await terminals.dispose(place.directory)
-    with pytest.raises(BadRequest, match="disposed of"):
+    with pytest.raises(InvalidRequest, match="disposed of"):
         await starting
     assert terminals.all(place.directory) == []
     await terminals.remove(await terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
@@ -292,7 +292,7 @@ async def test_there_is_a_limit(place: Place) -> None:
     services = place.services
     few = Terminals(clock=services.clock, ids=services.ids, environ={}, owner="", publish=services.hub.publish, limit=1)
     await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))
-    with pytest.raises(BadRequest, match="limit"):
+    with pytest.raises(InvalidRequest, match="limit"):
         await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))
     await few.close()
     assert few.all(place.directory) == []

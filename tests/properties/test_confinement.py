@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shim.errors import ApiError, BadRequest
+from shim.errors import InvalidRequest, OutsideRoots
 from shim.host import files
 from shim.host.roots import require, within
 
@@ -120,7 +120,7 @@ def named(path: str, project: Path) -> str:
 def test_a_place_is_inside_or_refused(project: Path, path: str) -> None:
     try:
         place = files.confine(str(project), named(path, project))
-    except (BadRequest, UnicodeEncodeError):
+    except (InvalidRequest, UnicodeEncodeError):
         return
     base = os.path.realpath(project)
     assert os.path.commonpath([base, os.path.realpath(place)]) == base
@@ -136,7 +136,7 @@ def test_what_is_outside_is_not_read_or_listed(project: Path, path: str) -> None
     for ask in (files.content, files.listing):
         try:
             found = asyncio.run(ask(str(project), named(path, project)))
-        except BadRequest as error:
+        except InvalidRequest as error:
             told = str(error)
         else:
             told = repr(found)
@@ -156,5 +156,5 @@ def test_an_allow_list_is_the_same_rule(project: Path, path: str) -> None:
     assert inside is (os.path.commonpath([root, os.path.realpath(asked)]) == root)
     assert within(asked, [])
     if not inside:
-        with pytest.raises(ApiError, match="outside of the directories"):
+        with pytest.raises(OutsideRoots, match="outside of the directories"):
             require(asked, [root])

@@ -12,7 +12,7 @@ import pytest
 
 from shim.agents.arguments import NAMES, refuse_options
 from shim.clock import ManualClock
-from shim.errors import AgentStartFailed, BadRequest
+from shim.errors import AgentStartFailed, InvalidRequest
 from shim.host import search, vcs
 from shim.ids import Ids
 from tests.http.conftest import git, repository
@@ -84,7 +84,7 @@ async def test_searching_takes_no_time_that_the_pattern_chooses(tmp_path: Path) 
         assert await search.texts(str(tmp_path), "(a+)+$") == []
         assert await search.texts(str(tmp_path), "(a|aa)+$") == []
     for pattern in ("(?=a)a", "(a)\\1", "(?>a+)", "((a{1000}){1000}){1000}", "("):
-        with pytest.raises(BadRequest):
+        with pytest.raises(InvalidRequest):
             await search.texts(str(tmp_path), pattern)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.http.operation import Ctx, operation
 
 
@@ -33,13 +33,13 @@ async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
     """Keeps a key. Agents get it at their next start; `/instance/dispose`, which clients call then, ends the running ones."""
     key = body.key.strip() if isinstance(body.key, str) else ""
     if body.type != "api" or not key:
-        raise BadRequest(
+        raise InvalidRequest(
             'Only API keys are kept here: {"type": "api", "key": "..."}. Logins belong to the agent\'s own program, on this'
             " server's machine: for instance `claude auth login`, `codex login`, `opencode auth login`."
         )
     if not variables(path.providerID):
         known = ", ".join([*AGENTS, *MODEL_PROVIDERS])
-        raise BadRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {known}.')
+        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {known}.')
     await asyncio.to_thread(ctx.services.agents.keys.set, path.providerID, key)
     return True
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import OpenCodeConfig, describe
 from shim.http.operation import Ctx, operation
@@ -61,9 +61,9 @@ async def _written(write: Callable[[Mapping[str, Any]], Path], changes: Mapping[
     try:
         await asyncio.to_thread(write, changes)
     except JsoncError as error:
-        raise BadRequest(f"The configuration file is faulty and was left as it is: {error}") from error
+        raise InvalidRequest(f"The configuration file is faulty and was left as it is: {error}") from error
     except OSError as error:
-        raise BadRequest(f"The configuration cannot be written: {error}") from error
+        raise InvalidRequest(f"The configuration cannot be written: {error}") from error
 
 
 def _tell(ctx: Ctx, config: OpenCodeConfig) -> None:

@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shim.errors import ApiError, BadRequest, NotFound
+from shim.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.http.long_list import send
 from shim.http.operation import Ctx, operation, to_response
 from shim.opencode.build import Wire
+from shim.opencode.errors import CursorInvalid
 from shim.projection.opencode1.state import Conversation, Message
 from shim.routes.opencode1.session import SessionPath, need_idle
 
@@ -71,12 +72,12 @@ def _cursor(message: Message) -> str:
 
 
 def _before(conversation: Conversation, newest: Iterator[Message], cursor: str) -> Iterator[Message]:
-    """What is older than the message that the cursor names, or if that is gone, than its time. Raises ApiError 400."""
+    """What is older than the message that the cursor names, or if that is gone, than its time. Raises CursorInvalid."""
     try:
         value = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         id_, time = str(value["id"]), float(value["time"])
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise ApiError(400, "BadRequest", "", body={"_tag": "BadRequest"}) from error
+        raise CursorInvalid from error
     if id_ not in conversation.messages:
         return (m for m in newest if m.info["time"]["created"] < time)
     for message in newest:
@@ -90,7 +91,7 @@ async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
     conversation = await ctx.services.sessions.conversation(session_id)
     message = conversation.messages.get(message_id)
     if message is None:
-        raise NotFound(f"Message not found: {message_id}")
+        raise MessageNotFound(session_id, message_id)
     return message
 
 
@@ -116,7 +117,7 @@ async def delete_part(ctx: Ctx, path: PartPath) -> object:
     """Removes one part."""
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:
-        raise NotFound(f"Part not found: {path.partID}")
+        raise PartNotFound(path.messageID, path.partID)
     branch = await ctx.services.sessions.branch(path.sessionID)
     branch.status("part.removed", message_id=path.messageID, part_id=path.partID)
     await ctx.services.store.flush()
@@ -140,11 +141,11 @@ async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
     message = await message_of(ctx, path.sessionID, path.messageID)
     old: Wire | None = message.parts.get(path.partID)
     if old is None:
-        raise NotFound(f"Part not found: {path.partID}")
+        raise PartNotFound(path.messageID, path.partID)
     if (body.id, body.messageID, body.sessionID) != (path.partID, path.messageID, path.sessionID):
-        raise BadRequest("The ids of the part must be those of the path")
+        raise InvalidRequest("The ids of the part must be those of the path")
     if body.type != old["type"]:
-        raise BadRequest(f'The part is of type "{old["type"]}", not "{body.type}"\n  at ["type"]')
+        raise InvalidRequest(f'The part is of type "{old["type"]}", not "{body.type}"', path=("type",))
     part: dict[str, Any] = body.model_dump(exclude_unset=True)
     branch = await ctx.services.sessions.branch(path.sessionID)
     branch.status("part.updated", part=part)

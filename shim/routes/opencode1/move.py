@@ -8,9 +8,10 @@ from typing import Annotated
 
 from pydantic import BaseModel
 
-from shim.errors import ApiError, BadRequest, NotFound
+from shim.errors import InvalidRequest, NotFound
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, need_id, operation
+from shim.opencode.errors import SessionNotMoved, SessionNotWarped
 from shim.routes.opencode1.workspace import WorkspaceID
 from shim.sessions.moving import move as move_session
 from shim.sessions.moving import subpath
@@ -40,9 +41,9 @@ class Move(BaseModel):
 
 @operation("experimental.controlPlane.moveSession")
 async def move(ctx: Ctx, body: Move) -> object:
-    """Its agent is started there with the next prompt, and told what was said. Raises 400 MoveSessionError."""
+    """Its agent is started there with the next prompt, and told what was said. Raises SessionNotMoved."""
     directory = resolve({"directory": body.destination.directory}, {}, ctx.directory)
-    return await _moved(ctx, "MoveSessionError", body.sessionID, directory, along=body.moveChanges)
+    return await _moved(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
 
 
 class Warp(BaseModel):
@@ -55,29 +56,27 @@ class Warp(BaseModel):
 
 @operation("experimental.workspace.warp")
 async def warp(ctx: Ctx, body: Warp) -> object:
-    """The same to the folder of a workspace, or out of it. Raises 404 for an unknown one, 400 WorkspaceWarpError."""
+    """The same to the folder of a workspace, or out of it. Raises 404 for an unknown one, SessionNotWarped."""
     here = ctx.services.sessions.info(body.sessionID)["directory"]
     if body.id is not None:
         directory = (await ctx.services.workspaces.get(body.id))["directory"]
     else:
         worktree = (await ctx.services.projects.current(here))["worktree"]
         directory = here if worktree == "/" else worktree
-    return await _moved(ctx, "WorkspaceWarpError", body.sessionID, directory, along=body.copyChanges)
+    return await _moved(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges)
 
 
-async def _moved(ctx: Ctx, error_name: str, session_id: str, directory: str, *, along: bool) -> object:
+async def _moved(
+    ctx: Ctx, refusal: type[SessionNotMoved | SessionNotWarped], session_id: str, directory: str, *, along: bool
+) -> object:
     if along:
-        raise _failed(error_name, CHANGES)
+        raise refusal(CHANGES)
     if not await asyncio.to_thread(os.path.isdir, directory):
-        raise _failed(error_name, f"There is no directory {directory}")
+        raise refusal(f"There is no directory {directory}")
     project = await ctx.services.projects.identity(directory)
     try:
         await move_session(ctx.services.sessions, session_id, directory, project, subpath(directory, project.worktree))
-    except (BadRequest, NotFound) as error:
-        raise _failed(error_name, str(error)) from error
+    except (InvalidRequest, NotFound) as error:
+        raise refusal(str(error)) from error
     await ctx.services.store.flush()
     return NO_CONTENT
-
-
-def _failed(name: str, message: str) -> ApiError:
-    return ApiError(400, name, message, body={"name": name, "data": {"message": message}})

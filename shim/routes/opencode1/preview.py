@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shim.errors import RequestNotFound, Tagged
 from shim.http.dialect import BROWSER, PREVIEW, dialect_of, note
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.opencode2.envelope import with_project
@@ -82,8 +81,4 @@ async def reject(ctx: Ctx, path: QuestionPath) -> object:
 
 def _settle(ctx: Ctx, path: QuestionPath, answers: list[list[str]] | None) -> None:
     need(ctx, path.sessionID)
-    try:
-        ctx.services.sessions.reply_question(path.requestID, answers)
-    except RequestNotFound as error:
-        message = f"Question request not found: {path.requestID}"
-        raise Tagged(404, "QuestionNotFoundError", message, requestID=path.requestID) from error
+    ctx.services.sessions.reply_question(path.requestID, answers)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shim.errors import BadRequest, NotFound
+from shim.errors import AnswerNotFound, InvalidRequest
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.opencode.build import Wire
 from shim.routes.opencode1.session import SessionPath, need_idle
@@ -101,7 +101,7 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 
 async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
     if body.format is not None and body.format.get("type") not in (None, "text"):
-        raise BadRequest(
+        raise InvalidRequest(
             'format "json_schema" is not served: the agents behind this server have no structured output. Leave it out.'
         )
     given = replace(body.body(), unattended=unattended_of_headers(ctx.request.headers))
@@ -117,7 +117,7 @@ async def _answer(ctx: Ctx, session_id: str, message_id: str) -> Wire:
     await ctx.services.hub.settled(branch.conversation.info["directory"])
     last = next((m for m in branch.conversation.newest_first() if m.info["role"] == "assistant"), None)
     if last is None:
-        raise NotFound(f"The turn of {message_id} has ended without an answer.")
+        raise AnswerNotFound(message_id)
     return last.wire()
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.errors import ApiError, BadRequest
+from shim.errors import InvalidRequest, PtyForbidden
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
@@ -108,7 +108,7 @@ async def remove(ctx: Ctx, path: PtyPath) -> object:
 async def token(ctx: Ctx, path: PtyPath) -> object:
     """A ticket for one connection."""
     if TICKET_HEADER not in ctx.request.headers:
-        raise _forbidden("Invalid PTY connect token request")
+        raise PtyForbidden("Invalid PTY connect token request")
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
     return {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S}
 
@@ -117,15 +117,11 @@ async def token(ctx: Ctx, path: PtyPath) -> object:
 async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
     """The terminal itself, over a WebSocket."""
     if not web.WebSocketResponse().can_prepare(ctx.request):
-        raise BadRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
+        raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # Who comes without the password comes with a ticket; one that is shown must be good in any case.
     wanted = query.ticket is not None or not authorized(ctx.request)
     token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
     if token_id is None or not access_of(ctx.request).is_good(token_id):
-        raise _forbidden("The ticket is unknown, used or too old. Ask for a new one with POST /pty/{ptyID}/connect-token.")
+        raise PtyForbidden("The ticket is unknown, used or too old. Ask for a new one with POST /pty/{ptyID}/connect-token.")
     cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0
     return await terminal.serve(ctx.request, ctx.services.terminals.get(ctx.directory, path.ptyID), cursor, token_id)
-
-
-def _forbidden(message: str) -> ApiError:
-    return ApiError(403, "PtyForbiddenError", message, body={"_tag": "PtyForbiddenError", "message": message})

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator
 
-from shim.errors import BadRequest, NotFound, SessionBusy
+from shim.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.host.roots import visible
 from shim.http.operation import Ctx, need_id, operation
 from shim.opencode.build import Wire
@@ -114,7 +114,7 @@ class ListQuery(BaseModel):
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """Newest first by `time.updated`; of the directory's project, narrowed by what the query names."""
     if query.roots not in (None, "true", "false"):
-        raise BadRequest(f'Expected "true" or "false", got "{query.roots}"\n  at ["roots"]', "Query")
+        raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
     found = [i for i in visible(ctx.services.sessions.infos(), ctx.services.settings.roots) if i["projectID"] == project.id]
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
@@ -227,7 +227,7 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
         return conversation.diffs
     message = conversation.messages.get(query.messageID)
     if message is None:
-        raise NotFound(f"Message not found: {query.messageID}")
+        raise MessageNotFound(path.sessionID, query.messageID)
     return message.info.get("summary", {}).get("diffs", [])
 
 

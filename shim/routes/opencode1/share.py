@@ -12,7 +12,7 @@ import secrets
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.errors import BadRequest, NotFound
+from shim.errors import InvalidRequest, ShareNotFound
 from shim.host.roots import visible
 from shim.http.operation import Ctx, extra, operation
 from shim.opencode.build import Wire
@@ -31,10 +31,10 @@ async def share(ctx: Ctx, path: SessionPath) -> object:
     if "share" in info:
         return info
     if "parentID" in info:
-        raise BadRequest("This is a subagent's session: share its parent, whose page has it in it.")
+        raise InvalidRequest("This is a subagent's session: share its parent, whose page has it in it.")
     config = await ctx.services.config.fresh(info["directory"])
     if config.values.get("share") == "disabled":
-        raise BadRequest('Sharing is switched off: "share": "disabled" in opencode.json.')
+        raise InvalidRequest('Sharing is switched off: "share": "disabled" in opencode.json.')
     request = ctx.request
     base = f"{request.scheme}://{request.host}{ctx.services.settings.base_path}"
     url = f"{base}/share/{secrets.token_urlsafe(NAME_BYTES)}"
@@ -67,7 +67,7 @@ async def show(ctx: Ctx, path: SharePath) -> web.Response:
     shared = visible(sessions.infos(), ctx.services.settings.roots)
     info = next((i for i in shared if _is_at(i, path.name)), None)
     if info is None:
-        raise NotFound("There is no shared session at this address, or it is not shared any more.")
+        raise ShareNotFound
     conversation = await sessions.conversation(info["id"])
     messages = [m.wire() for m in conversation.oldest_first()]
     children: dict[str, list[Wire]] = {}

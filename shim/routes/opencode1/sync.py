@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, RootModel
 
 from shim.clock import from_rfc3339
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import Ctx, need_id, operation
@@ -66,7 +66,7 @@ async def replay(ctx: Ctx, body: ReplayBody) -> object:
     try:
         document = fold(e.model_dump() for e in body.events)
     except Broken as error:
-        raise BadRequest(f"This history cannot be replayed: {error}.") from error
+        raise InvalidRequest(f"This history cannot be replayed: {error}.") from error
     directory = resolve({"directory": body.directory}, {}, ctx.directory)
     project = await ctx.services.projects.identity(directory)
     info = await import_(ctx.services.sessions, document, directory, project, path_of(directory, project))

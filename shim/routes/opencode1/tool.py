@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.http.operation import Ctx, operation
 from shim.projection.opencode1 import tool_schemas
 
@@ -24,9 +24,9 @@ async def ids(ctx: Ctx) -> object:
 
 @operation("tool.list")
 async def listing(ctx: Ctx, query: ToolQuery) -> object:
-    """Of one agent. Raises BadRequest for an unknown one."""
+    """Of one agent. Raises InvalidRequest for an unknown one."""
     found = {agent.spec.name: agent for agent in await ctx.services.agents.available()}
     if query.provider not in found:
         names = ", ".join(found)
-        raise BadRequest(f'Provider not found: "{query.provider}". Available: {names}.\n  at ["provider"]', "Query")
+        raise InvalidRequest(f'Provider not found: "{query.provider}". Available: {names}.', "Query", ("provider",))
     return tool_schemas.listing(query.provider, found[query.provider].spec.title)

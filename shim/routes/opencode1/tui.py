@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import ApiError
+from shim.errors import ServiceUnavailable
 from shim.http.operation import Ctx, need_id, operation
 from shim.opencode.events import OpenCodeEvent
 
@@ -177,7 +177,7 @@ async def control_next(ctx: Ctx) -> object:
                 raise ConnectionResetError
             await asyncio.wait([reader], timeout=GONE_S)
         if reader.cancelled():
-            raise ApiError(503, "ServiceUnavailableError", "The server is stopping.")
+            raise ServiceUnavailable("The server is stopping.")
         return reader.result()
     finally:
         control.leave(ctx.directory, reader)

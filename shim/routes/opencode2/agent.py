@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shim.errors import Tagged
 from shim.host import skills
 from shim.http.operation import Ctx, operation2
+from shim.opencode2.errors import AgentModeNotFound
 from shim.projection.opencode1 import catalog
 from shim.projection.opencode1 import commands as offered
 from shim.projection.opencode2 import catalog as second
@@ -40,7 +40,7 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
     for row in await _agents(ctx):
         if row["id"] == path.agentID:
             return await located(ctx, row)
-    raise Tagged(404, "AgentNotFoundError", f"Agent not found: {path.agentID}", agentID=path.agentID)
+    raise AgentModeNotFound(path.agentID)
 
 
 async def _agents(ctx: Ctx) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
 from shim.http.operation import NO_CONTENT, Ctx, operation2
@@ -53,9 +53,9 @@ async def update(ctx: Ctx, body: Shell) -> object:
     try:
         await asyncio.to_thread(ctx.services.config.update_global, {"shell": body.shell})
     except JsoncError as error:
-        raise BadRequest(f"The configuration file is faulty and was left as it is: {error}") from error
+        raise InvalidRequest(f"The configuration file is faulty and was left as it is: {error}") from error
     except OSError as error:
-        raise BadRequest(f"The configuration cannot be written: {error}") from error
+        raise InvalidRequest(f"The configuration cannot be written: {error}") from error
     ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
     tell(ctx, "config.updated")
     return NO_CONTENT

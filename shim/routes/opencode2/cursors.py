@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from shim.errors import Tagged
+from shim.opencode2.errors import CursorInvalid
 from universal.jsonvalue import obj
 
 T = TypeVar("T")
@@ -23,29 +23,24 @@ def written(value: Any) -> str:
 
 
 def read(cursor: str) -> dict[str, Any]:
-    """What a cursor says. Raises Tagged (400, InvalidCursorError)."""
+    """What a cursor says. Raises CursorInvalid."""
     try:
         value = obj(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
     except (binascii.Error, ValueError):
         value = {}
     if not value:
-        raise bad()
+        raise CursorInvalid
     return value
-
-
-def bad() -> Tagged:
-    """The cursor is none of this server's."""
-    return Tagged(400, "InvalidCursorError", "Invalid cursor")
 
 
 def page(found: Sequence[T], limit: int, *, back: bool, is_at: Callable[[T], bool] | None) -> Sequence[T]:
     """`limit` things after (or, `back`, before) the one that `is_at`; the first ones if that is None.
 
-    Raises Tagged (400) if it is not among them any more.
+    Raises CursorInvalid if it is not among them any more.
     """
     if is_at is None:
         return found[:limit]
     place = next((index for index, one in enumerate(found) if is_at(one)), None)
     if place is None:
-        raise bad()
+        raise CursorInvalid
     return found[max(0, place - limit) : place] if back else found[place + 1 : place + 1 + limit]

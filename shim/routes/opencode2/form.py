@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import BadRequest, RequestNotFound, Tagged
+from shim.errors import QuestionNotFound
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
+from shim.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.opencode2.form_fields import fields_of, invalid
 from shim.projection.opencode2 import asks
 from shim.routes.opencode2.located import located
-from shim.routes.opencode2.sessions import conflict, need, need_id, seen, views
+from shim.routes.opencode2.sessions import need, need_id, seen, views
 from shim.sessions.forms import GLOBAL
 
 Count = Annotated[int, Field(ge=0)]
@@ -97,15 +98,12 @@ class CreateBody(BaseModel):
 async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
     """A form for whoever reads the events; its answer is told by `form.replied`. Raises 400, 409 for an id that is used."""
     directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID)["directory"]
-    try:
-        fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
+    fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
     said: Wire = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
     taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
     form = None if taken else views(ctx).forms.create(path.sessionID, directory, body.id, said)
     if form is None:
-        raise conflict(f"There is a form {body.id} already.", body.id or "")
+        raise ResourceConflict(f"There is a form {body.id} already.", body.id or "")
     return {"data": form}
 
 
@@ -137,18 +135,14 @@ async def _form(ctx: Ctx, path: FormPath) -> Wire:
             return view.settled[path.formID]
     if (made := views(ctx).forms.get(path.sessionID, path.formID)) is not None:
         return made
-    raise Tagged(404, "FormNotFoundError", f"Form not found: {path.formID}", id=path.formID)
+    raise FormNotFound(path.formID)
 
 
 async def _open(ctx: Ctx, path: FormPath) -> Wire:
     form = await _form(ctx, path)
     if form["state"]["status"] != "pending":
-        raise _settled(path.formID)
+        raise FormSettled(path.formID)
     return form
-
-
-def _settled(form_id: str) -> Tagged:
-    return Tagged(409, "FormAlreadySettledError", f"Form already settled: {form_id}", id=form_id)
 
 
 class ReplyBody(BaseModel):
@@ -162,7 +156,7 @@ async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
     """Answer it. 400 for what the form does not take, 409 when it was answered or cancelled already."""
     form = await _open(ctx, path)
     if (wrong := invalid(form["fields"], body.answer)) is not None:
-        raise Tagged(400, "FormInvalidAnswerError", wrong, id=path.formID)
+        raise FormAnswerInvalid(path.formID, wrong)
     if views(ctx).forms.settle(path.formID, body.answer):
         return NO_CONTENT
     await _settle(ctx, path, asks.answers(form, body.answer))
@@ -189,5 +183,5 @@ async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> 
     question = (await seen(ctx, path.sessionID)).questions[path.formID]
     try:
         ctx.services.sessions.reply_question(question, answers)
-    except RequestNotFound as error:
-        raise _settled(path.formID) from error
+    except QuestionNotFound as error:
+        raise FormSettled(path.formID) from error

@@ -15,10 +15,11 @@ from typing import Annotated, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.errors import ApiError, BadRequest, Tagged
+from shim.errors import InvalidRequest
 from shim.host import disk, files, search
 from shim.host.roots import require
 from shim.http.operation import Ctx, operation2
+from shim.opencode2.errors import FileUnreadable
 from shim.routes.opencode2.located import located
 
 BYTES = "application/octet-stream"
@@ -87,14 +88,14 @@ async def write(ctx: Ctx, query: WriteQuery) -> object:
     try:
         await asyncio.to_thread(_write, Path(place), data)
     except OSError as error:
-        raise BadRequest(f'Cannot write {query.path}: {error.strerror}\n  at ["path"]', "Query") from error
+        raise InvalidRequest(f"Cannot write {query.path}: {error.strerror}", "Query", ("path",)) from error
     return await located(ctx, {"path": place})
 
 
 def _place(ctx: Ctx, path: str) -> str:
-    """Absolute. Raises BadRequest for a NUL, 403 for a place outside of the allowed roots."""
+    """Absolute. Raises InvalidRequest for a NUL, 403 for a place outside of the allowed roots."""
     if "\0" in path:
-        raise BadRequest('A path may not contain NUL\n  at ["path"]', "Query")
+        raise InvalidRequest("A path may not contain NUL", "Query", ("path",))
     place = os.path.normpath(Path(ctx.directory, path))
     require(place, ctx.services.settings.roots)
     return place
@@ -113,9 +114,9 @@ def _read(directory: str, path: str) -> bytes:
         why = "it is no file" if not disk.is_regular(state) else f"it has more than {files.FILE_LIMIT_BYTES} bytes"
     except OSError as error:
         why = error.strerror or str(error)
-    except ApiError as error:
-        why = str(error).partition("\n")[0]
-    raise Tagged(404, "FileNotFoundError", f"{path} cannot be read: {why}", path=path)
+    except InvalidRequest as error:
+        why = error.reason
+    raise FileUnreadable(path, why)
 
 
 def _write(place: Path, data: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from shim.errors import Tagged
+from shim.errors import ServiceUnavailable
 from shim.http.operation import Ctx, operation2
 from shim.opencode.build import Wire
 from shim.projection.opencode1.state import Conversation
@@ -55,4 +55,4 @@ async def _generated(
     try:
         return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, told)}}
     except NotGenerated as error:
-        raise Tagged(503, "ServiceUnavailableError", str(error), service=choice.agent.spec.name) from error
+        raise ServiceUnavailable(str(error), choice.agent.spec.name) from error

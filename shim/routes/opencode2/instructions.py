@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from shim.errors import LimitReached, Tagged
+from shim.errors import LimitReached
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode2.errors import InstructionTooLarge
 from shim.routes.opencode2.sessions import SessionPath
 from shim.sessions.branch import Branch
 from shim.sessions.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, dumped
@@ -34,12 +35,11 @@ async def listing(ctx: Ctx, path: SessionPath) -> object:
 
 @operation2("experimental.session.instructions.entry.put")
 async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
-    """Set one. Raises 413 InstructionEntryValueTooLargeError, LimitReached."""
+    """Set one. Raises InstructionTooLarge, LimitReached."""
     branch = await _open(ctx, path)
     entries = branch.instructions.entries
     if (size := len(dumped(body.value).encode())) > MAX_VALUE_BYTES:
-        message = f"The value of {path.key} is {size} bytes, at most {MAX_VALUE_BYTES} are taken: name a file in it instead."
-        raise Tagged(413, "InstructionEntryValueTooLargeError", message, actualBytes=size, maxBytes=MAX_VALUE_BYTES)
+        raise InstructionTooLarge(path.key, size, MAX_VALUE_BYTES)
     if path.key not in entries and len(entries) >= MAX_ENTRIES:
         raise LimitReached("instructions", MAX_ENTRIES, "There are too many instructions in this session: remove some.")
     if path.key not in entries or entries[path.key] != body.value:

@@ -12,9 +12,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
-from shim.errors import BadRequest, Tagged
+from shim.errors import InvalidRequest
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.events import OpenCodeEvent
+from shim.opencode2.errors import CredentialNotFound, IntegrationNotFound
 from shim.routes.opencode2.located import located, tell
 
 TITLES = {
@@ -66,7 +67,7 @@ async def connect(ctx: Ctx, path: IntegrationPath, body: Key) -> object:
     await _one(ctx, path.integrationID)
     key = body.key.strip() if isinstance(body.key, str) else ""
     if not key:
-        raise BadRequest('Expected a key that is not empty\n  at ["key"]')
+        raise InvalidRequest("Expected a key that is not empty", path=("key",))
     await asyncio.to_thread(ctx.services.agents.keys.set, path.integrationID, key)
     _changed(ctx)
     return NO_CONTENT
@@ -84,7 +85,7 @@ async def remove(ctx: Ctx, path: CredentialPath) -> object:
 async def activate(ctx: Ctx, path: CredentialPath) -> object:
     """There is one key for each integration at most, and it is active. Raises 404 if there is none."""
     if path.credentialID not in await asyncio.to_thread(ctx.services.agents.keys.providers):
-        raise Tagged(404, "NotFoundError", f"Credential not found: {path.credentialID}")
+        raise CredentialNotFound(path.credentialID)
     return NO_CONTENT
 
 
@@ -108,8 +109,7 @@ async def _one(ctx: Ctx, name: str) -> dict[str, Any]:
     for row in await _integrations(ctx):
         if row["id"] == name:
             return row
-    message = f"Integration not found: {name}. GET /api/integration lists those that there are."
-    raise Tagged(404, "IntegrationNotFoundError", message, integrationID=name)
+    raise IntegrationNotFound(name)
 
 
 def _changed(ctx: Ctx) -> None:

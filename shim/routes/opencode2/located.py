@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 
-from shim.errors import Tagged
 from shim.host.disk import is_folder
 from shim.http.operation import Ctx
 from shim.opencode2.envelope import Located
+from shim.opencode2.errors import LocationNotFound
 
 
 async def located(ctx: Ctx, data: object) -> Located:
@@ -31,5 +31,5 @@ async def place(ctx: Ctx) -> str:
     """The request's directory. Raises 404 LocationNotFoundError if it is not there."""
     if not await asyncio.to_thread(is_folder, ctx.directory):
         message = f"There is no directory {ctx.directory} on this server's machine."
-        raise Tagged(404, "LocationNotFoundError", message, location={"directory": ctx.directory})
+        raise LocationNotFound(ctx.directory, message)
     return ctx.directory

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shim.errors import BadRequest, Tagged
+from shim.errors import InvalidRequest, MessageNotFound
 from shim.http.operation import Ctx, operation2
 from shim.opencode.build import Wire
+from shim.opencode2.errors import CursorInvalid
 from shim.projection.opencode2.state import Conversation2
 from shim.routes.opencode2 import cursors
 from shim.routes.opencode2.session import Limit, first_id
@@ -56,11 +57,11 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         order, anchor, back = query.order or "desc", None, False
     else:
         if query.order is not None:
-            raise BadRequest('The cursor has the order of its list: leave out "order"\n  at ["order"]', "Query")
+            raise InvalidRequest('The cursor has the order of its list: leave out "order"', "Query", ("order",))
         said = cursors.read(query.cursor)
         order, anchor, back = said.get("order"), said.get("id"), said.get("direction") == "previous"
         if order not in ("asc", "desc") or not isinstance(anchor, str):
-            raise cursors.bad()
+            raise CursorInvalid
     without = set(query.without.split(","))
     left = (one for one in view.messages.values() if one["type"] not in without)
     found = [one for one in left if query.type in (None, one["type"]) or one["id"] == anchor]
@@ -79,11 +80,10 @@ async def get(ctx: Ctx, path: MessagePath) -> object:
 
 
 def message_of(view: Conversation2, message_id: str) -> Wire:
-    """One message. Raises Tagged (404)."""
+    """One message. Raises MessageNotFound."""
     found = view.messages.get(message_id)
     if found is None:
-        message = f"Message not found: {message_id}"
-        raise Tagged(404, "MessageNotFoundError", message, sessionID=view.id, messageID=message_id)
+        raise MessageNotFound(view.id, message_id)
     return found
 
 

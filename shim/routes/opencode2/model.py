@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from shim.agents.keys import AGENTS
-from shim.errors import Tagged
 from shim.http.operation import Ctx, operation2
+from shim.opencode2.errors import ProviderNotFound
 from shim.projection.opencode1 import catalog
 from shim.projection.opencode2 import catalog as second
 from shim.routes.opencode2.located import located
@@ -47,7 +47,7 @@ async def provider(ctx: Ctx, path: ProviderPath) -> object:
     for row in await _providers(ctx):
         if row["id"] == path.providerID:
             return await located(ctx, second.provider(row, keyed=row["id"] in AGENTS))
-    raise Tagged(404, "ProviderNotFoundError", f"Provider not found: {path.providerID}", providerID=path.providerID)
+    raise ProviderNotFound(path.providerID)
 
 
 async def _providers(ctx: Ctx) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ import asyncio
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.errors import NotFound
+from shim.errors import PairingTokenNotFound
 from shim.http.access import CONNECTION, access_of
+from shim.http.faces import OPENCODE2
 from shim.http.operation import NO_CONTENT, Ctx, extra, operation2
 from shim.http.pairing import CODE_S, TOKEN_S
 
@@ -36,7 +37,7 @@ class TokenPath(BaseModel):
     id: str
 
 
-@extra("server.pair.list", "GET", "/api/pair")
+@extra("server.pair.list", "GET", "/api/pair", face=OPENCODE2)
 async def tokens(ctx: Ctx) -> object:
     """The tokens that are good, the newest first: who got one, and until when. The tokens themselves are not told."""
     access = access_of(ctx.request)
@@ -46,11 +47,11 @@ async def tokens(ctx: Ctx) -> object:
     ]
 
 
-@extra("server.pair.revoke", "DELETE", "/api/pair/{id}")
+@extra("server.pair.revoke", "DELETE", "/api/pair/{id}", face=OPENCODE2)
 async def revoke(ctx: Ctx, path: TokenPath) -> object:
     """Take a token back: its next request is refused, and its streams and terminals are closed. Raises NotFound."""
     if not access_of(ctx.request).pairing.revoke(path.id, ctx.request[CONNECTION]):
-        raise NotFound(f"There is no pairing token {path.id[:100]}. GET /api/pair lists those that are good.")
+        raise PairingTokenNotFound(path.id)
     await ctx.services.store.flush()
     return NO_CONTENT
 
@@ -78,7 +79,7 @@ async def connect(ctx: Ctx, path: CodePath) -> object:
     return answer
 
 
-@extra("server.service.stop", "POST", "/api/service/stop")
+@extra("server.service.stop", "POST", "/api/service/stop", face=OPENCODE2)
 async def stop(ctx: Ctx) -> object:
     """Declined."""
     return {"accepted": False}

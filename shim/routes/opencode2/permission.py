@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import Conflict, RequestNotFound, Tagged
+from shim.errors import Conflict, PermissionNotFound
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
+from shim.opencode2.errors import GrantNotFound
 from shim.projection.opencode2.names import ACTIONS
 from shim.routes.opencode2.located import located
 from shim.routes.opencode2.sessions import PERMISSIONS, SessionPath, need, seen
@@ -57,7 +58,7 @@ async def get(ctx: Ctx, path: RequestPath) -> object:
     """One open request."""
     found = (await seen(ctx, path.sessionID)).permissions.get(path.requestID)
     if found is None:
-        raise RequestNotFound("Permission", path.requestID)
+        raise PermissionNotFound(path.requestID)
     return {"data": found}
 
 
@@ -130,8 +131,7 @@ async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
     try:
         grant = ctx.services.sessions.grants.change(path.id, permission, body.resource)
     except KeyError as error:
-        message = f"Saved permission not found: {path.id}. GET /api/permission/saved lists those that there are."
-        raise Tagged(404, "PermissionSavedNotFoundError", message, id=path.id) from error
+        raise GrantNotFound(path.id) from error
     except ValueError as error:
         message = "The project has a saved permission with this action and resource already: remove one of the two."
         raise Conflict(message) from error

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field
 
-from shim.errors import ApiError, BadRequest, Tagged
+from shim.errors import InvalidRequest, ProjectNotFound
 from shim.host import vcs
 from shim.host.project_copies import STRATEGY
 from shim.host.roots import require, visible_projects, within
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.events import OpenCodeEvent
+from shim.opencode2.errors import WorktreeRefused
 from shim.routes.opencode1.instance import end_instance
 from shim.routes.opencode1.project import Commands, Icon, ProjectPath
-from universal.jsonvalue import obj, text
 
 
 class ProjectQuery(BaseModel):
@@ -86,14 +86,14 @@ async def create(ctx: Ctx, body: Create) -> object:
     top = (await _row(ctx, body.projectID))["worktree"]
     if body.directory is None:
         made = ctx.services.worktrees.create(top, body.name, branch=body.branch, base=body.from_)
-        place = (await _told(made)).directory
+        place = (await _worktree_work(made)).directory
     elif body.branch is not None or body.from_ is not None:
-        raise _failed("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
+        raise WorktreeRefused("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
     else:
         wanted = Path(top, body.directory)
         require(str(wanted.parent), ctx.services.settings.roots)
         made = ctx.services.copies.create(body.projectID, top, STRATEGY, str(wanted.parent), body.name or wanted.name)
-        place = await _told(made)
+        place = await _worktree_work(made)
     _changed(ctx, body.projectID)
     return {"directory": place}
 
@@ -104,11 +104,11 @@ async def remove(ctx: Ctx, body: Remove) -> object:
     top = (await _row(ctx, body.projectID))["worktree"]
     if ctx.services.worktrees.ours(body.directory):
         if not body.force and await vcs.changes(body.directory):
-            raise _failed(f"{body.directory} has changes that are not committed.", force=True)
+            raise WorktreeRefused(f"{body.directory} has changes that are not committed.", force_required=True)
         await end_instance(ctx, body.directory)
-        await _told(ctx.services.worktrees.remove(top, body.directory))
+        await _worktree_work(ctx.services.worktrees.remove(top, body.directory))
     else:
-        await _told(ctx.services.copies.remove(body.projectID, top, body.directory, force=body.force))
+        await _worktree_work(ctx.services.copies.remove(body.projectID, top, body.directory, force=body.force))
     _changed(ctx, body.projectID)
     return NO_CONTENT
 
@@ -117,7 +117,7 @@ async def remove(ctx: Ctx, body: Remove) -> object:
 async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
     """Look for worktrees that were made elsewhere."""
     row = await _row(ctx, body.projectID)
-    await _told(ctx.services.copies.refresh(body.projectID, row["worktree"]))
+    await _worktree_work(ctx.services.copies.refresh(body.projectID, row["worktree"]))
     return NO_CONTENT
 
 
@@ -144,7 +144,7 @@ async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:
     for row in await _rows(ctx):
         if row["id"] == project_id:
             return row
-    raise Tagged(404, "ProjectNotFoundError", f"Project not found: {project_id}", projectID=project_id)
+    raise ProjectNotFound(project_id)
 
 
 async def _canonical(ctx: Ctx, project_id: str, wanted: str) -> dict[str, Any]:
@@ -152,27 +152,21 @@ async def _canonical(ctx: Ctx, project_id: str, wanted: str) -> dict[str, Any]:
     row = await _row(ctx, project_id)
     places = [row["worktree"], *row["sandboxes"]]
     if wanted not in places:
-        raise BadRequest(f'Expected one of the project\'s working trees ({", ".join(places)}), got {wanted}\n  at ["canonical"]')
+        raise InvalidRequest(
+            f"Expected one of the project's working trees ({', '.join(places)}), got {wanted}", path=("canonical",)
+        )
     return {"worktree": wanted, "sandboxes": [one for one in places if one != wanted]}
 
 
 Done = TypeVar("Done")
 
 
-async def _told(work: Awaitable[Done]) -> Done:
-    """What the services refuse, in the words of this wire."""
+async def _worktree_work(work: Awaitable[Done]) -> Done:
+    """A worktree's work, where a revision that does not exist is a worktree's error too."""
     try:
         return await work
-    except ApiError as error:
-        if error.status != 400:
-            raise
-        forced = bool(obj(obj(error.body).get("data")).get("forceRequired"))
-        raise _failed(text(obj(obj(error.body).get("data")).get("message")) or str(error), force=forced) from error
-
-
-def _failed(message: str, *, force: bool = False) -> ApiError:
-    data = {"message": message, **({"forceRequired": True} if force else {})}
-    return ApiError(400, "WorktreeError", message, body={"_tag": "WorktreeError", "name": "WorktreeError", "data": data})
+    except InvalidRequest as error:
+        raise WorktreeRefused(error.message) from error
 
 
 def _changed(ctx: Ctx, project_id: str) -> None:

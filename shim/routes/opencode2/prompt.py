@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import BadRequest, Conflict, Tagged
+from shim.errors import Conflict, InvalidRequest
 from shim.host import skills
 from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
+from shim.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
 from shim.projection.opencode2.state import Conversation2
-from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, numbered, seen
+from shim.routes.opencode2.sessions import MessageID, SessionPath, need, numbered, seen
 from shim.sessions import second
 from shim.sessions.built_in_commands import templates
 from shim.sessions.command import UnknownCommand
@@ -95,13 +96,13 @@ async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
 
 
 async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[Wire], list[Wire]]:
-    """What the agent is told of the skills that are named, and what the inbox says of them. Raises BadRequest."""
+    """What the agent is told of the skills that are named, and what the inbox says of them. Raises InvalidRequest."""
     parts: list[Wire] = []
     named: list[Wire] = []
     for body in given or ():
         skill = await skill_of(ctx, session_id, body.id)
         if skill is None:
-            raise BadRequest(f'Skill not found: {body.id}. GET /api/skill lists those that there are\n  at ["skills"]')
+            raise InvalidRequest(f"Skill not found: {body.id}. GET /api/skill lists those that there are", path=("skills",))
         parts.append({"type": "text", "text": skill.told(), "synthetic": True})
         mention = {} if body.mention is None else {"mention": body.mention.model_dump()}
         named.append({"id": skill.id, "name": skill.name, "text": skill.content, **mention})
@@ -128,7 +129,7 @@ async def _admit(
     *,
     resume: bool,
 ) -> Wire:
-    """Accept it once; what the inbox says, or said, of it. Raises Tagged (409) for an id that is another's."""
+    """Accept it once; what the inbox says, or said, of it. Raises ResourceConflict for an id that is another's."""
     need(ctx, session_id)
     whole = {"text": parts[0]["text"], **payload}
     if message_id is not None and (known := admitted(await seen(ctx, session_id), message_id)) is not None:
@@ -156,7 +157,7 @@ def admitted(view: Conversation2, message_id: str) -> Wire | None:
     if message is None:
         return None
     if message["type"] not in ("user", "synthetic"):
-        raise conflict(f"This message id is another record's: {message_id}", message_id)
+        raise ResourceConflict(f"This message id is another record's: {message_id}", message_id)
     payload = {key: value for key, value in message.items() if key not in ("id", "time", "type")}
     base = {"id": message_id, "sessionID": view.id, "time": {"created": message["time"]["created"]}, "type": message["type"]}
     return {**base, "payload": payload, "delivery": "steer"}
@@ -164,7 +165,7 @@ def admitted(view: Conversation2, message_id: str) -> Wire | None:
 
 def _same(known: Wire, kind: str, payload: Wire) -> Wire:
     if known["type"] != kind or known["payload"] != payload:
-        raise conflict(f"Prompt message ID conflicts with an existing durable record: {known['id']}", known["id"])
+        raise ResourceConflict(f"Prompt message ID conflicts with an existing durable record: {known['id']}", known["id"])
     return known
 
 
@@ -198,11 +199,10 @@ class SkillRun(BaseModel):
 
 @operation2("experimental.session.skill")
 async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
-    """The agent gets the skill as a prompt, which clients are shown as a skill, at once. Raises 404 SkillNotFoundError."""
+    """The agent gets the skill as a prompt, which clients are shown as a skill, at once. Raises SkillNotFound."""
     found = await skill_of(ctx, path.sessionID, body.id)
     if found is None:
-        message = f"Skill not found: {body.id}. GET /api/skill lists those that there are."
-        raise Tagged(404, "SkillNotFoundError", message, skill=body.id)
+        raise SkillNotFound(body.id)
     need(ctx, path.sessionID)
     given = Body(parts=[{"type": "text", "text": found.told()}], unattended=unattended_of_headers(ctx.request.headers))
     told = {"kind": "skill", "skill": {"id": found.id, "name": found.name, "text": found.content}, "delivery": "steer"}
@@ -237,7 +237,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     try:
         await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request, second=extra)
     except UnknownCommand as error:
-        raise Tagged(404, "CommandNotFoundError", str(error), command=body.name) from error
+        raise CommandNotFound(body.name, error.message) from error
     await ctx.services.store.flush()
     return NO_CONTENT
 
@@ -268,7 +268,7 @@ async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
     """Let it go before the others, or after them. 409 when it waits no more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if not actor.inbox.redeliver(path.inboxID, body.delivery):
-        raise conflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
+        raise ResourceConflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
     await ctx.services.store.flush()
     return NO_CONTENT
 

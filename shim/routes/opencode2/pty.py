@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shim.errors import ApiError, BadRequest, Tagged
+from shim.errors import Forbidden, InvalidRequest, PtyNotFound
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
@@ -67,7 +67,7 @@ async def remove(ctx: Ctx, path: PtyPath) -> object:
 async def token(ctx: Ctx, path: PtyPath) -> object:
     """A ticket for one connection."""
     if TICKET_HEADER not in ctx.request.headers:
-        raise Tagged(403, "ForbiddenError", f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
+        raise Forbidden(f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
     return await located(ctx, {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S})
 
@@ -76,16 +76,16 @@ async def token(ctx: Ctx, path: PtyPath) -> object:
 async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
     """The terminal itself, over a WebSocket: see `shim.http.terminal`. One that is not there is told by closing with `GONE`."""
     if not web.WebSocketResponse().can_prepare(ctx.request):
-        raise BadRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
+        raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # Who comes without the password comes with a ticket; one that is shown must be good in any case.
     wanted = bool(query.ticket) or not authorized(ctx.request)
     token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
     if token_id is None or not access_of(ctx.request).is_good(token_id):
         message = "The ticket is unknown, used or too old. Ask for a new one with POST /api/pty/{ptyID}/connect-token."
-        raise Tagged(403, "ForbiddenError", message)
+        raise Forbidden(message)
     try:
         found = ctx.services.terminals.get(ctx.directory, path.ptyID)
-    except ApiError:
+    except PtyNotFound:
         socket = web.WebSocketResponse()
         await socket.prepare(ctx.request)
         await socket.close(code=GONE, message=b"PTY session not found")

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shim.errors import Tagged
 from shim.http.operation import Ctx, operation2
+from shim.opencode2.errors import RpcNotFound
 
 
 class RpcPath(BaseModel):
@@ -30,4 +30,4 @@ async def call(ctx: Ctx, path: RpcPath, body: RpcBody) -> object:
         f'There is no RPC "{path.rpcID}" here: plugins of OpenCode register RPCs, and this server loads none of them. '
         "Plugins here are Python packages that bring agents (docs/adding-an-agent.md)."
     )
-    raise Tagged(400, "RpcError", message, type="rpc.not_found")
+    raise RpcNotFound(message)

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
-from shim.errors import BadRequest, Tagged
+from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
 from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.build import Wire
+from shim.opencode2.errors import CursorInvalid
 from shim.projection.opencode2.session import info_of
 from shim.routes.opencode2 import cursors
 from shim.routes.opencode2.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
@@ -78,13 +79,13 @@ def _directory(ctx: Ctx, body: CreateBody) -> str:
     if body.parentID is not None:
         parent = ctx.services.sessions.find(body.parentID)
         if parent is None:
-            raise Tagged(404, "SessionNotFoundError", f"Session not found: {body.parentID}", sessionID=body.parentID)
+            raise SessionNotFound(body.parentID)
         return str(parent["directory"])
     if body.location is None:
         return ctx.directory
     named = body.location.directory
     if not os.path.isabs(named):  # noqa: PTH117 - pure: no look at the disk
-        raise BadRequest(f'Expected an absolute directory, got "{named}"\n  at ["location"]["directory"]')
+        raise InvalidRequest(f'Expected an absolute directory, got "{named}"', path=("location", "directory"))
     return resolve({"directory": named}, {}, named)
 
 
@@ -93,7 +94,7 @@ def _integer(said: Any) -> Any:
     try:
         return int(said)
     except (TypeError, ValueError):
-        raise BadRequest('Expected an integer, got NaN\n  at ["limit"]', "Query") from None
+        raise InvalidRequest("Expected an integer, got NaN", "Query", ("limit",)) from None
 
 
 Limit = Annotated[int, BeforeValidator(_integer), Field(ge=1, le=MAX_LIMIT)]
@@ -125,7 +126,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         said = cursors.read(query.cursor)
         anchor = said.get("anchor") or {}
         if not {"id", "time", "direction"} <= anchor.keys():
-            raise cursors.bad()
+            raise CursorInvalid
         query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
     infos = visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
     found = sorted((i for i in infos if _wanted(i, query)), key=_at, reverse=query.order == "desc")
@@ -233,7 +234,7 @@ async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
 
 
 async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
-    """The message of the first face that this one is, or that it belongs to. Raises Tagged (404)."""
+    """The message of the first face that this one is, or that it belongs to. Raises MessageNotFound."""
     conversation = await ctx.services.sessions.conversation(session_id)
     if message_id in conversation.messages:
         return message_id
@@ -244,8 +245,7 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
         found = next((id_ for id_ in later if id_ in conversation.messages), None)
         if found is not None:
             return found
-    message = f"Message not found: {message_id}"
-    raise Tagged(404, "MessageNotFoundError", message, sessionID=session_id, messageID=message_id)
+    raise MessageNotFound(session_id, message_id)
 
 
 class AgentBody(BaseModel):
@@ -287,7 +287,7 @@ async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
     here = need(ctx, path.sessionID)["directory"]
     directory = resolve({"directory": body.directory}, {}, here)
     if not await asyncio.to_thread(os.path.isdir, directory):
-        raise BadRequest(f'There is no directory {directory}\n  at ["directory"]')
+        raise InvalidRequest(f"There is no directory {directory}", path=("directory",))
     project = await ctx.services.projects.identity(directory)
     await move_session(ctx.services.sessions, path.sessionID, directory, project, subpath(directory, project.worktree))
     await ctx.services.store.flush()

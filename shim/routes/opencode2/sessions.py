@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel
 
-from shim.errors import Tagged
 from shim.http.dialect import STATE
 from shim.http.operation import Ctx
 from shim.ids import is_id
 from shim.opencode.build import Wire
+from shim.opencode2.errors import IdInvalid
 from shim.projection.opencode2.names import ACTIONS
 from shim.projection.opencode2.state import Conversation2
 from shim.sessions.views import Views
@@ -24,7 +24,7 @@ def need_id(prefix: str, what: str, field: str) -> AfterValidator:
 
     def check(value: str) -> str:
         if not is_id(value, prefix):
-            raise Tagged(400, "InvalidRequestError", f"Invalid {what} ID", field=field)
+            raise IdInvalid(what, field)
         return value
 
     return AfterValidator(check)
@@ -67,7 +67,7 @@ def views(ctx: Ctx) -> Views:
 
 
 async def seen(ctx: Ctx, session_id: str) -> Conversation2:
-    """A session as it is now, or as it was when its client began to read it (`shim.sessions.rereads`). Raises NotFound."""
+    """A session as it is now, or as it was when its client began to read it (`shim.sessions.rereads`). Raises SessionNotFound."""
     state: Conversation2 | None = ctx.request.get(STATE)
     return state if state is not None and state.id == session_id else await views(ctx).of(session_id)
 
@@ -78,13 +78,8 @@ def numbered(ctx: Ctx, item: Wire) -> Wire:
 
 
 def need(ctx: Ctx, session_id: str) -> Wire:
-    """The session's `info` of 1.x. Raises NotFound."""
+    """The session's `info` of 1.x. Raises SessionNotFound."""
     return ctx.services.sessions.info(session_id)
-
-
-def conflict(message: str, resource: str) -> Tagged:
-    """409: there is another thing of that name."""
-    return Tagged(409, "ConflictError", message, resource=resource)
 
 
 def first_model(ref: ModelRef) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from shim.errors import Tagged
+from shim.errors import ShellNotFound
 from shim.host.roots import require
 from shim.host.shells import PAGE_LIMIT_BYTES
+from shim.http.faces import OPENCODE2
 from shim.http.operation import NO_CONTENT, Ctx, extra, need_id, operation2
 from shim.opencode2.envelope import with_project
 from shim.routes.opencode2.located import located
@@ -69,7 +70,7 @@ async def get(ctx: Ctx, path: ShellPath) -> object:
     return await located(ctx, ctx.services.shells.get(ctx.directory, path.id).wire)
 
 
-@extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout")
+@extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout", face=OPENCODE2)
 async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
     """Change the time limit of one that runs. Only the builds before 2.0 have this route, so it answers as they do."""
     shell = ctx.services.shells.get(ctx.directory, path.id)
@@ -80,7 +81,7 @@ async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
 @operation2("shell.remove")
 async def remove(ctx: Ctx, path: ShellPath) -> object:
     """End it with what it has started, and forget its output; one that is not there is fine."""
-    with suppress(Tagged):
+    with suppress(ShellNotFound):
         await ctx.services.shells.remove(ctx.services.shells.get(ctx.directory, path.id))
     return NO_CONTENT
 

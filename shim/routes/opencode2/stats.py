@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, Field
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host.roots import visible
 from shim.http.operation import Ctx, operation2
 from shim.projection.opencode2.stats import Stats
@@ -30,7 +30,7 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
     try:
         zone = ZoneInfo(query.timezone)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BadRequest(f'There is no time zone {query.timezone}\n  at ["timezone"]', "Query") from error
+        raise InvalidRequest(f"There is no time zone {query.timezone}", "Query", ("timezone",)) from error
     until = ctx.services.clock.now_ms() if query.to is None else query.to
     infos = [
         info

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import ApiError, Tagged
 from shim.host import vcs
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.opencode.events import OpenCodeEvent
+from shim.opencode2.errors import ResourceConflict, VcsUnsupported
 from shim.routes.opencode2.located import located, place
 
 BRANCHES_LIMIT = 1000
@@ -86,14 +86,10 @@ async def init(ctx: Ctx, query: InitQuery) -> object:
     """`git init` in the directory. Raises 409 in a repository, 501 for another kind of repository, 503 with what git said."""
     directory = await place(ctx)
     if query.provider != "git":
-        message = f"This server makes git repositories, not {query.provider}."
-        raise Tagged(501, "UnsupportedError", message, operation="vcs.init")
+        raise VcsUnsupported(query.provider)
     if (await ctx.services.projects.identity(directory)).vcs is not None:
-        raise Tagged(409, "ConflictError", f"{directory} is in a repository already.", resource=directory)
-    try:
-        row = await ctx.services.projects.init_git(directory)
-    except ApiError as error:
-        raise Tagged(503, "ServiceUnavailableError", str(error), service="git") from error
+        raise ResourceConflict(f"{directory} is in a repository already.", directory)
+    row = await ctx.services.projects.init_git(directory)
     ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
     return NO_CONTENT
 

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import BadRequest, Conflict
+from shim.errors import Conflict, InvalidRequest
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.opencode2.errors import ResourceConflict
 from shim.routes.opencode2.prompt import Delivery
-from shim.routes.opencode2.sessions import MessageID, SessionPath, conflict, need, numbered, seen
+from shim.routes.opencode2.sessions import MessageID, SessionPath, need, numbered, seen
 from shim.sessions.compact import begin
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import resume as resume_session
@@ -59,13 +60,13 @@ async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> objec
 async def background(ctx: Ctx, path: SessionPath) -> object:
     """Commands and subagents that the turn waits for work on in the background, and it goes on. Nothing to move is fine.
 
-    Raises BadRequest for an agent that cannot be told so.
+    Raises InvalidRequest for an agent that cannot be told so.
     """
     actor = await ctx.services.sessions.actor(path.sessionID)
     if actor.main.machine.agent_at_work and not actor.background():
         agent = ctx.services.agents.get(ctx.services.sessions.agent_of(path.sessionID))
         name = agent.spec.title if agent is not None else "Its agent"
-        raise BadRequest(f"{name} decides by itself what it runs in the background, and cannot be told from outside.")
+        raise InvalidRequest(f"{name} decides by itself what it runs in the background, and cannot be told from outside.")
     return NO_CONTENT
 
 
@@ -80,7 +81,7 @@ async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> obj
     """For commands of the session, and for its agent, which is started anew with the next prompt; beside the server's own."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if any("\0" in value for value in body.variables.values()):
-        raise BadRequest('Expected strings without NUL\n  at ["variables"]')
+        raise InvalidRequest("Expected strings without NUL", path=("variables",))
     if actor.main.variables != body.variables:
         actor.main.variables = dict(body.variables)
         actor.main.when_idle(actor.reap)
@@ -101,7 +102,7 @@ async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
     try:
         made = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
     except Conflict as error:
-        raise conflict(str(error), body.id or "") from error
+        raise ResourceConflict(error.message, body.id or "") from error
     await seen(ctx, path.sessionID)
     info = (await ctx.services.sessions.conversation(path.sessionID)).messages[made].info
     item = {"id": made, "sessionID": path.sessionID, "time": {"created": info["time"]["created"]}}

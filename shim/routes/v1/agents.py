@@ -8,10 +8,10 @@ from pydantic import BaseModel
 
 from shim.agents.directory import Agent
 from shim.agents.install import Installation, InstallFailed
-from shim.errors import Problem
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.routes.v1.endpoint import universal, v1
 from shim.v1 import credentials
+from shim.v1.errors import AgentInstallFailed, AgentNotServed
 from shim.v1.models import (
     AgentCapabilities,
     AgentInfo,
@@ -36,7 +36,7 @@ def _agent(ctx: Ctx, name: str) -> Agent:
     found = ctx.services.agents.get(name)
     if found is None:
         names = ", ".join(agent.spec.name for agent in ctx.services.agents.all())
-        raise Problem(404, "unsupported_agent", f"There is no agent {name!r}. Known: {names}.")
+        raise AgentNotServed(name, names)
     return found
 
 
@@ -142,7 +142,7 @@ async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | N
     try:
         await universal(ctx).installs.install(path.agent)
     except InstallFailed as error:
-        raise Problem(500, "install_failed", str(error), agent=path.agent) from error
+        raise AgentInstallFailed(path.agent, str(error)) from error
     return NO_CONTENT
 
 

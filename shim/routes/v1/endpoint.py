@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from shim.errors import ShimError
 from shim.http import wire_json
+from shim.http.faces import V1
 from shim.http.operation import Ctx, Handler, extra
 from shim.services import Universal
 
@@ -55,7 +56,7 @@ def v1(
 
     def mark(handler: HandlerT) -> HandlerT:
         setattr(handler, _MARK, endpoint)
-        return extra(f"v1.{id_}", method, path, streams=form == "events" and method == "GET")(handler)
+        return extra(f"v1.{id_}", method, path, streams=form == "events" and method == "GET", face=V1)(handler)
 
     return mark
 

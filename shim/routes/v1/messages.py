@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from shim.errors import Problem
+from shim.errors import InvalidRequest, SessionTerminated
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
 from shim.opencode.build import Wire
@@ -19,6 +19,7 @@ from shim.sessions.branch import Branch
 from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of, unattended_of_headers
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
+from shim.v1.errors import PermissionNotOpen, QuestionNotOpen
 from shim.v1.models import MessageAttachment, MessageRequest, PermissionReplyRequest, QuestionReplyRequest
 from universal.events import EventType, ItemData, SessionEndedData, UniversalEvent
 from universal.items import ItemRole
@@ -75,7 +76,7 @@ def _end_of_turn(branch: Branch, message_id: str) -> Callable[[UniversalEvent], 
 
 async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     if (await ctx.services.sessions.branch(session_id)).terminated:
-        raise Problem(409, "session_ended", "This session was terminated: it can be read, and takes no messages. Make a new one.")
+        raise SessionTerminated(session_id)
     directory = ctx.services.sessions.info(session_id)["directory"]
     parts: list[Wire] = [{"type": "text", "text": body.message}]
     parts += [_file(directory, attachment) for attachment in body.attachments]
@@ -89,7 +90,7 @@ def _file(directory: str, attachment: MessageAttachment) -> Wire:
     """A file part of OpenCode's, since attachments are read as there."""
     path = attachment.path
     if "\0" in path:
-        raise Problem(400, "invalid_request", "A path of an attachment has no NUL.")
+        raise InvalidRequest("A path of an attachment has no NUL.", None)
     if path.startswith("data:"):
         mime = path[5:].partition(",")[0].partition(";")[0]
         return {"type": "file", "url": path, "mime": attachment.mime or mime, "filename": attachment.filename or "attachment"}
@@ -156,14 +157,12 @@ async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
 
 
 async def _asked(ctx: Ctx, name: str, field: str, request_id: str) -> str:
-    """The session, if it waits for this answer. Raises Problem (404)."""
+    """The session, if it waits for this answer. Raises NotFound."""
     session_id = universal(ctx).sessions.id_of(name)
     conversation = await ctx.services.sessions.conversation(session_id)
     open_ = conversation.permissions if field == "permissions" else conversation.questions
     if request_id not in open_:
-        what = field.removesuffix("s")
-        detail = f"Session {name!r} waits for no {what} {request_id!r}: it was answered already, or its turn has ended."
-        raise Problem(404, f"{what}_not_found", detail)
+        raise PermissionNotOpen(name, request_id) if field == "permissions" else QuestionNotOpen(name, request_id)
     return session_id
 
 

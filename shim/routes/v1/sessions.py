@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from pydantic import BaseModel
 
-from shim.errors import Problem
+from shim.errors import InvalidRequest
 from shim.host.roots import require, within
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.opencode.build import Wire
@@ -53,7 +53,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
     face = universal(ctx)
     for name, why in REFUSED.items():
         if getattr(body, name):
-            raise Problem(400, "invalid_request", why)
+            raise InvalidRequest(why, None)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
     require(directory, ctx.services.settings.roots)
     wanted = Wanted(
@@ -80,10 +80,10 @@ async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
 
 
 def _directory(base: str, named: str) -> str:
-    """Absolute, without `..`. Raises Problem. Blocking."""
+    """Absolute, without `..`. Raises InvalidRequest. Blocking."""
     directory = os.path.normpath(Path(base, Path(named).expanduser()))
     if "\0" in directory or not Path(directory).is_dir():
-        raise Problem(400, "invalid_request", f"There is no directory {directory!r}.")
+        raise InvalidRequest(f"There is no directory {directory!r}.", None)
     return directory
 
 

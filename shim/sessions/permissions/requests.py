@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import structlog
 
 from shim.clock import Clock
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.opencode.build import Wire
 from shim.projection.opencode1.accesses import Place, accesses_of, primary_access
 from shim.sessions.branch import Branch
@@ -418,7 +418,7 @@ def open_requests(branches: Iterable[Branch], directory: str | None, field_: str
 
 
 def unattended_of(value: Any, place: str) -> Unattended | None:
-    """The value that a request has at `place`, None if it has none. Raises BadRequest."""
+    """The value that a request has at `place`, None if it has none. Raises InvalidRequest."""
     if value is None:
         return None
     try:
@@ -426,16 +426,16 @@ def unattended_of(value: Any, place: str) -> Unattended | None:
             return parse(value)
         raise ValueError("use a string")
     except ValueError as error:
-        raise BadRequest(f"{place} cannot be used: {error}, not {str(value)[:100]!r}.") from error
+        raise InvalidRequest(f"{place} cannot be used: {error}, not {str(value)[:100]!r}.") from error
 
 
 def unattended_of_headers(headers: Mapping[str, str]) -> Unattended | None:
-    """The value of a prompt's header, None without it. Raises BadRequest."""
+    """The value of a prompt's header, None without it. Raises InvalidRequest."""
     return unattended_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
 
 
 def check_unattended(metadata: Any) -> None:
-    """Raises BadRequest for a session's `metadata` whose `unattended` has no meaning."""
+    """Raises InvalidRequest for a session's `metadata` whose `unattended` has no meaning."""
     unattended_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
 
 
@@ -443,5 +443,5 @@ def unattended_of_session(info: Mapping[str, Any]) -> Unattended | None:
     """The value of a session, None if its `metadata` has none that is understood (it may be from another server)."""
     try:
         return unattended_of(obj(info.get("metadata")).get(UNATTENDED_KEY), UNATTENDED_KEY)
-    except BadRequest:
+    except InvalidRequest:
         return None

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from shim.app import SERVICES
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.http.dialect import dialect_of
 from tests.support.api import EventStream
 from tests.support.live import TURN_S, Live, live
@@ -61,7 +61,7 @@ async def test_who_gets_which(server: Live, method: str, path: str, headers: dic
 
 
 async def test_an_unknown_dialect_is_refused(server: Live) -> None:
-    with pytest.raises(BadRequest, match="Unknown dialect 'X'"):
+    with pytest.raises(InvalidRequest, match="Unknown dialect 'X'"):
         dialect(server, "GET", "/api/session?dialect=X", {})
 
 

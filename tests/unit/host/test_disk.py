@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.host import agent_files, disk, files, prompt_files
 from universal.host import ReadText, WriteText
 
@@ -38,7 +38,7 @@ def write_for_agent(inside: Path) -> str:
 def show_in_viewer(inside: Path) -> str:
     try:
         return str(files._read(str(inside), NAME))
-    except BadRequest as error:
+    except InvalidRequest as error:
         return str(error)
 
 

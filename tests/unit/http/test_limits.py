@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.errors import ApiError
+from shim.errors import InvalidRequest, PayloadTooLarge
 from shim.http.limits import ARRAYS, TEXTS, VALUES_LIMIT, check
 from shim.ids import is_id
 
@@ -15,26 +15,26 @@ from shim.ids import is_id
 def test_a_text_has_a_bound_that_the_refusal_names(name: str) -> None:
     check("session.update", {name: "x" * TEXTS[name]})
     for body in ({name: "x" * (TEXTS[name] + 1)}, {"parts": [{name: "x" * (TEXTS[name] + 1)}]}):
-        with pytest.raises(ApiError, match=f"at most {TEXTS[name]} characters") as raised:
+        with pytest.raises(InvalidRequest, match=f"at most {TEXTS[name]} characters") as raised:
             check("session.update", body)
-        assert (raised.value.status, f'["{name}"]' in str(raised.value)) == (400, True)
+        assert f'["{name}"]' in raised.value.message
 
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_has_a_bound_that_the_refusal_names(name: str) -> None:
     check("session.prompt", {name: [1] * ARRAYS[name]})
-    with pytest.raises(ApiError, match=f"at most {ARRAYS[name]} items") as raised:
+    with pytest.raises(PayloadTooLarge, match=f"at most {ARRAYS[name]} items") as raised:
         check("session.prompt", {name: [1] * (ARRAYS[name] + 1)})
-    assert (raised.value.status, f'["{name}"]' in str(raised.value)) == (413, True)
+    assert (raised.value.limit, f'["{name}"]' in raised.value.message) == (ARRAYS[name], True)
 
 
 @pytest.mark.parametrize(
     "body", [{"x": [0] * VALUES_LIMIT}, {"x": {str(n): 0 for n in range(VALUES_LIMIT)}}, [[0] * 1000] * (VALUES_LIMIT // 1000)]
 )
 def test_a_body_has_a_bound_of_values(body: Any) -> None:
-    with pytest.raises(ApiError, match=f"more than {VALUES_LIMIT} values") as raised:
+    with pytest.raises(PayloadTooLarge, match=f"more than {VALUES_LIMIT} values") as raised:
         check("session.prompt", body)
-    assert raised.value.status == 413
+    assert raised.value.limit == VALUES_LIMIT
     check("session.import", body)
 
 

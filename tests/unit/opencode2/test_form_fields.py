@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shim.errors import InvalidRequest
 from shim.opencode2.form_fields import fields_of, invalid
 
 COLOURS = [{"value": "red", "label": "Red"}, {"value": "blue", "label": "Blue"}]
@@ -82,5 +83,5 @@ def test_a_new_forms_fields_say_what_their_type_has() -> None:
     ],
 )
 def test_what_is_no_form(fields: list[dict[str, Any]], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(InvalidRequest, match=why):
         fields_of(fields)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shim.errors import BadRequest, Conflict, NotFound
+from shim.errors import Conflict, InvalidRequest, NotFound
 from shim.sessions import prompting
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
@@ -310,11 +310,11 @@ async def test_an_invalid_prompt_stores_nothing(w: World) -> None:
     before = len(w.hub.events)
     for wrong, error in [
         (body(message_id="msg_mine"), Conflict),
-        (body(message_id="abc"), BadRequest),
-        (body(mode="nosuch"), BadRequest),
-        (body(model={"providerID": "nosuch", "modelID": "m1"}), BadRequest),
-        (body(model={"providerID": "one", "modelID": "nosuch"}), BadRequest),
-        (Body(parts=[{"type": "text", "text": "x", "id": "xyz"}]), BadRequest),
+        (body(message_id="abc"), InvalidRequest),
+        (body(mode="nosuch"), InvalidRequest),
+        (body(model={"providerID": "nosuch", "modelID": "m1"}), InvalidRequest),
+        (body(model={"providerID": "one", "modelID": "nosuch"}), InvalidRequest),
+        (Body(parts=[{"type": "text", "text": "x", "id": "xyz"}]), InvalidRequest),
     ]:
         with pytest.raises(error):
             await submit(w.manager, session, wrong)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from shim.agents.directory import AgentDirectory
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.projection.opencode1.state import Conversation
 from shim.sessions.prompting import Body, Choice, choose
 from tests.fakes.agents_directory import FakeAgents, agent
@@ -51,5 +51,5 @@ async def test_model(catalogue: Catalogue, model: str, session: str, handed: str
 
 
 async def test_a_model_that_the_agent_does_not_have() -> None:
-    with pytest.raises(BadRequest, match='Model not found: "acp/three"'):
+    with pytest.raises(InvalidRequest, match='Model not found: "acp/three"'):
         await chosen(TOLD, model="three")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shim.clock import ManualClock
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.ids import Ids
 from shim.sessions import second
 from shim.sessions.permissions.grants import Grants
@@ -57,14 +57,14 @@ async def test_files_as_they_are_kept(tmp_path: Path) -> None:
     "uri", ["https://example.org", "file:relative", "file:///nowhere/at/all", "data:nothing", "data:;base64,%%", "nothing"]
 )
 async def test_what_cannot_be_attached_says_which_and_why(uri: str) -> None:
-    with pytest.raises(BadRequest, match=r'\["files"\]\[1\]\["uri"\]'):
+    with pytest.raises(InvalidRequest, match=r'\["files"\]\[1\]\["uri"\]'):
         await second.files([{"uri": "data:,ok"}, {"uri": uri}], ())
 
 
 async def test_files_outside_of_the_roots(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out.txt").write_text("x")
-    with pytest.raises(BadRequest, match="outside"):
+    with pytest.raises(InvalidRequest, match="outside"):
         await second.files([{"uri": (tmp_path / "out.txt").as_uri()}], (str(tmp_path / "in"),))
 
 
@@ -72,7 +72,7 @@ async def test_too_large_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(second, "BINARY_LIMIT_BYTES", 3)
     (tmp_path / "x").write_bytes(b"1234")
     for uri in ((tmp_path / "x").as_uri(), "data:,1234"):
-        with pytest.raises(BadRequest, match="4 bytes, at most 3"):
+        with pytest.raises(InvalidRequest, match="4 bytes, at most 3"):
             await second.files([{"uri": uri}], ())
 
 

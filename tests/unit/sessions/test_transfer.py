@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.sessions.transfer import TITLE_LIMIT, read
 
 
@@ -42,11 +42,11 @@ def test_ids_of_a_document_are_ids(place: str, bad: str) -> None:
         given["messages"][0]["parts"][0]["id"] = bad.replace("ses", "prt")
     else:
         given["messages"][0]["info"]["id"] = bad.replace("ses", "msg")
-    with pytest.raises(BadRequest, match="is not an id of letters") as raised:
+    with pytest.raises(InvalidRequest, match="is not an id of letters") as raised:
         read(given)
     assert place in str(raised.value)
 
 
 def test_a_title_of_a_document_is_bounded() -> None:
-    with pytest.raises(BadRequest, match=f"more than {TITLE_LIMIT} characters"):
+    with pytest.raises(InvalidRequest, match=f"more than {TITLE_LIMIT} characters"):
         read(document(title="x" * (TITLE_LIMIT + 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.stream.wire import wire_of, wire_of_agent
 
 
@@ -50,5 +50,5 @@ def test_the_query_decides(named: str, wire: str, user_agent: str) -> None:
 
 @pytest.mark.parametrize("named", ["", "2", "1.2"])
 def test_an_unknown_wire_is_an_error(named: str) -> None:
-    with pytest.raises(BadRequest, match=r"Unknown wire .* Give one of 1\.0, v1\.0, 1\.1, v1\.1, 1\.18, v1\.18"):
+    with pytest.raises(InvalidRequest, match=r"Unknown wire .* Give one of 1\.0, v1\.0, 1\.1, v1\.1, 1\.18, v1\.18"):
         wire_of(make_mocked_request("GET", f"/event?wire={named}"))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shim.errors import BadRequest, RequestNotFound
+from shim.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body
 from universal.codec import Enforcement, Fact, OwnFolder, PermissionReply, Prompt, QuestionReply, Signal
@@ -26,7 +26,7 @@ async def test_a_permission_is_asked_answered_and_remembered(w: World) -> None:
     assert wire["tool"]["callID"] == "c1"
     w.manager.reply_permission(request, "always")
     assert w.manager.permissions() == []
-    with pytest.raises(RequestNotFound):
+    with pytest.raises(PermissionNotFound):
         w.manager.reply_permission(request, "once")
     again = w.agent.ask("c1", "bash", command="git push --force")
     assert w.manager.permissions() == []
@@ -116,7 +116,7 @@ async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
         p for p in list((await w.manager.conversation(session)).messages.values())[1].wire()["parts"] if p["type"] == "tool"
     )
     assert tool["state"]["metadata"]["sessionId"] == child["id"]
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidRequest):
         await submit(w.manager, child["id"], body())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from shim.errors import BadRequest
+from shim.errors import InvalidRequest
 from shim.sessions.manager import SessionManager
 from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.submit import submit
@@ -95,7 +95,7 @@ def test_a_value_is_written_as_it_is_read(value: str) -> None:
 def test_a_value_without_meaning_is_refused_with_a_sentence(value: str) -> None:
     with pytest.raises(ValueError, match='use "wait", "reject:SECONDS"'):
         parse(value)
-    with pytest.raises(BadRequest, match="X-OpenCode-Shim-Unattended cannot be used: use"):
+    with pytest.raises(InvalidRequest, match="X-OpenCode-Shim-Unattended cannot be used: use"):
         unattended_of_headers({"X-OpenCode-Shim-Unattended": value})
 
 
@@ -324,10 +324,10 @@ async def test_open_asks_are_counted_from_the_oldest(w: World) -> None:
 
 
 async def test_metadata_of_a_session_is_checked(w: World) -> None:
-    with pytest.raises(BadRequest, match=r"metadata\.unattended cannot be used: use"):
+    with pytest.raises(InvalidRequest, match=r"metadata\.unattended cannot be used: use"):
         w.manager.create("/p", Project(), extra={"metadata": {"unattended": "later"}})
     id_ = w.session()
-    with pytest.raises(BadRequest, match=r"metadata\.unattended cannot be used: use a string, not '5'"):
+    with pytest.raises(InvalidRequest, match=r"metadata\.unattended cannot be used: use a string, not '5'"):
         await w.manager.patch(id_, metadata={"unattended": 5})
     await w.manager.patch(id_, metadata={"unattended": "rules"})
     assert w.manager.unattended(id_) == Unattended("rules")

@@ -1,0 +1,97 @@
+"""How OpenCode 1 says each error: `{"name", "data": {"message", ...}}`, and for some `{"_tag", ...}`. Pure.
+
+Source: OpenCode 1.18.33's document and recordings of a live one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shim import errors
+from shim.errors import RequestError, row_of
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Status and name of an error, and its members: the wire's name -> the error's field. Fields that are None are left out.
+
+    `tagged` rows are `{"_tag", members}`; all others `{"name", "data": {"message", members}}`. `text` replaces the message.
+    """
+
+    status: int
+    name: str
+    members: Mapping[str, str] = field(default_factory=dict[str, str])
+    tagged: bool = False
+    text: Callable[[Any], str] | None = None
+
+
+class CursorInvalid(RequestError):
+    """The cursor of a list of messages cannot be read. Native says no more than that either."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid cursor")
+
+
+class SessionNotMoved(RequestError):
+    """A session cannot go to another directory."""
+
+
+class SessionNotWarped(RequestError):
+    """A session cannot go to a workspace, or out of it."""
+
+
+ERRORS: Mapping[type[RequestError], Row] = {
+    RequestError: Row(500, "UnknownError"),
+    errors.InternalError: Row(500, "UnknownError", {"ref": "reference"}),
+    errors.InvalidRequest: Row(400, "BadRequest", {"kind": "location"}),
+    CursorInvalid: Row(400, "BadRequest", tagged=True),
+    errors.PayloadTooLarge: Row(413, "PayloadTooLargeError", {"limit": "limit"}),
+    errors.FileTooLarge: Row(413, "PayloadTooLargeError"),
+    errors.RouteUnknown: Row(404, "NotFoundError", text=lambda error: f"{error} GET /doc lists what is served."),
+    errors.MethodNotAllowed: Row(405, "MethodNotAllowedError"),
+    errors.Unsupported: Row(501, "UnsupportedError", {"operation": "operation"}),
+    errors.NotFound: Row(404, "NotFoundError"),
+    errors.PermissionNotFound: Row(
+        404, "PermissionNotFoundError", {"requestID": "request_id", "message": "message"}, tagged=True
+    ),
+    errors.QuestionNotFound: Row(404, "QuestionNotFoundError", {"requestID": "request_id", "message": "message"}, tagged=True),
+    errors.ProjectNotFound: Row(404, "ProjectNotFoundError", {"projectID": "project_id", "message": "message"}, tagged=True),
+    errors.PtyNotFound: Row(404, "PtyNotFoundError", {"ptyID": "pty_id", "message": "message"}, tagged=True),
+    errors.Conflict: Row(409, "ConflictError"),
+    errors.SessionBusy: Row(409, "SessionBusyError", {"sessionID": "session_id", "message": "message"}, tagged=True),
+    errors.LimitReached: Row(429, "LimitReachedError", {"limit": "limit", "value": "value"}),
+    errors.Forbidden: Row(403, "ForbiddenError"),
+    errors.PtyForbidden: Row(403, "PtyForbiddenError", {"message": "message"}, tagged=True),
+    errors.LoginRefused: Row(401, "UnauthorizedError"),
+    errors.TooManyLogins: Row(429, "TooManyRequestsError"),
+    errors.GitRefused: Row(400, "BadRequest"),
+    errors.PatchRefused: Row(400, "VcsApplyError", {"reason": "reason"}),
+    errors.WorktreeNotGit: Row(400, "WorktreeNotGitError"),
+    errors.WorktreeCreateFailed: Row(400, "WorktreeCreateFailedError"),
+    errors.WorktreeNameFailed: Row(400, "WorktreeNameGenerationFailedError"),
+    errors.WorktreeStartCommandFailed: Row(400, "WorktreeStartCommandFailedError"),
+    errors.WorktreeResetFailed: Row(400, "WorktreeResetFailedError"),
+    errors.WorktreeRemoveFailed: Row(400, "WorktreeRemoveFailedError"),
+    errors.ProjectCopyError: Row(400, "ProjectCopyError", {"forceRequired": "force_required"}),
+    errors.WorkspaceCreateError: Row(400, "WorkspaceCreateError"),
+    SessionNotMoved: Row(400, "MoveSessionError"),
+    SessionNotWarped: Row(400, "WorkspaceWarpError"),
+    errors.AgentUnknown: Row(400, "BadRequest"),
+    errors.AgentNotInstalled: Row(400, "BadRequest"),
+    errors.ModeNotSupported: Row(400, "BadRequest"),
+    errors.ServiceUnavailable: Row(503, "ServiceUnavailableError", {"service": "service"}),
+}
+
+
+def render(error: RequestError) -> tuple[int, dict[str, Any]]:
+    """Status and body."""
+    if isinstance(error, errors.HttpRefused):
+        return error.status, {"name": f"{error.name}Error", "data": {"message": error.message}}
+    row = row_of(ERRORS, error)
+    members = {name: value for name, key in row.members.items() if (value := getattr(error, key)) is not None}
+    if row.tagged:
+        return row.status, {"_tag": row.name, **members}
+    message = error.message if row.text is None else row.text(error)
+    return row.status, {"name": row.name, "data": {"message": message, **members}}

@@ -242,11 +242,12 @@ def _validated_body(model: TypeAdapter[Any], value: Any, *, optional: bool) -> o
 
 
 def _validated(model: TypeAdapter[Any], value: Any, kind: Location) -> object:
-    """Raises InvalidRequest with OpenCode's words. Texts of paths and queries are converted, values of bodies are not."""
+    """Raises InvalidRequest with OpenCode's words. Texts of paths and queries are converted, values of bodies are not.
+
+    Strict rules for Python values are those for JSON as long as bodies have only types of JSON: no tuple, set, enum or date.
+    """
     try:
-        if kind == "Payload":
-            return model.validate_json(wire_json.dumps(value), strict=True)
-        return model.validate_python(value)
+        return model.validate_python(value, strict=kind == "Payload")
     except ValidationError as error:
         found = fault(error, value)
         raise InvalidRequest(found.reason, kind, found.path) from error

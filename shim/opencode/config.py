@@ -11,9 +11,15 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from shim.opencode.complaints import Located, fault_of, located_errors
+
+
+def _tuple_of(value: Any) -> Any:
+    """A list of JSON as a tuple, which strict rules want."""
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
 
 Number: TypeAlias = int | float
 Positive: TypeAlias = Annotated[int, Field(gt=0)]
@@ -340,7 +346,7 @@ class Config(_Part):
     reference: dict[str, str | ReferenceGit | ReferenceLocal | None] | None = None
     watcher: Watcher | None = None
     snapshot: bool | None = None
-    plugin: list[str | tuple[str, dict[str, Any]]] | None = None
+    plugin: list[str | Annotated[tuple[str, dict[str, Any]], BeforeValidator(_tuple_of)]] | None = None
     share: Literal["manual", "auto", "disabled"] | None = None
     autoshare: bool | None = None
     autoupdate: bool | Literal["notify"] | None = None

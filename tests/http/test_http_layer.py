@@ -127,6 +127,27 @@ async def test_optional_body(client: ApiClient, data: bytes, there: bool) -> Non
     assert (status, body["body"]) == (200, there)
 
 
+async def test_a_body_is_parsed_once_and_written_never(client: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    written: list[object] = []
+    loads, dumps = wire_json.loads, wire_json.dumps
+
+    def counted_loads(raw: bytes) -> Any:
+        parsed.append(raw)
+        return loads(raw)
+
+    def counted_dumps(value: object) -> bytes:
+        written.append(value)
+        return dumps(value)
+
+    monkeypatch.setattr(wire_json, "loads", counted_loads)
+    monkeypatch.setattr(wire_json, "dumps", counted_dumps)
+    sent = b'{"title":"x","parts":[{"type":"a"}]}'
+    assert (await post(client, "/echo", sent))[0] == 200
+    assert parsed == [sent]
+    assert [type(value) for value in written] == [Body]  # the answer
+
+
 async def test_null_is_no_body_that_was_left_out(client: ApiClient) -> None:
     refused = {"name": "BadRequest", "data": {"message": "Expected object, got null", "kind": "Payload"}}
     assert await post(client, "/optional", b"null") == (400, refused)

@@ -45,6 +45,9 @@ from shim.http.pairing import NAMESPACE as PAIRING
 from shim.http.probe_file import FILE as PROBE_FILE
 from shim.http.probe_file import ProbeFile
 from shim.ids import Ids
+from shim.opencode.events import OpenCodeEvent
+from shim.opencode2.events import Event2
+from shim.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.projection.opencode1.accesses import Place
 from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
@@ -59,8 +62,8 @@ from shim.sessions.views import Views
 from shim.settings import Settings
 from shim.store.base import Store
 from shim.store.sqlite import SqliteStore
-from shim.stream.hub import Hub
-from shim.stream.second import SecondHub
+from shim.stream.hub import Hub, HubBounds
+from shim.stream.subscription import Bounds
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
@@ -112,7 +115,16 @@ def build_app(
     environment = os.environ if environ is None else environ
     clock = clock or SystemClock()
     ids = Ids(clock)
-    hub = Hub(clock, ids)
+    hub = Hub[OpenCodeEvent](clock, ids)
+    hub2 = Hub[Event2](
+        clock,
+        ids,
+        bounds=HubBounds(Bounds(frames=READER_FRAMES)),
+        bursts=hub.bursts,
+        write_queue=hub.write_queue,
+        keep_s=KEEP_S,
+        keeps_events=True,
+    )
     kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE, move_aside=settings.move_aside_damaged)
     config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment, tuple(map(str, settings.roots)))
     added = plugins.load(agents_of(settings))
@@ -196,7 +208,7 @@ def build_app(
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, bool(settings.hooks))):
         if on:
             feed.observe(observer)
-    views = Views(sessions, kept, SecondHub(clock, ids, bursts=hub.bursts), clock=clock, ids=ids, first=hub)
+    views = Views(sessions, kept, hub2, clock=clock, ids=ids, opencode1=hub)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, views.probes)
     projects = Projects(kept, clock)
     worktrees = Worktrees(settings.data_dir, projects, hub.publish)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shim.host.workspaces import Workspaces
     from shim.host.worktrees import Worktrees
     from shim.ids import Ids
+    from shim.opencode.events import OpenCodeEvent
     from shim.sessions.manager import SessionManager
     from shim.sessions.traces import Traces
     from shim.sessions.universal import UniversalSessions
@@ -51,7 +52,7 @@ class Services:
     settings: Settings
     clock: Clock
     ids: Ids
-    hub: Hub
+    hub: Hub[OpenCodeEvent]
     store: Store
     sessions: SessionManager
     agents: AgentDirectory

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from shim.stream.frame import normal_scope
+
 
 class Sync(NamedTuple):
-    """A lasting event's place in its session's history: `seq` counts from 0, without gaps; `id` is the same at each telling."""
+    """A lasting event's place in its session's history: `seq` counts from 0, without gaps; `id` is the same in each replay."""
 
     session_id: str
     seq: int
@@ -34,3 +36,19 @@ class OpenCodeEvent:
     urgent: bool = False
     legacy: Callable[[], OpenCodeEvent | None] | None = None
     sync: Sync | None = None
+
+    @property
+    def scope(self) -> str | None:
+        """As `StreamEvent.scope`."""
+        return None if self.directory is None else normal_scope(self.directory)
+
+    @property
+    def subject(self) -> tuple[str, str] | None:
+        """As `StreamEvent.subject`: the type and the id of a request, which is a property of its events."""
+        id_ = self.properties.get("id")
+        return (self.type, id_) if isinstance(id_, str) else None
+
+    @property
+    def event_id(self) -> None:
+        """As `StreamEvent.event_id`: it gets one when it is published."""
+        return

@@ -94,6 +94,21 @@ class Event2:
     note: str = ""
     beside: Wire | None = None
 
+    @property
+    def scope(self) -> None:
+        """As `StreamEvent.scope`: one stream carries all directories."""
+        return
+
+    @property
+    def subject(self) -> None:
+        """As `StreamEvent.subject`: clients read open requests, the greeting has none."""
+        return
+
+    @property
+    def event_id(self) -> str:
+        """As `StreamEvent.event_id`."""
+        return self.id
+
     def wire(self) -> Wire:
         """As it goes over `/api/event`: `{id, created, type, durable?, location?, data}`."""
         envelope: Wire = {"id": self.id, "created": self.created, "type": self.type}

@@ -24,7 +24,9 @@ from shim.ids import Ids
 from shim.opencode2.dialects import Dialect
 from shim.opencode2.events import Event2, Wire
 from shim.opencode2.probes import Client
-from shim.stream.second import Reader, SecondHub
+from shim.opencode2.stream import ENCODERS
+from shim.stream.hub import Hub
+from shim.stream.subscription import Subscription
 
 if TYPE_CHECKING:
     from shim.projection.opencode2.state import Conversation2
@@ -49,7 +51,7 @@ class Hold:
 
     client: Client
     state: Conversation2
-    readers: list[Reader]
+    readers: list[Subscription]
     began: float
     reads: int = 0
     timer: asyncio.TimerHandle | None = None
@@ -62,7 +64,7 @@ class Rereads:
     `load` gives a session as it is now; `look` does so without waiting, if that is possible.
     """
 
-    def __init__(self, hub: SecondHub, load: Load, look: Look, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, hub: Hub[Event2], load: Load, look: Look, *, clock: Clock, ids: Ids) -> None:
         self._hub = hub
         self._load = load
         self._look = look
@@ -114,7 +116,8 @@ class Rereads:
             state = await self._load(session_id)
             if client in self._holds:
                 continue
-            readers = self._hub.hold(dialect, client)  # in the same step as `load` ended: where the streams stop, the copy begins
+            # In the same step as `load` ended: where the streams stop, the copy begins.
+            readers = self._hub.hold(ENCODERS[dialect.name], client)
             if not readers:
                 return None
             hold = self._holds[client] = Hold(client, state.copy(), readers, asyncio.get_running_loop().time())
@@ -149,7 +152,7 @@ class Rereads:
         if hold.timer is not None:
             hold.timer.cancel()
         for reader in hold.readers:
-            reader.go_on()
+            reader.release()
         now = self._look(hold.state.id)
         asked = set[str]() if now is None else {*now.permissions, *now.forms} - {*hold.state.permissions, *hold.state.forms}
         if asked:
@@ -169,4 +172,4 @@ class Rereads:
     def _tell(self, hold: Hold, type_: str, data: Wire) -> None:
         directory = hold.state.info["location"]["directory"]
         event = Event2(self._ids.new("event"), self._clock.now_ms(), type_, data, hold.state.id, directory=directory)
-        self._hub.tell(event, hold.readers)
+        self._hub.send(event, hold.readers)

@@ -1,7 +1,7 @@
 """Sessions as OpenCode 2 shows them: a second projection of each session that somebody reads, and of no other.
 
     of(session)  -> its view, rebuilt from the journal if it is not there, and as new as the journal
-    live events  -> the views, and what they make of them to the second hub, while it has readers
+    live events  -> the views, and what they make of them to the hub of OpenCode 2, while it has readers
 
 Without readers and views nothing is observed at all. Events of a session that has no view yet, or that missed some (copies of
 a fork are not published), wait while the journal is read; those that were there before anybody read are not told.
@@ -31,7 +31,6 @@ from shim.sessions.manager import SessionManager
 from shim.sessions.rereads import Rereads
 from shim.store.base import Store
 from shim.stream.hub import Hub
-from shim.stream.second import SecondHub
 from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.jsonvalue import obj, text
 
@@ -97,7 +96,9 @@ class View:
 class Views:
     """All views. Beside them are `probes` and `rereads`, what is known of who reads, and `forms`, those of clients."""
 
-    def __init__(self, manager: SessionManager, store: Store, hub: SecondHub, *, clock: Clock, ids: Ids, first: Hub) -> None:
+    def __init__(
+        self, manager: SessionManager, store: Store, hub: Hub[Event2], *, clock: Clock, ids: Ids, opencode1: Hub[OpenCodeEvent]
+    ) -> None:
         self.hub = hub
         self.probes = Probes()
         self.rereads = Rereads(hub, self.of, self.seen, clock=clock, ids=ids)
@@ -108,12 +109,12 @@ class Views:
         self._feed: Feed = manager.deps.feed
         self._clock = clock
         self._ids = ids
-        self._first = first
+        self._opencode1 = opencode1
         self._views: dict[str, View] = {}
         self._observing = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closed = False
-        hub.begins = self._begin
+        hub.on_first_reader = self._begin
 
     def __len__(self) -> int:
         return len(self._views)
@@ -187,14 +188,14 @@ class Views:
         if not self._observing and not self._is_closed:
             self._observing = True
             self._feed.observe(self._observe)
-            self._first.tap(self._host)
+            self._opencode1.observe(self._host)
         if self._sweeper is None and not self._is_closed:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     def _stop(self) -> None:
         self._observing = False
         self._feed.forget(self._observe)
-        self._first.tap(self._host, on=False)
+        self._opencode1.forget(self._host)
 
     def _observe(self, event: UniversalEvent) -> None:
         view = self._views.get(event.session_id)

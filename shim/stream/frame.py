@@ -1,13 +1,8 @@
-"""One OpenCode event as bytes, for both streams. Pure.
+"""Frames: events as bytes, the position that each names, and how frames are batched and joined. Pure.
 
-    /event         id:PLACE\\n data: {"id", "type", "properties"}\\n\\n
-    /global/event  id:PLACE\\n data: {"directory", "project", "payload": <the same JSON>}\\n\\n
-
-PLACE is where a reader is in the stream (what it sends as Last-Event-ID): the event's id in eight characters, so that with
-it a piece of text is no longer than native's, which has no such line. Its clients' parser takes it (seen with 1.1.53 and
-@opencode-ai/sdk 1.19.3). For clients of 1.1 and older the JSON has
-no `id` and no `project`.
-Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`.
+A position is where a reader is in the stream, and what it sends as `Last-Event-ID`. It is the id of an event; on the wire it
+has eight characters, so that a piece of text with an `id:` line is no longer than native's, which has none.
+Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0021-what-a-piece-of-text-may-cost.md.
 """
 
 from __future__ import annotations
@@ -16,205 +11,143 @@ import json
 import math
 from base64 import b64decode
 from binascii import b2a_base64
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
-from shim.opencode.events import OpenCodeEvent
 from universal.growing import Run
 
-ID_LENGTH, PLACE_LENGTH = 16, 8
+ID_LENGTH, POSITION_LENGTH = 16, 8
+CHUNK_BYTES = 256 * 1024
+"""Approximate size of a batch. Each chunk that is sent has its own time limit."""
+
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
-class Piece(Protocol):
-    """The piece of text that a frame adds to a part. Pieces with the same `key` can be joined."""
+class TextPiece(Protocol):
+    """The text that a frame adds to a growing part. Pieces with the same `key` can be joined."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What it is a piece of."""
+        """The part that grows."""
         ...
 
     @property
     def text(self) -> str:
-        """The piece."""
+        """The added text."""
         ...
 
     def frame(self, text: str, position: str) -> Frame:
-        """Another piece of the same, at another place."""
+        """A frame that adds `text` to the same part."""
         ...
-
-
-class Delta(NamedTuple):
-    """A piece of a part of the 1.x wire.
-
-    Not the event itself: its `legacy` would keep the conversation alive, which may be deleted, for as long as the ring has this.
-    """
-
-    type: str
-    properties: dict[str, Any]
-    directory: str | None
-    project: str | None
-    urgent: bool
-    legacy: bool
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """As `Piece`. Asked for only when a reader lags."""
-        if self.type == "message.part.delta":
-            return ("field", str(self.properties.get("partID")), str(self.properties.get("field")))
-        part = self.properties.get("part")
-        return ("part", str(cast("Mapping[str, Any]", part).get("id") if isinstance(part, Mapping) else None))
-
-    @property
-    def text(self) -> str:
-        """As `Piece`."""
-        return str(self.properties["delta"])
-
-    def frame(self, text: str, position: str) -> Frame:
-        """As `Piece`."""
-        event = OpenCodeEvent(self.type, {**self.properties, "delta": text}, self.directory, self.project, self.urgent)
-        return encode(event, position, legacy=self.legacy)
 
 
 class Frame(NamedTuple):
-    """One event, encoded.
+    """One encoded event. The encoder's `layout` makes of it the bytes that a reader gets.
 
-    id       the event whose place its `id:` line tells
-    plain    for `/event`, and for `/api/event`
-    wrapped  for `/global/event`
-    urgent   to be sent at once
-    delta    set for a piece of text
-    twin     a lasting event told again as `sync`, to stand behind `wrapped`; it has no `id:` line
-    oldest   for `/event` of clients of 1.0, if it is not `plain`
+    position  the position that its `id:` line names
+    body      the JSON of the event; empty for a comment
+    urgent    to be sent at once
+    piece     set for a frame that adds text to a part
+    envelope  JSON members that stand beside the body on a stream of all scopes
+    twin      the JSON of a second payload, which some wires send after the first
     """
 
-    id: str
-    plain: bytes
-    wrapped: bytes
+    position: str
+    body: bytes
     urgent: bool
-    delta: Piece | None = None
+    piece: TextPiece | None = None
+    envelope: bytes = b""
     twin: bytes = b""
-    oldest: bytes = b""
 
     @property
     def size(self) -> int:
-        """Bytes, in all forms."""
-        return len(self.plain) + len(self.wrapped) + len(self.twin) + len(self.oldest)
+        """Bytes that the ring keeps."""
+        return len(self.body) + len(self.envelope) + len(self.twin)
 
 
-def encode(
-    event: OpenCodeEvent,
-    id_: str,
-    *,
-    position: str | None = None,
-    legacy: bool = False,
-    twin: bool = False,
-    oldest: OpenCodeEvent | None = None,
-) -> Frame:
-    """The frame of one event.
+class Batch(NamedTuple):
+    """Frames that are sent together. `data` is the same object for all readers of one audience."""
 
-    In: `id_`, the event's own id; `position`, the event whose place the `id:` line tells if it is another one: frames that
-    only one reader gets (`server.connected`, a heartbeat) tell that of the last frame before them that can be replayed.
-    `oldest`, the event for clients of 1.0, if it is another one.
-    Raises: nothing; text without UTF-8 has U+FFFD for it, what is not JSON is its `str`.
-    """
-    kind, properties = event.type, event.properties
-    body = to_json({"type": kind, "properties": properties} if legacy else {"id": id_, "type": kind, "properties": properties})
-    position = position or id_
-    head = b"id:%b\ndata: " % _place(position)
-    return Frame(
-        position,
-        b"%b%b\n\n" % (head, body),
-        b'%b{%b"payload":%b}\n\n' % (head, _envelope(event.directory, None if legacy else event.project), body),
-        event.urgent,
-        _delta(event, legacy=legacy),
-        _twin(event, id_) if twin else b"",
-        b"" if oldest is None else head + to_json({"type": oldest.type, "properties": oldest.properties}) + b"\n\n",
-    )
+    frames: Sequence[Frame]
+    data: bytes
+    urgent: bool
 
 
-def _twin(event: OpenCodeEvent, id_: str) -> bytes:
-    """The `sync` twin of a lasting event, empty for others. Source: `/global/event` of 1.18.33; 1.14 is the first with it."""
-    if event.sync is None:
-        return b""
-    told = {"type": f"{event.type}.1", "id": event.sync.id, "seq": event.sync.seq, "aggregateID": event.sync.session_id}
-    payload = to_json({"type": "sync", "id": id_, "syncEvent": {**told, "data": event.properties}})
-    return b"data: {" + _envelope(event.directory, event.project) + b'"payload":' + payload + b"}\n\n"
-
-
-def place(id_: str) -> str:
-    """What an `id:` line says for an event: the six bytes of its id in URL-safe base 64; an id of another form as it is."""
-    return _place(id_).decode()
-
-
-def _place(id_: str) -> bytes:
-    try:
-        if len(id_) == ID_LENGTH:
-            return b2a_base64(bytes.fromhex(id_[4:]), newline=False).translate(_URL_SAFE)
-    except ValueError:
-        pass
-    return id_.encode()
-
-
-def event_at(said: str) -> str:
-    """The inverse of `place`, for what a client says as its Last-Event-ID; an event's id is taken as well."""
-    try:
-        return "evt_" + b64decode(said, b"-_", validate=True).hex() if len(said) == PLACE_LENGTH else said
-    except ValueError:
-        return said
-
-
-def normal(directory: str) -> str:
-    """A directory as events and readers are compared by: without a slash at its end."""
-    return directory.rstrip("/") or directory[:1]
+def batches(frames: Iterable[Frame], layout: Callable[[Frame], bytes]) -> list[Batch]:
+    """All frames in order, in batches that end with the frame that reaches CHUNK_BYTES."""
+    full: list[Batch] = []
+    batch: list[Frame] = []
+    texts: list[bytes] = []
+    size, urgent = 0, False
+    for frame in frames:
+        text = layout(frame)
+        batch.append(frame)
+        texts.append(text)
+        size += len(text)
+        urgent = urgent or frame.urgent
+        if size >= CHUNK_BYTES:
+            full.append(Batch(batch, b"".join(texts), urgent))
+            batch, texts, size, urgent = [], [], 0, False
+    if batch:
+        full.append(Batch(batch, b"".join(texts), urgent))
+    return full
 
 
 def compact(frames: Iterable[Frame]) -> list[Frame]:
     """The same stream with fewer frames: pieces of text of one part, with only pieces of text between them, are joined.
 
     Out: what is not a piece of text keeps its place and order; the joined text of each part is the same between any two
-    of them; ids ascend, and each is the id of its last piece.
+    of them; positions ascend, and each is that of its last piece.
     """
     out: list[Frame] = []
     run: Run[Frame] = Run()
     for frame in frames:
-        if frame.delta is None:
+        if frame.piece is None:
             out += starmap(_joined, run.take())
             out.append(frame)
         else:
-            run.add(frame.delta.key, frame.delta.text, frame)
+            run.add(frame.piece.key, frame.piece.text, frame)
     out += starmap(_joined, run.take())
     return out
 
 
 def _joined(last: Frame, text: str) -> Frame:
     """One frame for pieces of one part: the last one, with the text of all."""
-    assert last.delta is not None
-    return last if last.delta.text == text else last.delta.frame(text, last.id)
+    assert last.piece is not None
+    return last if last.piece.text == text else last.piece.frame(text, last.position)
 
 
-def _delta(event: OpenCodeEvent, *, legacy: bool) -> Delta | None:
-    """What a frame adds to which part: `message.part.delta`, and in 1.1 `message.part.updated` with `delta`."""
-    if event.type not in ("message.part.delta", "message.part.updated") or not isinstance(event.properties.get("delta"), str):
-        return None
-    return Delta(event.type, event.properties, event.directory, event.project, event.urgent, legacy)
+def encode_position(event_id: str) -> bytes:
+    """The position as an `id:` line names it: the six bytes of an event's id in URL-safe base 64; another text as it is."""
+    try:
+        if len(event_id) == ID_LENGTH:
+            return b2a_base64(bytes.fromhex(event_id[4:]), newline=False).translate(_URL_SAFE)
+    except ValueError:
+        pass
+    return event_id.encode()
 
 
-@lru_cache(maxsize=256)
-def _envelope(directory: str | None, project: str | None) -> bytes:
-    """What stands before the payload on `/global/event`; nothing for events of the whole server."""
-    if directory is None:
-        return b""
-    head = b'"directory":' + to_json(normal(directory)) + b","
-    return head if project is None else head + b'"project":' + to_json(project) + b","
+def decode_position(text: str) -> str:
+    """The inverse, for a client's Last-Event-ID. An event's id is taken as well."""
+    try:
+        return "evt_" + b64decode(text, b"-_", validate=True).hex() if len(text) == POSITION_LENGTH else text
+    except ValueError:
+        return text
+
+
+def normal_scope(directory: str) -> str:
+    """A directory as events and readers are compared by: without a slash at its end."""
+    return directory.rstrip("/") or directory[:1]
 
 
 def to_json(value: Any) -> bytes:
-    """JSON, by orjson; by the standard library for what orjson does not take (lone surrogates, integers over 64 bits)."""
+    """JSON, by orjson; by the standard library for what orjson refuses (lone surrogates, integers over 64 bits).
+
+    Raises nothing: a lone surrogate becomes U+FFFD, and what is not JSON its `str`.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:  # orjson.JSONEncodeError is one

@@ -1,9 +1,9 @@
-"""One event stream as an HTTP response. The only importer of aiohttp_sse.
+"""One event stream as an HTTP response. Only this module imports aiohttp_sse.
 
     take -> gather <= 4 ms since the last (none when urgent, little when not much comes) -> join -> one write, with a time limit
 
-What aiohttp_sse gives: the response class, TCP_USER_TIMEOUT on the socket. Its ping comment is not needed, since
-OpenCode's heartbeat is a data event, and is put off for a day. How a stream ends tells the client what to do: OpenCode's
+aiohttp_sse gives the response class and TCP_USER_TIMEOUT on the socket. Its ping comment is not needed, since each wire has
+a heartbeat, and is put off for a day. How a stream ends tells the client what to do: OpenCode's
 SDK ends its iteration at a clean end, and reconnects with Last-Event-ID when the connection breaks (read in
 @opencode-ai/sdk 1.19.3, seen with 1.1.53). So a reader that was too slow is broken off, and a shutdown ends cleanly.
 """
@@ -12,30 +12,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
 from shim.stream.compression import Gzip
-from shim.stream.subscription import FormT, State, Subscription
-from shim.stream.turnstile import Turnstile
+from shim.stream.scheduling import WriteQueue
+from shim.stream.subscription import State, Subscription
 
-HEARTBEAT_S = 10.0
-"""As OpenCode 1.18.33."""
-LEGACY_HEARTBEAT_S = 30.0
-"""As OpenCode 1.1.53."""
-SECOND_HEARTBEAT_S = 15.0
-"""As OpenCode 2, which sends a comment."""
 GATHER_S = 0.004
-"""Writes of a stream are so far apart while much comes, but for what is urgent: one write for many frames costs a tenth."""
+"""Seconds between writes while much comes, except for urgent frames: one write for many frames costs a tenth."""
 SEND_TIMEOUT_S = 30.0
-"""A client that takes nothing for so long is gone."""
+"""Seconds after which a client that takes nothing is taken for gone."""
 END_GRACE_S = 0.2
-"""How much longer all writes may take once the stream is to end."""
+"""Seconds that all further writes may take once the stream is to end."""
 PING_INTERVAL_S = 86_400.0
-"""aiohttp_sse wants one; it is a comment that nobody needs."""
+"""Required by aiohttp_sse, for a comment that nobody needs."""
 
 HEADERS = {
     "Content-Type": "text/event-stream",
@@ -50,18 +43,18 @@ log = structlog.get_logger()
 
 async def stream(
     request: web.Request,
-    subscription: Subscription[FormT],
+    subscription: Subscription,
     *,
-    heartbeat_s: float = HEARTBEAT_S,
+    heartbeat_s: float | None = None,
     gather_s: float = GATHER_S,
     send_timeout_s: float = SEND_TIMEOUT_S,
     gzip: bool = False,
-    turnstile: Turnstile | None = None,
+    write_queue: WriteQueue | None = None,
 ) -> web.StreamResponse:
     """Send a subscription to a client until one of them ends, then close it.
 
-    In: `heartbeat_s`, the native interval of the subscription's wire; `gzip`, whether its body is compressed;
-    `turnstile`, the one of all streams.
+    In: `heartbeat_s`, if it is not that of the wire; `gzip`, whether the body is compressed; `write_queue`, that of all
+    streams.
     Raises: HTTPMethodNotAllowed if it is not a GET; nothing for a client that went away.
     """
     response = EventSourceResponse(sep="\n", send_timeout=send_timeout_s, ping_interval=PING_INTERVAL_S)
@@ -70,21 +63,22 @@ async def stream(
     if gzip:
         response.headers["Content-Encoding"] = "gzip"
     sender = _Sender(subscription, send_timeout_s)
-    turnstile = turnstile or Turnstile()
+    write_queue = write_queue or WriteQueue()
+    heartbeat_s = subscription.encoder.heartbeat_s if heartbeat_s is None else heartbeat_s
     try:
         if request.transport is None:  # it left while the request was read
             return web.Response()
         await response.prepare(request)
-        with turnstile.stream(lambda: request.transport is None, subscription.close):
+        with write_queue.stream(lambda: request.transport is None, subscription.close):
             async with response:
-                await _pump(response, subscription, sender, heartbeat_s, gather_s, Gzip() if gzip else None, turnstile)
+                await _pump(response, subscription, sender, heartbeat_s, gather_s, Gzip() if gzip else None, write_queue)
         if subscription.state is State.DROPPED:
             _break_off(request)
     except ConnectionError:
-        log.debug("subscriber.gone", scope=subscription.kind.scope)
+        log.debug("subscriber.gone", scope=subscription.scope)
     except TimeoutError:
         if subscription.state is State.OPEN:
-            log.warning("subscriber.stalled", scope=subscription.kind.scope, send_timeout_s=send_timeout_s)
+            log.warning("subscriber.stalled", scope=subscription.scope, send_timeout_s=send_timeout_s)
         _break_off(request)
     finally:
         subscription.close()
@@ -93,28 +87,28 @@ async def stream(
 
 async def _pump(
     response: EventSourceResponse,
-    subscription: Subscription[FormT],
+    subscription: Subscription,
     sender: _Sender,
     heartbeat_s: float,
     gather_s: float,
     gzip: Gzip | None,
-    turnstile: Turnstile,
+    write_queue: WriteQueue,
 ) -> None:
     """Frames and heartbeats, until the subscription is over; then the end of the body.
 
     Raises: TimeoutError, ConnectionError.
     """
     loop = asyncio.get_running_loop()
-    beat_at = loop.time() + heartbeat_s
+    heartbeat_at = loop.time() + heartbeat_s
     while not subscription.over:
-        batches = await subscription.take(gather_s, beat_at)
+        batches = await subscription.take(gather_s, heartbeat_at)
         if batches:
-            await turnstile.enter()
+            await write_queue.enter()
             data = b"".join([batch.data for batch in batches])
             await sender.send(response.write(data if gzip is None else gzip.write(data)))
-        if loop.time() >= beat_at:
-            subscription.beat()
-            beat_at = loop.time() + heartbeat_s
+        if loop.time() >= heartbeat_at:
+            subscription.send_heartbeat()
+            heartbeat_at = loop.time() + heartbeat_s
     if subscription.state is State.ENDING:
         if gzip is not None:
             await sender.send(response.write(gzip.end()))
@@ -124,15 +118,15 @@ async def _pump(
 class _Sender:
     """The writes of one stream: each within its time limit, and all within END_GRACE_S once the stream is to end."""
 
-    def __init__(self, subscription: Subscription[Any], timeout_s: float) -> None:
+    def __init__(self, subscription: Subscription, timeout_s: float) -> None:
         self._subscription = subscription
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._end_at: float | None = None
         self._limit: asyncio.Timeout | None = None
-        subscription.on_end = self._hurry
+        subscription.on_end = self._shorten
         if subscription.state is not State.OPEN:
-            self._hurry()
+            self._shorten()
 
     async def send(self, sending: Awaitable[None]) -> None:
         """Wait for a write. Raises TimeoutError."""
@@ -141,10 +135,10 @@ class _Sender:
             try:
                 await sending
             finally:
-                self._limit = None  # also when the client is gone: a limit that is over cannot be changed
+                self._limit = None  # also when the client is gone: an expired limit cannot be changed
 
-    def _hurry(self) -> None:
-        """The stream is to end: a write that runs has not much time left, and none if its reader was dropped."""
+    def _shorten(self) -> None:
+        """The stream is to end: a running write has little time left, and none if its reader was dropped."""
         self._end_at = self._loop.time() + (END_GRACE_S if self._subscription.state is State.ENDING else 0.0)
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(min(self._end_at, self._limit.when() or self._end_at))

@@ -1,8 +1,8 @@
-"""One reader of the event stream: what waits for it, and when it is given up.
+"""One reader of an event stream: what waits for it, and when it is cut off.
 
-Two queues: what it was promised at the beginning (greeting and replay, bounded by the ring), then live frames, bounded
-here. A reader that is over a bound is judged when the event loop has turned once, so that a burst within one callback
-is not held against it: pieces of text are joined first, and only if that does not help the reader is dropped.
+Two queues: the opening (greeting and replay, bounded by the ring), then live frames, bounded here. A reader that is over a
+bound is judged when the event loop has turned once, so that a burst within one callback is not held against it: pieces of
+text are joined first, and only if that does not help the reader is dropped.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
-from shim.stream.batch import CHUNK_BYTES, Batch, batches
-from shim.stream.frame import Frame, compact
+from shim.stream.encoder import Encoder
+from shim.stream.frame import CHUNK_BYTES, Batch, Frame, batches, compact
 
 FIRST_SHARE = 1 / 8
-"""Of the time that takes are to be apart: two pieces that happen to come together are no burst."""
+"""Share of the gather time that the first wait takes: two pieces that happen to come together are no burst."""
 HARD_FACTOR = 8
-"""So many times the bounds, and a reader is dropped without being judged."""
+"""A reader that is this many times over its bounds is dropped without being judged."""
+JUDGED_FACTOR = 0.75
+"""Share of its bounds under which a judged reader must be: room for a while, or each frame would have it judged again."""
 
 
 class Bounds(NamedTuple):
@@ -39,125 +41,85 @@ class State(StrEnum):
     DROPPED = "dropped"
 
 
-class Form(Protocol):
-    """What a reader asked for, as far as its queue cares."""
+class Subscription:
+    """A reader's end of the hub. `take` and `close` are for the response that serves the reader.
 
-    @property
-    def scope(self) -> str | None:
-        """The directory whose events it gets, None for all; for the log."""
-        ...
-
-    def form(self, frame: Frame) -> bytes:
-        """A frame as this reader gets it."""
-        ...
-
-
-FormT = TypeVar("FormT", bound=Form)
-
-
-class Kind(NamedTuple):
-    """What a reader asked for: `scope` is a normalised directory or None for all; `wrapped` as on `/global/event`;
-    `legacy` for clients of 1.1."""
-
-    scope: str | None
-    wrapped: bool
-    legacy: bool
-    sync: bool = False
-    """Lasting events are followed by their `sync` twins."""
-    oldest: bool = False
-    """A client of 1.0, on `/event`."""
-
-    def form(self, frame: Frame) -> bytes:
-        """A frame as this reader gets it."""
-        if self.sync:
-            return frame.wrapped + frame.twin
-        if self.oldest and frame.oldest:
-            return frame.oldest
-        return frame.wrapped if self.wrapped else frame.plain
-
-    def wants(self, directory: str | None) -> bool:
-        """Whether an event of this (normalised) directory is for it."""
-        return self.scope is None or directory is None or directory == self.scope
-
-
-class Subscription(Generic[FormT]):
-    """A reader's end of the hub. `take` and `close` are the reader's; the rest is the hub's.
-
-    on_end  called when the state changes by the hub's hand, for a reader that is busy sending
-    joins   for a client to which each piece of text costs a redraw: it gets those that go out together as one
+    In: `scope`, the directory whose events it gets, normalised, None for all; `client`, by which `Hub.hold` finds it;
+    `opening`, its first frames. `heartbeat` makes one; `closed` is called at least once when the subscription is over.
+    `on_end` is called when the hub changes the state, for a response that is busy sending.
     """
 
     def __init__(
         self,
-        kind: FormT,
-        first: Iterable[Frame],
+        encoder: Encoder[Any],
+        scope: str | None,
+        opening: Iterable[Frame],
         *,
         bounds: Bounds,
-        beat: Callable[[FormT], Frame],
-        closed: Callable[[Subscription[FormT]], None],
-        joins: bool = False,
+        heartbeat: Callable[[Encoder[Any]], Frame],
+        closed: Callable[[Subscription], None],
+        client: Hashable = None,
     ) -> None:
-        self.kind = kind
+        self.encoder = encoder
+        self.scope = scope
+        self.client = client
         self.state = State.OPEN
         self.on_end: Callable[[], None] | None = None
         self._bounds = bounds
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._closed = closed
-        self._joins = joins
-        self._first = deque(batches(compact(first) if joins else first, kind.form))
+        self._opening = deque(batches(compact(opening) if encoder.joins else opening, encoder.layout))
         self._live: deque[Batch] = deque()
-        self._kept_back: deque[Batch] | None = None
+        self._held: deque[Batch] | None = None
         """Live frames since `hold`; None when it is not on hold."""
         self._frames = self._bytes = 0
-        self._hurry = True
-        self._judging = False
+        self._is_urgent = True
+        self._is_judged_soon = False
         self._more = asyncio.Event()
         self._now = asyncio.Event()
         self._quiet = asyncio.Event()
         self._taken_at = -math.inf
         self._share = FIRST_SHARE
         self._due_at = math.inf
-        """Until when (loop time) a take gathers. Looked at by whoever brings more: a busy loop is late with its timers."""
+        """Until when (loop time) a take gathers. `put` checks it too: a busy loop is late with its timers."""
 
     @property
     def pending(self) -> tuple[int, int]:
-        """(frames, bytes) of live frames that wait."""
+        """The number and bytes of live frames that wait."""
         return self._frames, self._bytes
 
     @property
     def over(self) -> bool:
-        """Nothing will come any more."""
+        """Whether no more frames will come."""
         return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._waiting())
 
     async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Batch]:
         """The next frames, oldest first: waits for one, and for more until `gather_s` after the last take, unless one is urgent.
 
-        So the first piece of a burst goes out at once, and of a quiet stream each. What comes soon after a take waits for
-        FIRST_SHARE of `gather_s`, and for twice as long each time that it happens again.
+        So the first piece of a burst goes out at once, and each of a quiet stream. Frames soon after a take wait for
+        FIRST_SHARE of `gather_s`, and twice as long each time that it happens again.
         Out: about CHUNK_BYTES at most; [] at `until` (loop time), and when it is `over`.
         """
         loop = asyncio.get_running_loop()
         while not self._waiting() and self.state is State.OPEN and (until is None or loop.time() < until):
-            self._quiet.set()  # whoever takes again has sent what it took before
-            await _set(self._more, until)
+            self._quiet.set()  # a reader that takes again has sent what it took before
+            await _wait(self._more, until)
         gather_until = self._taken_at + gather_s * self._share
         if gather_until <= loop.time():
             self._share = FIRST_SHARE
-        elif not self._hurry and self.state is State.OPEN and self._waiting():
+        elif not self._is_urgent and self.state is State.OPEN and self._waiting():
             self._share = min(1.0, self._share * 2)
             self._due_at = gather_until if until is None else min(until, gather_until)
-            await _set(self._now, self._due_at)
+            await _wait(self._now, self._due_at)
             self._due_at = math.inf
         self._taken_at = loop.time()
         return self._pop()
 
     def close(self) -> None:
-        """The reader is gone or has had enough. Again is fine."""
+        """End it from the reader's side. It may be called again."""
         if self.state is not State.DROPPED:
             self.state = State.CLOSED
         self._forget()
-
-    # The hub's.
 
     def put(self, batch: Batch) -> None:
         """Queue live frames. Never waits; a reader that is too far behind is dropped, now or when the loop has turned."""
@@ -166,60 +128,60 @@ class Subscription(Generic[FormT]):
         self._frames += len(batch.frames)
         self._bytes += len(batch.data)
         over = self._is_over(1)
-        if self._kept_back is not None:
-            self._kept_back.append(batch)
+        if self._held is not None:
+            self._held.append(batch)
             if over:
-                self.go_on()
+                self.release()
             return
         self._live.append(batch)
         self._quiet.clear()
         if over and self._is_over(HARD_FACTOR):
             self.drop()
             return
-        if over and not self._judging:
-            self._judging = True
+        if over and not self._is_judged_soon:
+            self._is_judged_soon = True
             asyncio.get_running_loop().call_soon(self._judge)
         if batch.urgent or over or self._bytes > CHUNK_BYTES:
-            self._hurry = True
+            self._is_urgent = True
             self._now.set()
         elif self._due_at < math.inf and asyncio.get_running_loop().time() >= self._due_at:
             self._now.set()
         self._more.set()
 
     def hold(self) -> None:
-        """Keep back what comes from now on; what waits already is sent. Again is fine."""
-        if self._kept_back is None:
-            self._kept_back = deque()
+        """Keep back what comes from now on; what waits already is sent. It may be called again."""
+        if self._held is None:
+            self._held = deque()
 
-    def go_on(self) -> None:
-        """Send what was kept back, in order, and whatever comes. Without a `hold` before it, nothing happens."""
-        kept_back, self._kept_back = self._kept_back, None
-        for batch in kept_back or ():
+    def release(self) -> None:
+        """Send what was kept back, in order, and what comes. Without a `hold` before it, nothing happens."""
+        held, self._held = self._held, None
+        for batch in held or ():
             self._frames -= len(batch.frames)
             self._bytes -= len(batch.data)
             self.put(batch)
 
     async def settled(self) -> None:
-        """Wait until all that is queued now has been sent, without gathering; or the reader is gone."""
+        """Wait until all that is queued now has been sent, without gathering, or the reader is gone."""
         if self._waiting():
-            self._hurry = True
+            self._is_urgent = True
             self._now.set()
         await self._quiet.wait()
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Queue a heartbeat."""
-        for batch in batches((self._beat(self.kind),), self.kind.form):
+        for batch in batches((self._heartbeat(self.encoder),), self.encoder.layout):
             self.put(batch)
 
     def end(self) -> None:
-        """No more frames: what waits is still sent, then the stream ends."""
-        self.go_on()
+        """End the stream after what waits."""
+        self.release()
         if self.state is State.OPEN:
             self._become(State.ENDING)
             self._closed(self)
 
     def drop(self) -> None:
-        """Give it up: its connection is broken off, and it comes back by itself."""
+        """Cut it off: its connection is broken off, and the client reconnects by itself."""
         if self.state is State.OPEN:
             self._become(State.DROPPED)
             self._closed(self)
@@ -233,9 +195,9 @@ class Subscription(Generic[FormT]):
             self.on_end()
 
     def _forget(self) -> None:
-        self._first.clear()
+        self._opening.clear()
         self._live.clear()
-        self._kept_back = None
+        self._held = None
         self._frames = self._bytes = 0
         self._more.set()
         self._now.set()
@@ -243,45 +205,45 @@ class Subscription(Generic[FormT]):
         self._closed(self)
 
     def _judge(self) -> None:
-        self._judging = False
+        self._is_judged_soon = False
         if self.state is not State.OPEN or not self._is_over(1):
             return
         joined = compact(frame for batch in self._live for frame in batch.frames)
-        self._live = deque(batches(joined, self.kind.form))
+        self._live = deque(batches(joined, self.encoder.layout))
         self._frames, self._bytes = len(joined), sum(len(batch.data) for batch in self._live)
-        if self._is_over(0.75):  # room for a while, or each frame would bring us here again
+        if self._is_over(JUDGED_FACTOR):
             self.drop()
 
     def _is_over(self, factor: float) -> bool:
-        """One frame alone is never too much: it has to go out some day."""
+        """Whether more waits than `factor` times the bounds. One frame alone is never too much."""
         frames, size = self._bounds
         return self._frames > 1 and (self._frames > frames * factor or self._bytes > size * factor)
 
     def _waiting(self) -> bool:
-        return bool(self._first or self._live)
+        return bool(self._opening or self._live)
 
     def _pop(self) -> list[Batch]:
         if self.state in (State.CLOSED, State.DROPPED):
             return []
-        taken: list[Batch] = []
+        out: list[Batch] = []
         size = 0
         while self._waiting() and size < CHUNK_BYTES:
-            if self._first:
-                batch = self._first.popleft()
+            if self._opening:
+                batch = self._opening.popleft()
             else:
                 batch = self._live.popleft()
                 self._frames -= len(batch.frames)
                 self._bytes -= len(batch.data)
-            taken.append(batch)
+            out.append(batch)
             size += len(batch.data)
-        self._hurry = self._waiting()
-        if self._joins and len(taken) > 1:
-            return batches(compact(frame for batch in taken for frame in batch.frames), self.kind.form)
-        return taken
+        self._is_urgent = self._waiting()
+        if self.encoder.joins and len(out) > 1:
+            return batches(compact(frame for batch in out for frame in batch.frames), self.encoder.layout)
+        return out
 
 
-async def _set(event: asyncio.Event, until: float | None) -> None:
-    """Wait until it is set anew, or `until` (loop time). A bare timer, since each write of each stream waits here twice."""
+async def _wait(event: asyncio.Event, until: float | None) -> None:
+    """Wait until the event is set again, or `until` (loop time). A bare timer: each write of each stream waits here twice."""
     event.clear()
     timer = None if until is None else asyncio.get_running_loop().call_at(until, event.set)
     try:

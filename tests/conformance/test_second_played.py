@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shim.stream.response import SECOND_HEARTBEAT_S
+from shim.opencode2.stream import HEARTBEAT_S
 from tests.http.conftest import repository
 from tests.support.live import live
 from tests.support.puppet import Puppet
@@ -260,7 +260,7 @@ async def test_a_stream_begins_and_is_kept_alive_as_natives(scene: str, tmp_path
     opened, first = stream[0], next(row["data"] for row in stream if "data" in row)
     beats = [row["t"] for row in stream if "comment" in row]
     assert {row["comment"] for row in stream if "comment" in row} == {COMMENT}
-    assert all(round(later - earlier) == SECOND_HEARTBEAT_S for earlier, later in pairwise(beats))
+    assert all(round(later - earlier) == HEARTBEAT_S for earlier, later in pairwise(beats))
     async with live(tmp_path) as server, server.api.raw.get("/api/event", params={"dialect": scene[0]}) as response:
         ours = {name: response.headers[name].lower() for name in STREAM_HEADERS if name in opened["headers"]}
         assert ours == {name: opened["headers"][name].lower() for name in ours}

@@ -24,10 +24,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from shim.clock import ManualClock, rfc3339
 from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
+from shim.opencode.stream import EventEncoder
 from shim.projection.opencode1.projector import Projector
 from shim.runtime.process import LINES_AT_ONCE
 from shim.store.sqlite import SqliteStore
-from shim.stream.frame import encode
 from shim.stream.hub import Hub
 from tests.bench import agent
 from universal.agents.claude import ClaudeCodec
@@ -196,7 +196,15 @@ def test_projection(hold: Callable[..., None], events: list[UniversalEvent]) -> 
 
 def test_encode(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
     ids = Ids(ManualClock())
-    hold(lambda: [encode(event, ids.moment()) for event in told])
+    encoder = EventEncoder(lambda: 0)
+
+    def encode(event: OpenCodeEvent) -> bytes:
+        position = ids.moment()
+        frame = encoder.encode(event, position, position)
+        assert frame is not None
+        return encoder.layout(frame)
+
+    hold(lambda: [encode(event) for event in told])
 
 
 def test_hub(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
@@ -204,8 +212,8 @@ def test_hub(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
 
     async def publish() -> None:
         clock = ManualClock()
-        hub = Hub(clock, Ids(clock))
-        readers = [hub.subscribe(scope=None, wrapped=False) for _ in range(READERS)]
+        hub = Hub[OpenCodeEvent](clock, Ids(clock))
+        readers = [hub.subscribe(EventEncoder(clock.now_ms)) for _ in range(READERS)]
         for at in range(0, len(told), LINES_AT_ONCE):
             with hub.burst():
                 for event in told[at : at + LINES_AT_ONCE]:

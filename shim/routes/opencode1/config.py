@@ -15,8 +15,8 @@ from shim.host.opencode_config import OpenCodeConfig, describe
 from shim.http.operation import Ctx, operation
 from shim.opencode.config import Config, wire
 from shim.opencode.events import OpenCodeEvent
+from shim.opencode.generations import generation_of
 from shim.opencode.keybinds import KEYBINDS
-from shim.stream.wire import wire_of
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,8 @@ async def get(ctx: Ctx) -> object:
     """What holds in the directory. Faults in files are logged, and shown in an attached TUI; the rest of them holds."""
     config = await ctx.services.config.fresh(ctx.directory)
     _tell(ctx, config)
-    if wire_of(ctx.request) != "v1.18":  # not in the document of 1.18, whose clients have their keys elsewhere
+    generation = generation_of(ctx.request.query, ctx.request.headers)
+    if generation != "v1.18":  # not in the document of 1.18, whose clients have their keys elsewhere
         return {**config.values, "keybinds": KEYBINDS}
     return config.values
 

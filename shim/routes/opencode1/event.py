@@ -7,9 +7,10 @@ from aiohttp import web
 from shim.http.operation import Ctx, operation
 from shim.http.streams import need_room
 from shim.opencode.events import OpenCodeEvent
+from shim.opencode.generations import generation_of, takes_twins
+from shim.opencode.stream import encoder_of
 from shim.stream.compression import wanted
-from shim.stream.response import HEARTBEAT_S, LEGACY_HEARTBEAT_S, stream
-from shim.stream.wire import takes_twins, wire_of
+from shim.stream.response import stream
 
 
 @operation("event.subscribe")
@@ -29,21 +30,14 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     need_room(ctx.services)
     project = (await ctx.services.projects.identity(scope)).id if scope is not None else ""
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
-    wire = wire_of(request)
-    subscription = ctx.services.hub.subscribe(
-        scope=scope,
-        wrapped=wrapped,
-        legacy=wire != "v1.18",
-        oldest=wire == "v1.0",
-        sync=wrapped and takes_twins(request),
-        last_event_id=last,
-        greeting=[*running(ctx), *open_requests(ctx)],
-    )
+    generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
+    encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
+    greeting = [*running(ctx), *open_requests(ctx)]
+    subscription = ctx.services.hub.subscribe(encoder, scope=scope, last_event_id=last, greeting=greeting)
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
     gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
-    heartbeat_s = HEARTBEAT_S if wire == "v1.18" else LEGACY_HEARTBEAT_S
-    return await stream(request, subscription, heartbeat_s=heartbeat_s, gzip=gzip, turnstile=ctx.services.hub.turnstile)
+    return await stream(request, subscription, gzip=gzip, write_queue=ctx.services.hub.write_queue)
 
 
 def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:

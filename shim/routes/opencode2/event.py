@@ -7,9 +7,10 @@ from aiohttp import web
 from shim.http.dialect import client_of, dialect_of
 from shim.http.operation import Ctx, operation2
 from shim.http.streams import need_room
+from shim.opencode2.stream import ENCODERS
 from shim.routes.opencode2.sessions import views
 from shim.stream.compression import wanted
-from shim.stream.response import SECOND_HEARTBEAT_S, stream
+from shim.stream.response import stream
 
 
 @operation2("event.subscribe")
@@ -19,6 +20,7 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     need_room(ctx.services)
     last = request.headers.get("Last-Event-ID") or request.query.get("after")
     hub = views(ctx).hub
-    subscription = hub.subscribe(dialect_of(request), last, client_of(request))
+    encoder = ENCODERS[dialect_of(request).name]
+    subscription = hub.subscribe(encoder, last_event_id=last, client=client_of(request))
     gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
-    return await stream(request, subscription, heartbeat_s=SECOND_HEARTBEAT_S, gzip=gzip, turnstile=hub.turnstile)
+    return await stream(request, subscription, gzip=gzip, write_queue=hub.write_queue)

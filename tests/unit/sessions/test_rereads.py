@@ -11,10 +11,11 @@ from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.opencode2.dialects import J
 from shim.opencode2.events import Event2
+from shim.opencode2.stream import ENCODERS
 from shim.projection.opencode2.state import Conversation2
 from shim.sessions import rereads
 from shim.sessions.rereads import Rereads
-from shim.stream.second import Reader, SecondHub
+from shim.stream.hub import Hub
 
 CLIENT = ("::1", "opencode2/x")
 SETTLE_S, LAID_S, LONGEST_S, REPEAT_S = 0.02, 0.04, 0.2, 0.1
@@ -25,10 +26,10 @@ class Place:
 
     def __init__(self) -> None:
         clock = ManualClock()
-        self.hub = SecondHub(clock, Ids(clock))
+        self.hub = Hub[Event2](clock, Ids(clock))
         self.sessions = {id_: Conversation2({"id": id_, "location": {"directory": "/p"}}) for id_ in ("ses_1", "ses_2")}
         self.rereads = Rereads(self.hub, self.load, self.sessions.get, clock=clock, ids=Ids(clock))
-        self.reader: Reader = self.hub.subscribe(J, None, CLIENT)
+        self.reader = self.hub.subscribe(ENCODERS["J"], client=CLIENT)
 
     async def load(self, session_id: str) -> Conversation2:
         return self.sessions[session_id]
@@ -44,7 +45,7 @@ class Place:
 
     async def told(self, wait_s: float = 0.0) -> list[str]:
         until = asyncio.get_running_loop().time() + wait_s
-        return [frame.plain.decode() for batch in await self.reader.take(0.0, until) for frame in batch.frames]
+        return [frame.body.decode() for batch in await self.reader.take(0.0, until) for frame in batch.frames]
 
 
 @pytest.fixture

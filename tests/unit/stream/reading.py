@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aiohttp import ClientResponse
@@ -12,13 +13,15 @@ from aiohttp import ClientResponse
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
-from shim.stream.batch import Batch
-from shim.stream.burst import Bursts
-from shim.stream.frame import event_at
+from shim.opencode.stream import EventEncoder, encoder_of
+from shim.stream.frame import Batch, decode_position
 from shim.stream.hub import DEFAULT_BOUNDS, Hub, HubBounds
+from shim.stream.scheduling import Bursts
 from shim.stream.subscription import Subscription
 
 WAIT_S = 5.0
+SENT_MS = 7
+"""The time that events of 1.0 are sent at."""
 
 
 class Got(NamedTuple):
@@ -46,15 +49,15 @@ def parse(text: bytes) -> list[Got]:
         assert id_line.startswith(b"id:"), id_line
         assert b" " not in id_line, id_line
         assert data_line.startswith(b"data: {"), data_line
-        found.append(Got(event_at(id_line[3:].decode()), json.loads(data_line[6:])))
+        found.append(Got(decode_position(id_line[3:].decode()), json.loads(data_line[6:])))
     return found
 
 
 def parsed(subscription: Subscription, taken: list[Batch]) -> list[Got]:
     """What a client of this subscription sees of what it has taken, without `sync` twins."""
     frames = [frame for batch in taken for frame in batch.frames]
-    assert b"".join(batch.data for batch in taken) == b"".join(map(subscription.kind.form, frames))
-    return parse(b"".join((f.wrapped if subscription.kind.wrapped else subscription.kind.form(f)) for f in frames))
+    assert b"".join(batch.data for batch in taken) == b"".join(map(subscription.encoder.layout, frames))
+    return parse(b"".join(map(replace(subscription.encoder, twins=False).layout, frames)))
 
 
 async def drain(subscription: Subscription) -> list[Got]:
@@ -80,10 +83,31 @@ def make_hub(
     bounds: HubBounds = DEFAULT_BOUNDS,
     soon: Callable[[Callable[[], None]], object] | None = None,
     now: Callable[[], float] = lambda: 0.0,
-) -> Hub:
+) -> Hub[OpenCodeEvent]:
     """A hub whose second burst is always too soon after the first."""
     clock = ManualClock()
     return Hub(clock, Ids(clock), bounds=bounds, bursts=Bursts(soon=soon, now=now))
+
+
+def sent_ms() -> int:
+    return SENT_MS
+
+
+def encoder(*, wrapped: bool = False, legacy: bool = False, oldest: bool = False, sync: bool = False) -> EventEncoder:
+    """The encoder of a client: `legacy`, one of 1.1; `oldest`, one of 1.0."""
+    return encoder_of(sent_ms, "v1.0" if oldest else "v1.1" if legacy else "v1.18", wrapped=wrapped, twins=sync)
+
+
+def subscribe(
+    hub: Hub[OpenCodeEvent],
+    *,
+    scope: str | None = None,
+    last_event_id: str | None = None,
+    greeting: Sequence[OpenCodeEvent] = (),
+    **client: bool,
+) -> Subscription:
+    """A reader of OpenCode 1's events. `client` is what `encoder` takes."""
+    return hub.subscribe(encoder(**client), scope=scope, last_event_id=last_event_id, greeting=greeting)
 
 
 def said(number: int, directory: str | None = "/p", **options: Any) -> OpenCodeEvent:

@@ -1,4 +1,4 @@
-"""Frames: the exact bytes, text that is no UTF-8, and pieces of text that are joined."""
+"""Frames: positions, pieces of text that are joined, and batches."""
 
 from __future__ import annotations
 
@@ -10,116 +10,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shim.opencode.events import OpenCodeEvent
-from shim.stream.frame import Frame, compact, encode, event_at, normal, place
-from tests.unit.stream.reading import delta, parse, said
-
-IDLE = OpenCodeEvent("session.idle", {"sessionID": "ses_1"}, directory="/home/user/project", project="prj", urgent=True)
-
-
-def test_both_forms() -> None:
-    frame = encode(IDLE, "evt_1")
-    assert frame == Frame(
-        id="evt_1",
-        plain=b'id:evt_1\ndata: {"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n',
-        wrapped=b'id:evt_1\ndata: {"directory":"/home/user/project","project":"prj","payload":'
-        b'{"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}}\n\n',
-        urgent=True,
-    )
-
-
-def test_legacy_has_no_id_in_the_json_and_no_project() -> None:
-    frame = encode(IDLE, "evt_1", legacy=True)
-    assert frame.plain == b'id:evt_1\ndata: {"type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
-    assert frame.wrapped == (
-        b'id:evt_1\ndata: {"directory":"/home/user/project","payload":'
-        b'{"type":"session.idle","properties":{"sessionID":"ses_1"}}}\n\n'
-    )
-
-
-def test_events_of_the_server_have_only_a_payload() -> None:
-    frame = encode(OpenCodeEvent("server.heartbeat", {}), "evt_2", position="evt_1")
-    assert frame.wrapped == b'id:evt_1\ndata: {"payload":{"id":"evt_2","type":"server.heartbeat","properties":{}}}\n\n'
-    assert frame.plain == b'id:evt_1\ndata: {"id":"evt_2","type":"server.heartbeat","properties":{}}\n\n'
-    assert frame.id == "evt_1"
-
-
-def test_without_a_project() -> None:
-    wrapped = encode(said(1, "/p/"), "evt_1").wrapped
-    assert parse(wrapped)[0].data == {"directory": "/p", "payload": {"id": "evt_1", "type": "test.said", "properties": {"n": 1}}}
-
-
-# Frames of 1.18.33 and of 1.1.53, as recorded: (our event, legacy, wrapped, the recorded data).
-RECORDED: list[tuple[OpenCodeEvent, bool, bool, str]] = [
-    (
-        OpenCodeEvent("server.connected", {}),
-        False,
-        False,
-        '{"id":"evt_200068f2e001Lirsq1vNpcveCn","type":"server.connected","properties":{}}',
-    ),
-    (OpenCodeEvent("server.connected", {}), True, True, '{"payload":{"type":"server.connected","properties":{}}}'),
-    (OpenCodeEvent("server.connected", {}), True, False, '{"type":"server.connected","properties":{}}'),
-    (
-        OpenCodeEvent("session.status", {"sessionID": "ses_1", "status": {"type": "busy"}}, directory="/home/user/project"),
-        True,
-        False,
-        '{"type":"session.status","properties":{"sessionID":"ses_1","status":{"type":"busy"}}}',
-    ),
-]
-
-
-@pytest.mark.parametrize(("event", "legacy", "wrapped", "recorded"), RECORDED)
-def test_as_recorded(event: OpenCodeEvent, legacy: bool, wrapped: bool, recorded: str) -> None:
-    frame = encode(event, "evt_200068f2e001Lirsq1vNpcveCn", legacy=legacy)
-    text = frame.wrapped if wrapped else frame.plain
-    assert text.split(b"\n")[1] == b"data: " + recorded.encode()
+from shim.opencode.stream import modern_frame
+from shim.stream.frame import CHUNK_BYTES, Frame, batches, compact, decode_position, encode_position, normal_scope
+from tests.unit.stream.reading import delta, encoder, parse, said
 
 
 @pytest.mark.parametrize(
-    ("given_", "sent"),
-    [
-        ("\ud83d\ude00", "\U0001f600"),
-        ("half \ud83d smile", "half \ufffd smile"),
-        ("\udc00\ud800", "\ufffd\ufffd"),
-        ({"\udcff": ["\udcff"]}, {"\ufffd": ["\ufffd"]}),
-        (2**70, 2**70),
-        ((1, "\ud800"), [1, "\ufffd"]),
-        ({1: "\ud800"}, {"1": "\ufffd"}),
-        ([float("nan"), float("inf"), 1.5], [None, None, 1.5]),
-        (["\ud800", float("nan"), True, None], ["\ufffd", None, True, None]),
-        ({"set": {1}}, {"set": "{1}"}),
-    ],
+    ("event_id", "text"),
+    [("evt_000000000000", "AAAAAAAA"), ("evt_fbefbeffffff", "----____"), ("evt_0e4f1a2b3c4d", "Dk8aKzxN")],
 )
-def test_what_is_no_json_is_made_json(given_: Any, sent: Any) -> None:
-    frame = encode(OpenCodeEvent("test", {"x": given_}, directory="/p\udcff", project="\udcff"), "evt_1")
-    assert parse(frame.plain)[0].event["properties"]["x"] == sent
-    assert parse(frame.wrapped)[0].data["directory"] == "/p\ufffd"
+def test_a_position_is_an_id_in_eight_characters(event_id: str, text: str) -> None:
+    assert encode_position(event_id).decode() == text
+    assert decode_position(text) == event_id
+    assert decode_position(event_id) == event_id
 
 
-WILD = st.text(st.characters(codec=None) | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"]))
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | WILD,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WILD, inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=300)
-@given(st.dictionaries(WILD, VALUES, max_size=3), st.none() | WILD, st.booleans())
-def test_anything_is_one_frame(properties: dict[str, Any], directory: str | None, legacy: bool) -> None:
-    frame = encode(OpenCodeEvent("test", properties, directory=directory), "evt_1", legacy=legacy)
-    (plain,) = parse(frame.plain)
-    (wrapped,) = parse(frame.wrapped)
-    assert wrapped.data["payload"] == plain.data
-    assert ("directory" in wrapped.data) == (directory is not None)
-    assert ("id" in plain.data) == (not legacy)
+@pytest.mark.parametrize("text", ["", "evt_1", "Dk8aKzx", "Dk8a zxN", "Dk8aKzx\u00e9", "evt_zzzzzzzzzzzz"])
+def test_what_is_no_position_stays_what_it_is(text: str) -> None:
+    assert decode_position(text) == text
+    assert encode_position(text).decode() == text
 
 
 @pytest.mark.parametrize(
-    ("given_", "expected"),
+    ("directory", "expected"),
     [("/p/", "/p"), ("/p", "/p"), ("/", "/"), ("//", "/"), ("", ""), ("/a/b//", "/a/b"), ("global", "global")],
 )
-def test_normal(given_: str, expected: str) -> None:
-    assert normal(given_) == expected
+def test_scopes_have_no_slash_at_their_end(directory: str, expected: str) -> None:
+    assert normal_scope(directory) == expected
 
 
 # Joining pieces of text.
@@ -128,20 +45,20 @@ def test_normal(given_: str, expected: str) -> None:
 def texts(frames: list[Frame]) -> list[Any]:
     """(part, text) of pieces, the number of the rest."""
     found: list[Any] = []
-    for got in parse(b"".join(frame.plain for frame in frames)):
+    for got in parse(b"".join(encoder().layout(frame) for frame in frames)):
         properties = got.event["properties"]
         found.append((properties["partID"], properties["delta"]) if "delta" in properties else properties["n"])
     return found
 
 
 def encoded(events: list[OpenCodeEvent]) -> list[Frame]:
-    return [encode(event, f"evt_{number:03}") for number, event in enumerate(events)]
+    return [modern_frame(event, f"evt_{number:03}", f"evt_{number:03}") for number, event in enumerate(events)]
 
 
 def test_pieces_of_one_part_are_joined() -> None:
     frames = compact(encoded([delta("a"), delta("b"), said(1), delta("c"), delta("d"), delta("e")]))
     assert texts(frames) == [("prt_1", "ab"), 1, ("prt_1", "cde")]
-    assert [frame.id for frame in frames] == ["evt_001", "evt_002", "evt_005"]
+    assert [frame.position for frame in frames] == ["evt_001", "evt_002", "evt_005"]
 
 
 def test_pieces_of_several_parts_are_joined_each() -> None:
@@ -149,28 +66,13 @@ def test_pieces_of_several_parts_are_joined_each() -> None:
         encoded([delta("a", "prt_1"), delta("x", "prt_2"), delta("b", "prt_1"), delta("y", "prt_2"), delta("c", "prt_1")])
     )
     assert texts(frames) == [("prt_2", "xy"), ("prt_1", "abc")]
-    assert [frame.id for frame in frames] == ["evt_003", "evt_004"]
+    assert [frame.position for frame in frames] == ["evt_003", "evt_004"]
 
 
 def test_fields_of_a_part_are_kept_apart() -> None:
     other = delta("x")
     other.properties["field"] = "reasoning"
     assert len(compact(encoded([delta("a"), other, delta("b")]))) == 2
-
-
-def grown(so_far: str, piece: str | None, part: str = "prt_1") -> OpenCodeEvent:
-    """Text as 1.1 streams it."""
-    properties: dict[str, Any] = {"part": {"id": part, "type": "text", "text": so_far}}
-    return OpenCodeEvent("message.part.updated", properties | ({} if piece is None else {"delta": piece}), directory="/p")
-
-
-def test_growing_text_of_1_1_is_joined() -> None:
-    events = [grown("a", "a"), grown("ab", "b"), grown("abc", "c"), grown("abc", None)]
-    frames = compact([encode(event, f"evt_{number}", legacy=True) for number, event in enumerate(events)])
-    assert [got.data for got in parse(b"".join(frame.plain for frame in frames))] == [
-        {"type": "message.part.updated", "properties": {"part": {"id": "prt_1", "type": "text", "text": "abc"}, "delta": "abc"}},
-        {"type": "message.part.updated", "properties": {"part": {"id": "prt_1", "type": "text", "text": "abc"}}},
-    ]
 
 
 EVENTS = st.lists(
@@ -201,25 +103,22 @@ def test_a_client_cannot_tell_joined_pieces_from_single_ones(events: list[OpenCo
     frames = encoded(events)
     short = compact(frames)
     assert folded(short) == folded(frames)
-    ids = [frame.id for frame in short]
+    ids = [frame.position for frame in short]
     assert ids == sorted(set(ids))
-    assert ids[-1:] == [frame.id for frame in frames][-1:]
+    assert ids[-1:] == [frame.position for frame in frames][-1:]
     assert compact(short) == short
     for frame in short:
-        assert json.loads(frame.wrapped.split(b"\n")[1][6:])["payload"]["id"] == frame.id
+        assert json.loads(frame.body)["id"] == frame.position
 
 
-@pytest.mark.parametrize(
-    ("id_", "said"),
-    [("evt_000000000000", "AAAAAAAA"), ("evt_fbefbeffffff", "----____"), ("evt_0e4f1a2b3c4d", "Dk8aKzxN")],
-)
-def test_a_place_is_an_id_in_eight_characters(id_: str, said: str) -> None:
-    assert place(id_) == said
-    assert event_at(said) == id_
-    assert event_at(id_) == id_
+# Batches.
 
 
-@pytest.mark.parametrize("said", ["", "evt_1", "Dk8aKzx", "Dk8a zxN", "Dk8aKzx\u00e9", "evt_zzzzzzzzzzzz"])
-def test_what_is_no_place_stays_what_it_is(said: str) -> None:
-    assert event_at(said) == said
-    assert place(said) == said
+def test_batches_end_with_the_frame_that_fills_them() -> None:
+    frames = encoded([said(number, urgent=number == 4) for number in range(5)])
+    sizes = [1, CHUNK_BYTES, 2, CHUNK_BYTES - 2, 3]
+    found = batches(frames, lambda frame: bytes(sizes[frames.index(frame)]))
+    assert [list(batch.frames) for batch in found] == [frames[:2], frames[2:4], frames[4:]]
+    assert [len(batch.data) for batch in found] == [CHUNK_BYTES + 1, CHUNK_BYTES, 3]
+    assert [batch.urgent for batch in found] == [False, False, True]
+    assert batches([], bytes) == []

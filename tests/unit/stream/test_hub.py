@@ -14,11 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from structlog.testing import capture_logs
 
 from shim.opencode.events import OpenCodeEvent
-from shim.stream.burst import APART_S
-from shim.stream.frame import normal
+from shim.opencode.stream import modern_frame
+from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import Hub, HubBounds
+from shim.stream.scheduling import APART_S
 from shim.stream.subscription import Bounds, Subscription
-from tests.unit.stream.reading import Got, drain, make_hub, numbers, parsed, said
+from tests.unit.stream.reading import Got, drain, make_hub, numbers, parsed, said, subscribe
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
@@ -31,7 +32,7 @@ def types(found: list[Got]) -> list[str]:
 
 async def test_connected_is_first_then_all_in_order() -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     for number in range(200):
         hub.publish(said(number))
     found = await drain(reader)
@@ -63,19 +64,19 @@ async def test_connected_is_first_then_all_in_order() -> None:
 )
 async def test_directories(scope: str | None, directory: str | None, gets: bool) -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=scope, wrapped=True)
+    reader = subscribe(hub, scope=scope, wrapped=True)
     hub.publish(said(1, directory))
     found = await drain(reader)
     assert numbers(found) == ([1] if gets else [])
     if gets:
-        assert found[-1].data.get("directory") == (normal(directory) if directory else None)
+        assert found[-1].data.get("directory") == (normal_scope(directory) if directory else None)
     reader.close()
 
 
 async def test_nobody_gets_what_was_before_unless_asked() -> None:
     hub = make_hub()
     hub.publish(said(1))
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     hub.publish(said(2))
     assert numbers(await drain(reader)) == [2]
     reader.close()
@@ -86,7 +87,7 @@ async def test_nobody_gets_what_was_before_unless_asked() -> None:
 
 async def test_what_is_open_is_told_after_connected_and_before_live() -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope="/p", wrapped=False, greeting=[ASK, ASK_2])
+    reader = subscribe(hub, scope="/p", greeting=[ASK, ASK_2])
     hub.publish(said(1))
     found = await drain(reader)
     assert types(found) == ["server.connected", "permission.asked", "test.said"]
@@ -96,25 +97,25 @@ async def test_what_is_open_is_told_after_connected_and_before_live() -> None:
 
 async def test_what_the_replay_tells_is_not_told_again() -> None:
     hub = make_hub()
-    first = hub.subscribe(scope=None, wrapped=False)
+    first = subscribe(hub, scope=None)
     hub.publish(said(1))
     at = (await drain(first))[-1].id
     hub.publish(ASK)
-    again = hub.subscribe(scope=None, wrapped=False, last_event_id=at, greeting=[ASK, ASK_2])
+    again = subscribe(hub, scope=None, last_event_id=at, greeting=[ASK, ASK_2])
     assert types(await drain(again)) == ["server.connected", "permission.asked", "question.asked"]
-    other = hub.subscribe(scope=None, wrapped=False, last_event_id=hub_last(hub), greeting=[ASK])
+    other = subscribe(hub, scope=None, last_event_id=hub_last(hub), greeting=[ASK])
     assert types(await drain(other)) == ["server.connected", "permission.asked"]
     for reader in (first, again, other):
         reader.close()
 
 
-def hub_last(hub: Hub) -> str:
+def hub_last(hub: Hub[OpenCodeEvent]) -> str:
     """The place of a reader that has seen everything."""
-    reader = hub.subscribe(scope=None, wrapped=False)
-    reader.beat()
-    frames = [frame for batch in (*reader._first, *reader._live) for frame in batch.frames]
+    reader = subscribe(hub, scope=None)
+    reader.send_heartbeat()
+    frames = [frame for batch in (*reader._opening, *reader._live) for frame in batch.frames]
     reader.close()
-    return frames[-1].id
+    return frames[-1].position
 
 
 # Replay.
@@ -122,11 +123,11 @@ def hub_last(hub: Hub) -> str:
 
 async def test_replay_goes_on_where_the_reader_was() -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope="/p", wrapped=False)
+    reader = subscribe(hub, scope="/p")
     for number in range(10):
         hub.publish(said(number, "/p" if number % 2 else "/q"))
     at = next(got.id for got in await drain(reader) if numbers([got]) == [5])
-    again = hub.subscribe(scope="/p", wrapped=True, last_event_id=at)
+    again = subscribe(hub, scope="/p", wrapped=True, last_event_id=at)
     hub.publish(said(11))
     found = await drain(again)
     assert types(found)[0] == "server.connected"
@@ -139,17 +140,17 @@ async def test_replay_goes_on_where_the_reader_was() -> None:
 @pytest.mark.parametrize("legacy", [False, True])
 async def test_a_reader_that_only_saw_connected_or_a_heartbeat_misses_nothing(legacy: bool) -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False, legacy=legacy)
+    reader = subscribe(hub, scope=None, legacy=legacy)
     (connected,) = await drain(reader)
     reader.close()
     hub.publish(said(1))
-    again = hub.subscribe(scope=None, wrapped=False, legacy=legacy, last_event_id=connected.id)
+    again = subscribe(hub, scope=None, legacy=legacy, last_event_id=connected.id)
     assert numbers(await drain(again)) == [1]
-    again.beat()
+    again.send_heartbeat()
     (beat,) = await drain(again)
     assert beat.type == "server.heartbeat"
     hub.publish(said(2))
-    third = hub.subscribe(scope=None, wrapped=False, legacy=legacy, last_event_id=beat.id)
+    third = subscribe(hub, scope=None, legacy=legacy, last_event_id=beat.id)
     assert numbers(await drain(third)) == [2]
     again.close()
     third.close()
@@ -157,14 +158,14 @@ async def test_a_reader_that_only_saw_connected_or_a_heartbeat_misses_nothing(le
 
 async def test_a_reader_cut_off_before_its_replay_can_ask_again() -> None:
     hub = make_hub()
-    first = hub.subscribe(scope=None, wrapped=False)
+    first = subscribe(hub, scope=None)
     hub.publish(said(1))
     at = (await drain(first))[-1].id
     hub.publish(said(2))
-    second = hub.subscribe(scope=None, wrapped=False, last_event_id=at)
+    second = subscribe(hub, scope=None, last_event_id=at)
     connected = parsed(second, await second.take())[0]
     second.close()
-    third = hub.subscribe(scope=None, wrapped=False, last_event_id=connected.id)
+    third = subscribe(hub, scope=None, last_event_id=connected.id)
     assert numbers(await drain(third)) == [2]
     first.close()
     third.close()
@@ -174,7 +175,7 @@ async def test_an_unknown_id_is_counted_and_the_reader_goes_on() -> None:
     hub = make_hub()
     hub.publish(said(1))
     with capture_logs() as logs:
-        reader = hub.subscribe(scope=None, wrapped=False, last_event_id="evt_of_another_life")
+        reader = subscribe(hub, scope=None, last_event_id="evt_of_another_life")
     hub.publish(said(2))
     assert numbers(await drain(reader)) == [2]
     assert hub.stats().replay_missed == 1
@@ -184,12 +185,12 @@ async def test_an_unknown_id_is_counted_and_the_reader_goes_on() -> None:
 
 async def test_a_replay_may_be_longer_than_a_reader_may_be_behind() -> None:
     hub = make_hub(HubBounds(reader=Bounds(frames=10, bytes=1000), ring_frames=500))
-    first = hub.subscribe(scope=None, wrapped=False)
+    first = subscribe(hub, scope=None)
     at = (await drain(first))[0].id
     first.close()
     for number in range(400):
         hub.publish(said(number))
-    again = hub.subscribe(scope=None, wrapped=False, last_event_id=at)
+    again = subscribe(hub, scope=None, last_event_id=at)
     for number in range(400, 405):
         hub.publish(said(number))
     await asyncio.sleep(0)
@@ -216,8 +217,8 @@ class Old:
 
 async def test_clients_of_1_1_get_their_own_event() -> None:
     hub, old = make_hub(), Old()
-    modern = hub.subscribe(scope=None, wrapped=True)
-    legacy = [hub.subscribe(scope="/p", wrapped=False, legacy=True) for _ in range(3)]
+    modern = subscribe(hub, scope=None, wrapped=True)
+    legacy = [subscribe(hub, scope="/p", legacy=True) for _ in range(3)]
     hub.publish(old.event(1))
     hub.publish(old.event(2, nothing=True))
     hub.publish(old.event(3, "/q"))
@@ -235,8 +236,8 @@ async def test_clients_of_1_1_get_their_own_event() -> None:
 
 async def test_without_such_a_client_their_event_is_not_made() -> None:
     hub, old = make_hub(), Old()
-    modern = hub.subscribe(scope=None, wrapped=False)
-    elsewhere = hub.subscribe(scope="/q", wrapped=False, legacy=True)
+    modern = subscribe(hub, scope=None)
+    elsewhere = subscribe(hub, scope="/q", legacy=True)
     hub.publish(old.event(1))
     assert old.made == []
     modern.close()
@@ -245,14 +246,14 @@ async def test_without_such_a_client_their_event_is_not_made() -> None:
 
 async def test_a_client_of_1_1_that_was_cut_off_gets_what_it_missed() -> None:
     hub, old = make_hub(HubBounds(ring_frames=8)), Old()
-    reader = hub.subscribe(scope="/p", wrapped=False, legacy=True)
+    reader = subscribe(hub, scope="/p", legacy=True)
     hub.publish(old.event(1))
     at = (await drain(reader))[-1].id
     reader.close()
     hub.publish(old.event(2))
     hub.publish(old.event(3, "/q"))
     hub.publish(old.event(4, nothing=True))
-    again = hub.subscribe(scope="/p", wrapped=False, legacy=True, last_event_id=at)
+    again = subscribe(hub, scope="/p", legacy=True, last_event_id=at)
     assert numbers(await drain(again)) == [-2]
     assert old.made == [1, 2, 4]
     again.close()
@@ -263,10 +264,10 @@ async def test_a_client_of_1_1_that_was_cut_off_gets_what_it_missed() -> None:
 
 async def test_what_was_never_made_for_1_1_cannot_be_replayed() -> None:
     hub, old = make_hub(), Old()
-    modern = hub.subscribe(scope=None, wrapped=False)
+    modern = subscribe(hub, scope=None)
     at = (await drain(modern))[0].id
     hub.publish(old.event(1))
-    reader = hub.subscribe(scope=None, wrapped=False, legacy=True, last_event_id=at)
+    reader = subscribe(hub, scope=None, legacy=True, last_event_id=at)
     assert types(await drain(reader)) == ["server.connected"]
     assert hub.stats().replay_missed == 1
     modern.close()
@@ -275,7 +276,7 @@ async def test_what_was_never_made_for_1_1_cannot_be_replayed() -> None:
 
 async def test_greeting_of_1_1() -> None:
     hub, old = make_hub(), Old()
-    reader = hub.subscribe(scope=None, wrapped=True, legacy=True, greeting=[old.event(1), old.event(2, nothing=True), ASK])
+    reader = subscribe(hub, scope=None, wrapped=True, legacy=True, greeting=[old.event(1), old.event(2, nothing=True), ASK])
     found = await drain(reader)
     assert types(found) == ["server.connected", "test.said", "permission.asked"]
     assert numbers(found) == [-1]
@@ -283,7 +284,34 @@ async def test_greeting_of_1_1() -> None:
     reader.close()
 
 
-# Slow readers.
+# Encoding.
+
+
+async def test_an_event_is_encoded_once_for_all_that_read_its_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, encoded = make_hub(HubBounds(ring_frames=2)), list[int]()
+
+    def counted(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
+        encoded.extend([event.properties["n"]] if "n" in event.properties else [])
+        return modern_frame(event, event_id, position)
+
+    monkeypatch.setattr("shim.opencode.stream.modern_frame", counted)
+    hub.publish(said(1))
+    here = [subscribe(hub, scope="/p", wrapped=wrapped) for wrapped in (False, False, True)]
+    everywhere = [subscribe(hub, wrapped=True, sync=sync) for sync in (False, True)]
+    hub.publish(said(2, "/p"))
+    hub.publish(said(3, "/q"))
+    assert encoded == [2, 3], "nobody read the first"
+    for reader in everywhere:
+        reader.close()
+    for number in range(4, 8):
+        hub.publish(said(number, "/q"))
+    assert encoded == [2, 3, 4, 5], "as long as a reader could come back and ask for it"
+    hub.publish(said(8, "/p"))
+    assert encoded == [2, 3, 4, 5, 8]
+    for reader in here:
+        reader.close()
+    subscribe(hub, scope="/q").close()
+    assert [scope for scope, group in hub._audiences.items() if group] == ["/p", "/q"], "the others are forgotten"
 
 
 # Being settled.
@@ -291,7 +319,7 @@ async def test_greeting_of_1_1() -> None:
 
 async def test_settled_waits_for_what_readers_of_a_directory_have_not_sent() -> None:
     hub = make_hub()
-    here, there = hub.subscribe(scope="/p", wrapped=False), hub.subscribe(scope="/q", wrapped=False)
+    here, there = subscribe(hub, scope="/p"), subscribe(hub, scope="/q", wrapped=False)
     await drain(here)
     hub.publish(said(1, "/p"))
     async with asyncio.timeout(1):
@@ -312,7 +340,7 @@ async def test_settled_waits_for_what_readers_of_a_directory_have_not_sent() -> 
 
 async def test_settled_does_not_wait_for_company_nor_for_ever_nor_for_the_gone() -> None:
     hub = make_hub()
-    reader, gone = hub.subscribe(scope=None, wrapped=False), hub.subscribe(scope=None, wrapped=False)
+    reader, gone = subscribe(hub, scope=None), subscribe(hub, scope=None, wrapped=False)
     await drain(reader)
     taking = asyncio.ensure_future(reader.take(1000.0))
     await asyncio.sleep(0)
@@ -335,8 +363,8 @@ async def test_settled_does_not_wait_for_company_nor_for_ever_nor_for_the_gone()
 
 async def test_close_ends_all_after_what_waits() -> None:
     hub = make_hub()
-    readers = [hub.subscribe(scope=None, wrapped=False) for _ in range(3)]
-    waiting = hub.subscribe(scope=None, wrapped=False)
+    readers = [subscribe(hub, scope=None) for _ in range(3)]
+    waiting = subscribe(hub, scope=None)
     await drain(waiting)
     taking = asyncio.ensure_future(waiting.take(1000.0))
     await asyncio.sleep(0)
@@ -351,14 +379,14 @@ async def test_close_ends_all_after_what_waits() -> None:
     async with asyncio.timeout(1):
         assert numbers(parsed(waiting, await taking)) == [1]
     assert hub.stats().readers == 0
-    late = hub.subscribe(scope=None, wrapped=False)
+    late = subscribe(hub, scope=None)
     assert types(await drain(late)) == ["server.connected"]
     assert late.over
 
 
 async def test_end_of_one_directory() -> None:
     hub = make_hub()
-    here, there, everywhere = (hub.subscribe(scope=scope, wrapped=False) for scope in ("/p", "/q", None))
+    here, there, everywhere = (subscribe(hub, scope=scope) for scope in ("/p", "/q", None))
     hub.end("/p/")
     hub.publish(said(1, None))
     assert [numbers(await drain(reader)) for reader in (here, there, everywhere)] == [[], [1], [1]]
@@ -369,11 +397,11 @@ async def test_end_of_one_directory() -> None:
 
 async def test_a_closed_reader_gets_nothing() -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     reader.close()
     reader.close()
     hub.publish(said(1))
-    reader.beat()
+    reader.send_heartbeat()
     assert await reader.take() == []
     assert reader.over
     assert hub.stats().readers == 0
@@ -400,7 +428,7 @@ class Client:
     def read(self, frames: int) -> None:
         """Takes up to so many frames, as a connection does that breaks in the middle of a chunk."""
         assert self.subscription is not None
-        queues = (self.subscription._first, self.subscription._live)
+        queues = (self.subscription._opening, self.subscription._live)
         for _ in range(frames):
             if not self.received:
                 queue = queues[0] or queues[1]
@@ -424,7 +452,7 @@ class Reconnecting(RuleBasedStateMachine):
             self.connect(client)
 
     def connect(self, client: Client) -> None:
-        client.subscription = self.hub.subscribe(scope=client.scope, wrapped=False, legacy=client.legacy, last_event_id=client.at)
+        client.subscription = subscribe(self.hub, scope=client.scope, legacy=client.legacy, last_event_id=client.at)
         if client.at is None:
             client.due, client.seen = [], []
 

@@ -15,11 +15,11 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from shim.opencode.events import OpenCodeEvent
+from shim.opencode.generations import generation_of
 from shim.stream.hub import Hub, HubBounds
-from shim.stream.response import HEADERS, HEARTBEAT_S, LEGACY_HEARTBEAT_S, _Sender, stream
+from shim.stream.response import HEADERS, _Sender, stream
 from shim.stream.subscription import Bounds
-from shim.stream.wire import wire_of
-from tests.unit.stream.reading import WAIT_S, Got, frames_of, make_hub, numbers, said
+from tests.unit.stream.reading import WAIT_S, Got, frames_of, make_hub, numbers, said, subscribe
 
 NEVER_S = 1000.0
 
@@ -28,7 +28,7 @@ NEVER_S = 1000.0
 class Server:
     """The server of a test: `/event` and `/global/event` over one hub."""
 
-    hub: Hub
+    hub: Hub[OpenCodeEvent]
     url: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -38,17 +38,18 @@ class Server:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         wrapped = request.path == "/global/event"
-        subscription = self.hub.subscribe(
+        subscription = subscribe(
+            self.hub,
             scope=None if wrapped else request.query.get("directory"),
             wrapped=wrapped,
-            legacy=wire_of(request) == "v1.1",
+            legacy=generation_of(request.query, request.headers) == "v1.1",
             last_event_id=request.headers.get("Last-Event-ID"),
         )
         self.requests.append(request)
         self.running += 1
         self.changed.set()
         try:
-            return await stream(request, subscription, turnstile=self.hub.turnstile, **self.options)
+            return await stream(request, subscription, write_queue=self.hub.write_queue, **self.options)
         finally:
             self.running -= 1
             self.changed.set()
@@ -62,7 +63,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(hub: Hub | None = None, **options: Any) -> AsyncIterator[Server]:
+async def serving(hub: Hub[OpenCodeEvent] | None = None, **options: Any) -> AsyncIterator[Server]:
     """A server that ends its hub on shutdown, as the real one does. No task of it may stay."""
     before = asyncio.all_tasks()
     server = Server(hub or make_hub(), options=options)
@@ -159,10 +160,6 @@ async def test_only_get() -> None:
 # Heartbeats.
 
 
-def test_heartbeats_come_as_often_as_native() -> None:
-    assert (HEARTBEAT_S, LEGACY_HEARTBEAT_S) == (10, 30)
-
-
 @pytest.mark.parametrize(
     ("path", "user_agent", "modern", "shape"),
     [
@@ -197,8 +194,8 @@ async def test_heartbeats_come_between_events_too(client: aiohttp.ClientSession)
 
 async def test_a_heartbeat_is_for_one_reader(client: aiohttp.ClientSession) -> None:
     async with serving(heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
-        other = server.hub.subscribe(scope=None, wrapped=False)
-        other.beat()
+        other = subscribe(server.hub, scope=None)
+        other.send_heartbeat()
         server.hub.publish(said(1))
         assert [got.type for got in await take(frames_of(response), 2)] == ["server.connected", "test.said"]
         other.close()
@@ -236,9 +233,9 @@ async def test_streams_are_counted_while_they_are_open(client: aiohttp.ClientSes
         async with client.get(server.url + "/event") as one, client.get(server.url + "/event") as two:
             await take(frames_of(one), 1)
             await take(frames_of(two), 1)
-            assert server.hub.turnstile.streams == 2
+            assert server.hub.write_queue.streams == 2
         async with asyncio.timeout(WAIT_S):
-            while server.hub.turnstile.streams:
+            while server.hub.write_queue.streams:
                 server.hub.publish(said(1))  # a connection that is closed is found out by the next writes
                 await asyncio.sleep(0)
 
@@ -422,7 +419,7 @@ async def test_a_handler_that_is_cancelled_closes_its_subscription() -> None:
 async def test_a_stream_whose_client_left_in_a_write_can_still_be_told_to_end() -> None:
     """Seen at a shutdown: the end came between the failed write and the end of its stream."""
     hub = make_hub()
-    subscription = hub.subscribe(scope=None, wrapped=False)
+    subscription = subscribe(hub, scope=None)
     sender = _Sender(subscription, 5.0)
 
     async def gone() -> None:

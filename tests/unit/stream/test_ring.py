@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from shim.stream.frame import encode
 from shim.stream.ring import Entry, Ring
-from tests.unit.stream.reading import said
+from tests.unit.stream.reading import encoder, said
 
 
 def entry(number: int, size: int = 0) -> Entry:
-    frame = encode(said(number, project="x" * size), f"evt_{number}")
-    return Entry(f"evt_{number}", "/p", frame, None, False, None, frame.size)
+    frame = encoder().encode(said(number, project="x" * size), f"evt_{number}", f"evt_{number}")
+    assert frame is not None
+    return Entry(f"evt_{number}", "/p", None, f"own_{number}", {"v1.18": frame}, frame.size)
 
 
 def filled(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
@@ -43,7 +43,9 @@ def filled(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
 def test_after(count: int, after: str, expected: list[int] | None) -> None:
     ring = filled(count)
     found = ring.after(after)
-    assert (None if found is None else [e.id for e in found]) == (None if expected is None else [f"evt_{n}" for n in expected])
+    assert (None if found is None else [e.position for e in found]) == (
+        None if expected is None else [f"evt_{n}" for n in expected]
+    )
     assert ring.last == f"evt_{count}"
     assert ring.published == count
     assert len(ring) == min(count, 4)
@@ -57,6 +59,20 @@ def test_bytes_are_bounded_but_the_newest_stays() -> None:
     assert ring.after("evt_0") is None
     ring.add(entry(5, 50_000))
     assert len(ring) == 1
-    assert [e.id for e in ring.after("evt_4") or []] == ["evt_5"]
+    assert [e.position for e in ring.after("evt_4") or []] == ["evt_5"]
     ring.add(entry(6))
-    assert [e.id for e in ring.after("evt_5") or []] == ["evt_6"]
+    assert [e.position for e in ring.after("evt_5") or []] == ["evt_6"]
+
+
+def test_an_event_s_own_id_names_its_position_as_long_as_it_is_there() -> None:
+    ring = filled(5)
+    assert ring.position("own_5") == "evt_5"
+    assert ring.position("own_2") == "evt_2"
+    assert ring.position("own_1") == "own_1", "it is forgotten"
+    ring.add(entry(6)._replace(event_id="own_5"))
+    assert ring.position("own_5") == "evt_6", "the newest"
+    assert len(ring._position_by_event) == 3
+    for number in range(7, 11):
+        ring.add(entry(number))
+    assert ring.position("own_5") == "own_5"
+    assert len(ring._position_by_event) == 4

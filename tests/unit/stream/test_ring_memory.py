@@ -7,8 +7,10 @@ import weakref
 
 from shim.clock import ManualClock
 from shim.ids import Ids
+from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.projector import Projector
 from shim.stream.hub import Hub
+from tests.unit.stream.reading import subscribe
 from universal.events import EventType, ItemData, ItemDeltaData, SessionStartedData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
 
@@ -17,7 +19,7 @@ class Session(Projector):
     """One that can be looked for."""
 
 
-def played(hub: Hub) -> weakref.ref[Session]:
+def played(hub: Hub[OpenCodeEvent]) -> weakref.ref[Session]:
     """A session of which a piece of text was told; it is dropped at once."""
     session = Session("ses_a", "mock")
     item = Item(item_id="itm_a", kind=ItemKind.MESSAGE, role=ItemRole.ASSISTANT, status=ItemStatus.IN_PROGRESS)
@@ -47,8 +49,12 @@ def played(hub: Hub) -> weakref.ref[Session]:
 
 async def test_the_ring_keeps_no_session_alive() -> None:
     clock = ManualClock()
-    hub = Hub(clock, Ids(clock))
+    hub = Hub[OpenCodeEvent](clock, Ids(clock))
+    readers = [subscribe(hub), subscribe(hub, legacy=True)]  # without them nothing is encoded
     session = played(hub)
     gc.collect()
     assert hub.stats().published > 4
+    assert [sum(frame.piece is not None for frame in entry.frames.values() if frame) for entry in hub._ring._entries][-1] == 2
     assert session() is None
+    for reader in readers:
+        reader.close()

@@ -1,4 +1,4 @@
-"""The hub of `/api/event`: frames by dialect, made once; places; replay; slow readers; and what is thrown away."""
+"""The streams of `/api/event`: frames by dialect, made once; positions; replay; slow readers; and what is thrown away."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ import pytest
 
 from shim.clock import ManualClock
 from shim.ids import Ids
-from shim.opencode2.dialects import DIALECTS, Dialect, R
+from shim.opencode2.dialects import Dialect
 from shim.opencode2.events import Event2
-from shim.stream.burst import Bursts
-from shim.stream.frame import place
-from shim.stream.hub import HubBounds
-from shim.stream.second import HEARTBEAT, KEEP_S, SECOND_BOUNDS, Reader, SecondHub
-from shim.stream.subscription import Bounds, State
+from shim.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAMES, DialectEncoder
+from shim.stream.frame import encode_position
+from shim.stream.hub import Hub, HubBounds
+from shim.stream.scheduling import Bursts
+from shim.stream.subscription import Bounds, State, Subscription
 
-J = DIALECTS["J"]
+R, J = ENCODERS["R"], ENCODERS["J"]
+DEFAULT_BOUNDS = HubBounds(Bounds(frames=READER_FRAMES))
 
 
-def make(bounds: HubBounds = SECOND_BOUNDS) -> tuple[SecondHub, ManualClock]:
+def make(bounds: HubBounds = DEFAULT_BOUNDS, bursts: Bursts | None = None) -> tuple[Hub[Event2], ManualClock]:
+    """A hub with the bounds that `shim.app` gives it."""
     clock = ManualClock()
-    return SecondHub(clock, Ids(clock), bounds=bounds), clock
+    return Hub[Event2](clock, Ids(clock), bounds=bounds, bursts=bursts, keep_s=KEEP_S, keeps_events=True), clock
+
+
+def place(position: str) -> str:
+    return encode_position(position).decode()
 
 
 def delta(text: str, ordinal: int = 0) -> Event2:
@@ -36,16 +42,16 @@ def said(number: int) -> Event2:
     return Event2(f"evt_{number}", 1, "session.renamed", {"sessionID": "ses_1", "title": str(number)}, "ses_1", number, 1, "/p")
 
 
-async def taken(reader: Reader) -> list[dict[str, Any]]:
+async def taken(reader: Subscription) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while batches := await reader.take(0.0, 0.0):
         for frame in (frame for batch in batches for frame in batch.frames):
-            text = reader.kind.form(frame).decode()
+            text = reader.encoder.layout(frame).decode()
             if text.startswith(":"):
                 continue
             head, body = text.removesuffix("\n\n").split("\n")
-            assert head == f"id: {place(frame.id)}"
-            found.append({**json.loads(body.removeprefix("data: ")), "place": frame.id})
+            assert head == f"id: {place(frame.position)}"
+            found.append({**json.loads(body.removeprefix("data: ")), "place": frame.position})
     return found
 
 
@@ -57,7 +63,7 @@ async def test_a_reader_begins_with_connected_and_a_comment() -> None:
     hub, _ = make()
     reader = hub.subscribe(R)
     (batch,) = await reader.take(0.0, 0.0)
-    first, beat = (reader.kind.form(frame) for frame in batch.frames)
+    first, beat = (reader.encoder.layout(frame) for frame in batch.frames)
     assert beat == HEARTBEAT
     assert json.loads(first.split(b"data: ")[1])["type"] == "server.connected"
     assert "created" not in json.loads(first.split(b"data: ")[1])
@@ -70,7 +76,7 @@ async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -
         made.append(one.id)
         return None if one.type == "session.text.delta" else one
 
-    mute = Dialect("mute", event=event)
+    mute = DialectEncoder(Dialect("mute", event=event))
     hub, _ = make()
     readers = [hub.subscribe(mute), hub.subscribe(mute), hub.subscribe(R)]
     hub.publish(delta("x"))
@@ -121,7 +127,7 @@ async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back() -> None:
         hub.publish(said(number))
     assert slow.state is State.DROPPED
     assert hub.stats().dropped == 1
-    again = hub.subscribe(R, place(last))
+    again = hub.subscribe(R, last_event_id=place(last))
     found = await taken(again)
     assert found[0]["place"] == last
     assert [one["data"]["title"] for one in found[1:]] == [str(number) for number in range(40)]
@@ -129,9 +135,8 @@ async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back() -> None:
 
 async def test_a_burst_is_one_batch_for_each_reader_in_its_dialect() -> None:
     bursts = Bursts(now=lambda: 0.0)
-    mute = Dialect("mute", event=lambda one: None if one.type == "session.text.delta" else one)
-    clock = ManualClock()
-    hub = SecondHub(clock, Ids(clock), bursts=bursts)
+    mute = DialectEncoder(Dialect("mute", event=lambda one: None if one.type == "session.text.delta" else one))
+    hub, _ = make(bursts=bursts)
     readers = [hub.subscribe(R), hub.subscribe(R), hub.subscribe(mute)]
     for reader in readers:
         await taken(reader)
@@ -153,8 +158,7 @@ async def test_a_burst_is_one_batch_for_each_reader_in_its_dialect() -> None:
 async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
     turns: list[Callable[[], None]] = []
     bursts = Bursts(soon=turns.append, now=lambda: 0.0)
-    clock = ManualClock()
-    hub = SecondHub(clock, Ids(clock), bursts=bursts)
+    hub, _ = make(bursts=bursts)
     reader = hub.subscribe(R)
     await taken(reader)
 
@@ -175,27 +179,27 @@ async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:
     hub.publish(said(1))
     hub.publish(Event2("evt_2", 1, "session.inbox.delivered", {"sessionID": "ses_1", "inboxID": "msg_1"}, "ses_1", 2, 1, "/p"))
     first = (await taken(reader))[1]
-    assert kinds(await taken(hub.subscribe(J, first["id"])))[1:] == ["session.input.promoted"]
+    assert kinds(await taken(hub.subscribe(J, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
 
 
 async def test_events_are_wanted_for_a_while_after_the_last_reader_left() -> None:
     hub, clock = make()
     begun: list[int] = []
-    hub.begins = lambda: begun.append(1)
+    hub.on_first_reader = lambda: begun.append(1)
     assert not hub.wanted
     reader = hub.subscribe(R)
     last = (await taken(reader))[0]["place"]
     reader.close()
     assert hub.wanted
     hub.publish(said(1))
-    assert kinds(await taken(hub.subscribe(R, place(last)))) == ["server.connected", "session.renamed"]
+    assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected", "session.renamed"]
     assert begun == [1]
-    for one in tuple(hub._readers):
+    for one in hub._all_readers():
         one.close()
     clock.value_ms += int(KEEP_S * 1000) + 1
     assert not hub.wanted
     # What happened since is not known: the ring has a hole, so nothing is replayed from before it.
-    assert kinds(await taken(hub.subscribe(R, place(last)))) == ["server.connected"]
+    assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected"]
     assert begun == [1, 1]
     assert hub.stats().replay_missed == 1
 
@@ -213,7 +217,7 @@ async def test_the_end() -> None:
 async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> None:
     """The text is the same, other events keep their places, and other readers get each piece."""
     hub, _ = make()
-    bursts = hub._bursts
+    bursts = hub.bursts
     readers = [hub.subscribe(J), hub.subscribe(R)]
     for reader in readers:
         await taken(reader)
@@ -244,7 +248,7 @@ async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws
     for number in range(50):
         hub.publish(delta(f"{number} "))
     assert await taken(reader) == []
-    reader.go_on()
+    reader.release()
     [one] = await taken(reader)
     assert one["data"]["delta"] == "".join(f"{number} " for number in range(50))
 
@@ -252,15 +256,15 @@ async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws
 async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_later() -> None:
     hub, _ = make()
     client = ("::1", "opencode2/x")
-    held, other = hub.subscribe(J, None, client), hub.subscribe(J, None, ("::1", "node"))
-    with hub._bursts.burst():
+    held, other = hub.subscribe(J, client=client), hub.subscribe(J, client=("::1", "node"))
+    with hub.bursts.burst():
         hub.publish(said(1))
         assert hub.hold(J, client) == [held]
         hub.publish(said(2))
     assert [one["data"].get("title") for one in (await taken(held))[1:]] == ["1"]
     assert [one["data"].get("title") for one in (await taken(other))[1:]] == ["1", "2"]
     assert hub.hold(R, client) == []
-    held.go_on()
+    held.release()
     assert [one["data"]["title"] for one in await taken(held)] == ["2"]
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from shim.opencode.events import OpenCodeEvent
 from shim.stream.hub import HubBounds
 from shim.stream.subscription import Bounds, State
-from tests.unit.stream.reading import Got, delta, drain, make_hub, numbers, parsed, said
+from tests.unit.stream.reading import Got, delta, drain, make_hub, numbers, parsed, said, subscribe
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
@@ -26,8 +26,8 @@ def types(found: list[Got]) -> list[str]:
 
 async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
     hub = make_hub(SMALL)
-    slow = hub.subscribe(scope=None, wrapped=False)
-    good = [hub.subscribe(scope=None, wrapped=False) for _ in range(3)]
+    slow = subscribe(hub, scope=None)
+    good = [subscribe(hub, scope=None) for _ in range(3)]
     got: list[list[Got]] = [[], [], []]
     with capture_logs() as logs:
         for number in range(50):
@@ -48,7 +48,7 @@ async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
 
 async def test_a_burst_within_one_callback_is_not_held_against_a_reader() -> None:
     hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     await drain(reader)
     taking = asyncio.ensure_future(reader.take(10.0))
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_a_burst_within_one_callback_is_not_held_against_a_reader() -> Non
 
 async def test_far_too_much_is_too_much_at_once() -> None:
     hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     for number in range(81):
         hub.publish(said(number))
     assert reader.state is State.DROPPED
@@ -72,7 +72,7 @@ async def test_far_too_much_is_too_much_at_once() -> None:
 
 async def test_bytes_count_too_but_one_large_frame_passes() -> None:
     hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     hub.publish(said(1, "/p", project="x"))
     await drain(reader)
     hub.publish(OpenCodeEvent("test.said", {"n": 2, "x": "y" * 60_000}))
@@ -85,7 +85,7 @@ async def test_bytes_count_too_but_one_large_frame_passes() -> None:
 
 async def test_text_of_a_slow_reader_is_joined_before_it_is_dropped() -> None:
     hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     text = ""
     for number in range(200):
         piece = f"{number} "
@@ -101,9 +101,9 @@ async def test_text_of_a_slow_reader_is_joined_before_it_is_dropped() -> None:
 
 async def test_heartbeats_count_too() -> None:
     hub = make_hub(SMALL)
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     for _ in range(12):
-        reader.beat()
+        reader.send_heartbeat()
         await asyncio.sleep(0)
     assert reader.state is State.DROPPED
 
@@ -113,7 +113,7 @@ async def test_heartbeats_count_too() -> None:
 
 async def test_take_gathers_until_something_is_urgent() -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     assert types(parsed(reader, await reader.take(1000.0))) == ["server.connected"]
     async with asyncio.timeout(1):
         taking = asyncio.ensure_future(reader.take(1000.0))
@@ -130,7 +130,7 @@ async def test_take_gathers_until_something_is_urgent() -> None:
 
 async def test_what_comes_soon_after_a_take_waits_the_longer_the_more_often_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     now, waits = [asyncio.get_running_loop().time()], list[float]()
     await reader.take()
     now[0] = math.ceil(now[0]) + 10.0
@@ -140,7 +140,7 @@ async def test_what_comes_soon_after_a_take_waits_the_longer_the_more_often_it_d
         waits.append(round(until - now[0], 9))
         now[0] = until
 
-    monkeypatch.setattr("shim.stream.subscription._set", waited)
+    monkeypatch.setattr("shim.stream.subscription._wait", waited)
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
     for pause in (8.0, *[0.0] * 5, 8.0, 0.0, 0.5):
         now[0] += pause
@@ -152,7 +152,7 @@ async def test_what_comes_soon_after_a_take_waits_the_longer_the_more_often_it_d
 
 async def test_a_take_that_is_cancelled_loses_nothing() -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     await drain(reader)
     for _ in range(3):
         taking = asyncio.ensure_future(reader.take(1000.0))
@@ -168,7 +168,7 @@ async def test_a_take_that_is_cancelled_loses_nothing() -> None:
 
 async def test_large_backlogs_come_in_chunks() -> None:
     hub = make_hub()
-    reader = hub.subscribe(scope=None, wrapped=False)
+    reader = subscribe(hub, scope=None)
     for number in range(10):
         hub.publish(OpenCodeEvent("test.said", {"n": number, "x": "y" * 100_000}))
     chunks = []

@@ -1,8 +1,9 @@
-"""What was published keeps nothing of its session alive."""
+"""What the ring keeps of an event is small, and keeps nothing of its session alive."""
 
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 
 from shim.clock import ManualClock
@@ -10,7 +11,7 @@ from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
 from shim.projection.opencode1.projector import Projector
 from shim.stream.hub import Hub
-from tests.unit.stream.reading import subscribe
+from tests.unit.stream.reading import delta, make_hub, subscribe
 from universal.events import EventType, ItemData, ItemDeltaData, SessionStartedData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
 
@@ -58,3 +59,21 @@ async def test_the_ring_keeps_no_session_alive() -> None:
     assert session() is None
     for reader in readers:
         reader.close()
+
+
+async def test_a_piece_of_text_takes_less_than_two_kilobytes_of_the_ring() -> None:
+    """orjson's bytes occupy 4 KiB, however short they are: they must not be kept."""
+    hub, count = make_hub(), 500
+    reader = subscribe(hub)
+    await reader.take()
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            hub.publish(delta("word "))
+            await reader.take()
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert hub.stats().published == count
+    assert size / count < 2048
+    reader.close()

@@ -48,7 +48,6 @@ from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
 from shim.opencode2.events import Event2
 from shim.opencode2.stream import KEEP_S, READER_FRAMES
-from shim.projection.opencode1.accesses import Place
 from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
 from shim.runtime.inprocess import Program
@@ -71,6 +70,7 @@ from universal.agents.acp_specs import own_spec
 from universal.codec import AgentSpec
 from universal.permissions import Rule, rules_from_config, with_home
 from universal.registry import agents as known_agents
+from universal.tools.accesses import Place
 from universal.unattended import parse as parse_unattended
 
 __all__ = ["DATABASE", "SERVICES", "build_app"]

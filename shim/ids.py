@@ -1,28 +1,14 @@
-"""OpenCode's ids: `prefix_` + 12 hex digits of time + 14 base-62 characters.
-
-    value = unix_ms * 0x1000 + counter, lower 48 bits; sessions descend (`~value`), all others ascend
-
-48 bits hold 36 bits of milliseconds, so the value wraps every 795 days (last on 2026-08-14, next in October
-2028). Clients order parts, messages and sessions by id, so within one session ids must ascend even then:
-`IdSequence` never goes back, it counts on from its last value instead.
-Source: recordings of OpenCode 1.18.33, `docs/wire.md`.
-"""
+"""Ids that this server makes (random), and whether a client's id is one. Their form: `universal.ids`."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from shim.clock import Clock
-
-ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-MASK = (1 << 48) - 1
-COUNTER_SPAN = 0x1000
-SAME_CLOCK_MS = 24 * 3600 * 1000
-"""A client's id is taken as a time only if it is within a day of ours; `msg_zzz...` must not push ours up."""
+from universal.ids import BYTE_TO_BASE_62, COUNTER_SPAN, MASK, TAIL, render
 
 Kind: TypeAlias = Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn", "saved", "shell"]
 
@@ -45,9 +31,7 @@ ID_LIMIT = 128
 ID_FORM = f"an id of letters, digits, _ and -, at most {ID_LIMIT} characters"
 NAME_LIMIT = 200
 """Characters of a name of `/v1`."""
-TAIL = 14
 _ID = re.compile(r"[A-Za-z0-9_-]+")
-_MOD_62 = bytes(ord(ALPHABET[b % 62]) for b in range(256))
 _TAILS_AT_ONCE = 256
 
 
@@ -57,18 +41,8 @@ def random_tails() -> Iterator[str]:
     Drawn by the block: a call of the system for each id is what most of an id costs.
     """
     while True:
-        block = secrets.token_bytes(TAIL * _TAILS_AT_ONCE).translate(_MOD_62).decode("ascii")
+        block = secrets.token_bytes(TAIL * _TAILS_AT_ONCE).translate(BYTE_TO_BASE_62).decode("ascii")
         yield from (block[at : at + TAIL] for at in range(0, len(block), TAIL))
-
-
-def hashed_tail(seed: str) -> str:
-    """14 base-62 characters that depend on `seed` alone: a rebuilt projection has the same ids."""
-    return hashlib.blake2b(seed.encode(), digest_size=TAIL).digest().translate(_MOD_62).decode("ascii")
-
-
-def render(prefix: str, value: int, tail: str, *, descending: bool = False) -> str:
-    """One id from its 48-bit value and tail."""
-    return f"{prefix}_{(~value if descending else value) & MASK:012x}{tail}"
 
 
 def is_id(text: object, prefix: str) -> bool:
@@ -79,49 +53,6 @@ def is_id(text: object, prefix: str) -> bool:
 def is_name(text: str) -> bool:
     """Whether a text may be the name of a session of `/v1`, which clients choose: printable, and no step of a path."""
     return 0 < len(text) <= NAME_LIMIT and text.isprintable() and not {"/", "\\"} & set(text) and text not in (".", "..")
-
-
-def value_of(id_: str) -> int | None:
-    """The 48-bit value of an ascending id, None if it has another form."""
-    _, _, rest = id_.partition("_")
-    try:
-        return int(rest[:12], 16) if len(rest) == 26 else None
-    except ValueError:
-        return None
-
-
-class IdSequence:
-    """Strictly ascending 48-bit values for one session, across clock jumps and the wrap.
-
-    In: epoch ms of the thing that gets the id. State: the last value, so a replay gives the same ids.
-    """
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last = -1
-
-    @property
-    def last(self) -> int:
-        """The last value that was given out or seen; -1 before the first."""
-        return self._last
-
-    def next(self, ms: int) -> int:
-        """The next value, at least the one of `ms` and always above the last."""
-        value = (ms * COUNTER_SPAN + 1) & MASK
-        if value <= self._last:
-            value = self._last + 1
-        self._last = value & MASK
-        return self._last
-
-    def saw(self, id_: str, ms: int) -> None:
-        """A client made this id itself: ours must sort after it, if its clock is about ours."""
-        value = value_of(id_)
-        if value is None:
-            return
-        distance = (value - (ms * COUNTER_SPAN & MASK)) & MASK
-        if distance < SAME_CLOCK_MS * COUNTER_SPAN or distance > MASK - SAME_CLOCK_MS * COUNTER_SPAN:
-            self._last = max(self._last, value)
 
 
 class Ids:

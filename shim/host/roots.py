@@ -10,6 +10,7 @@ from pathlib import Path
 from shim.errors import OutsideRoots
 from shim.host import disk
 from shim.opencode.build import Wire
+from universal.session.model import SessionRecord
 
 
 def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
@@ -32,15 +33,15 @@ def repository_above(directory: str) -> str:
     return str(next((folder for folder in (place, *place.parents) if disk.exists(folder / ".git")), place))
 
 
-def visible(infos: Iterable[Wire], roots: Iterable[str | PathLike[str]]) -> Iterable[Wire]:
+def visible(records: Iterable[SessionRecord], roots: Iterable[str | PathLike[str]]) -> Iterable[SessionRecord]:
     """The sessions whose directory lies in one of the roots. Each directory is looked up once."""
     allowed, known = [os.fspath(root) for root in roots], dict[str, bool]()
-    for info in infos:
-        directory = info["directory"]
+    for record in records:
+        directory = record.directory
         if allowed and directory not in known:
             known[directory] = within(directory, allowed)
         if known.get(directory, True):
-            yield info
+            yield record
 
 
 def visible_projects(rows: Iterable[Wire], roots: Iterable[str | PathLike[str]], current: str) -> list[Wire]:

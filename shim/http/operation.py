@@ -211,10 +211,10 @@ def _check_roots(services: Services, directory: str, session_id: str | None) -> 
     require(directory, services.settings.roots)
     if session_id is not None:
         try:
-            info = services.sessions.info(session_id)
+            record = services.sessions.record(session_id)
         except SessionNotFound:
             return
-        require(info["directory"], services.settings.roots)
+        require(record.directory, services.settings.roots)
 
 
 def _first_values(request: web.Request) -> dict[str, str]:

@@ -17,7 +17,6 @@ import structlog
 
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError, AgentNotFound
-from shim.projection.opencode1.accesses import Place
 from shim.sessions import context
 from shim.sessions.accepted import Accepted, NativeSession, noted
 from shim.sessions.branch import Branch
@@ -54,6 +53,7 @@ from universal.events import ErrorData, EventType, PermissionData, QuestionData,
 from universal.host import HostCall
 from universal.jsonvalue import obj, text
 from universal.permissions import Policy
+from universal.tools.accesses import Place
 from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent
 from universal.unattended import Unattended
 
@@ -132,7 +132,7 @@ class SessionActor:
     @property
     def unattended(self) -> Unattended:
         """What happens to asks that nobody answers: the last prompt's value, else the session's, else the server's."""
-        return self._prompt_unattended or unattended_of_session(self.main.conversation.info) or self.deps.unattended
+        return self._prompt_unattended or unattended_of_session(self.main.session.record) or self.deps.unattended
 
     @property
     def open_asks(self) -> int:
@@ -359,7 +359,7 @@ class SessionActor:
         self._generation += 1
         generation = self._generation
         if not options.resume:
-            context.forget(self.main.conversation, name)
+            context.forget(self.main.session, name)
         self._codec, self._agent_name = codec, name  # it may speak, or die, before spawn returns
         try:
             handle = await self.deps.agents.spawn(
@@ -467,7 +467,7 @@ class SessionActor:
             self._said_something = True
             self._retried_without_resume = False
         if fact.type is EventType.PERMISSION_REQUESTED and isinstance(fact.data, PermissionData):
-            self._requests.permission(branch, fact, fact.data, self._agent_name or branch.projector.agent)
+            self._requests.permission(branch, fact, fact.data, self._agent_name or branch.session.agent)
         elif self._is_lost_conversation(fact):
             branch.status("conversation_lost", text(getattr(fact.data, "message", "")))
         elif fact.type is EventType.PERMISSION_RESOLVED and isinstance(fact.data, PermissionData):
@@ -494,7 +494,7 @@ class SessionActor:
         """A call that the agent would make without asking; see `ToolCheck`."""
         if isinstance(request.data, PermissionData):
             branch = self._branch_of(request.child)
-            agent = self._agent_name or branch.projector.agent
+            agent = self._agent_name or branch.session.agent
             self._requests.check(branch, request, request.data, agent)
 
     def _proceed(self, permission_id: str) -> None:

@@ -16,11 +16,10 @@ import structlog
 
 from shim.clock import Clock, from_rfc3339, rfc3339
 from shim.errors import SessionNotFound, SessionTerminated, StoreError
+from shim.faces.opencode1.render import render
 from shim.ids import Ids
 from shim.opencode.build import Wire
 from shim.opencode.events import OpenCodeEvent
-from shim.projection.opencode1.projector import Projector
-from shim.projection.opencode1.state import Conversation
 from shim.sessions.given import Waiting
 from shim.sessions.instructions import Instructions
 from shim.sessions.retelling import Changed, Retelling
@@ -41,6 +40,8 @@ from universal.events import (
 )
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.jsonvalue import obj
+from universal.session.model import Session
+from universal.session.reducer import Reducer
 from universal.turn import Effect, Ended, Input, Started, State, TurnMachine
 
 log = structlog.get_logger()
@@ -88,7 +89,7 @@ class Branch:
         feed: Callable[[UniversalEvent], object] | None = None,
     ) -> None:
         self.id = session_id
-        self.projector = Projector(session_id, agent)
+        self.reducer = Reducer(session_id, agent)
         self.machine = TurnMachine()
         self.sequence = 0
         self.deleted = False
@@ -96,7 +97,7 @@ class Branch:
         self.facts: Wire = {}
         self.instructions = Instructions()
         self.variables: dict[str, str] = {}
-        self.waiting = Waiting(self.projector.transcript.message_of_item)
+        self.waiting = Waiting(self.reducer.transcript.prompt_of_item)
         self._store = store
         self._hub = hub
         self._clock = clock
@@ -114,14 +115,14 @@ class Branch:
         self._unparsed = Unparsed(session_id)
 
     @property
-    def conversation(self) -> Conversation:
+    def session(self) -> Session:
         """What clients see of it."""
-        return self.projector.conversation
+        return self.reducer.session
 
     def load(self, events: Sequence[UniversalEvent]) -> None:
         """Rebuild from the journal, page by page: same code as live, but nothing is stored or published."""
         for event in events:
-            self.projector.load(event, from_rfc3339(event.time))
+            self.reducer.load(event, from_rfc3339(event.time))
             self.sequence = event.sequence
             self.native_session_id = event.native_session_id or self.native_session_id
             self._note_end(event)
@@ -168,10 +169,12 @@ class Branch:
         )
         self._keep(event)
         self._note_end(event)
-        for out in self.projector.feed(event, now):
+        changes = self.reducer.apply(event, now)
+        for out in render(changes, self.session, now):
             self._hub.publish(out)
-            if self._retelling.waits:
-                self._retelling.note(out)
+        if self._retelling.waits:
+            for change in changes:
+                self._retelling.note(change)
         if self._feed is not None:
             self._feed(event)
         return event
@@ -240,7 +243,7 @@ class Branch:
         event = event.model_copy(update=own)
         self._keep(event)
         self._note_fact(event)
-        self.projector.load(event, from_rfc3339(event.time))
+        self.reducer.load(event, from_rfc3339(event.time))
         self._note_item(event)
 
     def _note_item(self, event: UniversalEvent) -> None:
@@ -251,14 +254,15 @@ class Branch:
 
     def was_read(self) -> None:
         """A client has read the session. While a turn runs it is told again, soon, what it may have missed."""
-        if self.conversation.busy:
+        if self.session.is_busy:
             self._retelling.was_read()
 
     def _retell(self, changed: Changed) -> None:
-        if not self.conversation.busy:  # its idle has been told: nothing of the turn comes after that
+        if not self.session.is_busy:  # its idle has been told: nothing of the turn comes after that
             return
         with self._hub.burst():
-            for out in self.projector.told_anew(changed, self._clock.now_ms()):
+            now = self._clock.now_ms()
+            for out in render(self.reducer.current(changed, now), self.session, now, is_resent=True):
                 self._hub.publish(out)
 
     def fact(self, fact: Fact) -> None:
@@ -318,7 +322,7 @@ class Branch:
     def _add_metadata(self, metadata: dict[str, Any]) -> None:
         """Usage and cost of the prompts of one turn add up; the last anchor counts (`AgentSpec.rewinds`)."""
         if "anchor" in metadata:
-            self._turn_metadata["anchor"] = {"agent": self.projector.agent, "id": metadata["anchor"]}
+            self._turn_metadata["anchor"] = {"agent": self.session.agent, "id": metadata["anchor"]}
         cost = metadata.get("cost")
         if isinstance(cost, (int, float)):
             self._turn_metadata["cost"] = self._turn_metadata.get("cost", 0) + cost
@@ -345,10 +349,10 @@ class Branch:
 
     def withdraw_requests(self) -> None:
         """Open permissions and questions end as rejected."""
-        for id_ in list(self.conversation.permissions):
+        for id_ in list(self.session.permissions):
             data = PermissionData(permission_id=id_, action="withdrawn", status="reject", metadata={"withdrawn": True})
             self.record(EventType.PERMISSION_RESOLVED, data)
-        for id_ in list(self.conversation.questions):
+        for id_ in list(self.session.questions):
             question = QuestionData(question_id=id_, prompt="", options=(), status="rejected", metadata={"withdrawn": True})
             self.record(EventType.QUESTION_RESOLVED, question)
 

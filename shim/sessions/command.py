@@ -108,7 +108,7 @@ async def command(
         subagents = not template.subtask or await _has_subagents(manager, branch, body)
         body = await _expand(manager, actor.directory, template, arguments, body, subagents=subagents)
     else:
-        choice = await choose(manager.deps.agents, branch.conversation, body)
+        choice = await choose(manager.deps.agents, branch.session, body)
         native = _native(manager, choice.agent, name, templates)
         text = f"/{native} {arguments}".rstrip()
         body = replace(body, parts=[{"type": "text", "text": text}, *body.parts])
@@ -137,7 +137,7 @@ def _native(manager: SessionManager, agent: Agent, name: str, templates: tuple[T
 async def _has_subagents(manager: SessionManager, branch: Branch, body: Body) -> bool:
     """Whether the agent that is chosen has subagents; if the choice is wrong, `submit` says so."""
     try:
-        choice = await choose(manager.deps.agents, branch.conversation, body)
+        choice = await choose(manager.deps.agents, branch.session, body)
     except UnknownChoice:
         return True
     return choice.agent.spec.capabilities.subagents

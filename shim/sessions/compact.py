@@ -15,6 +15,7 @@ from shim.sessions.prompting import Body, check_ids, choose
 from shim.sessions.undo import settle
 from universal.codec import COMPACT
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
+from universal.session.model import StepInfo
 
 
 def can_compact(agent: Agent) -> bool:
@@ -28,8 +29,8 @@ async def compact(manager: SessionManager, session_id: str, model: Wire, *, auto
     message_id = await begin(manager, session_id, model, auto=auto)
     branch = await manager.branch(session_id)
     await branch.idle()
-    answers = [m.info for m in branch.conversation.messages.values() if m.info.get("parentID") == message_id]
-    return any(info.get("summary") is True and "error" not in info for info in answers)
+    steps = (message.info for message in branch.session.messages.values() if isinstance(message.info, StepInfo))
+    return any(step.parent_id == message_id and step.compacts and step.error is None for step in steps)
 
 
 async def begin(
@@ -50,14 +51,14 @@ async def begin(
     actor = await manager.actor(session_id)
     branch = actor.main
     body = Body(parts=(), model=model, message_id=message_id)
-    check_ids(branch.conversation, body)
-    choice = await choose(manager.deps.agents, branch.conversation, body)
+    check_ids(branch.session, body)
+    choice = await choose(manager.deps.agents, branch.session, body)
     if not can_compact(choice.agent):
         raise InvalidRequest(
             f"{choice.agent.spec.title} cannot compact a conversation on demand: its protocol has no request for it, and it "
             f'offers no command "{COMPACT}". Start a new session, or choose a model of another agent.'
         )
-    if not branch.conversation.messages:
+    if not branch.session.messages:
         raise InvalidRequest("There is nothing to compact in this session yet: send a prompt first.")
     given: Wire = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
     given |= {"delivery": delivery, **({"message_id": message_id} if message_id else {})}
@@ -72,6 +73,6 @@ async def begin(
     assert accepted is not None
     await settle(manager, actor)
     actor.prompt(accepted)
-    made = branch.projector.transcript.message_of_item(item.item_id)
+    made = branch.reducer.transcript.prompt_of_item(item.item_id)
     await manager.deps.store.flush()
     return made

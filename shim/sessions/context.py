@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shim.projection.opencode1.state import HANDOVER, Conversation, Message
+from universal.session.model import HANDOVER, File, Message, Session, StepInfo, Text, ToolCall
 
 CONTEXT_LIMIT_CHARS = 200_000
 """The newest part is kept; older text is left out, and the text says so."""
@@ -36,13 +36,13 @@ class Missed:
 NOTHING = Missed("", ())
 
 
-def missed(conversation: Conversation, agent: str, leave_out: Collection[str]) -> Missed:
+def missed(session: Session, agent: str, leave_out: Collection[str]) -> Missed:
     """What `agent` does not know yet, except the messages in `leave_out` (the prompt itself, queued ones)."""
-    ids = [id_ for id_, m in conversation.messages.items() if agent not in m.known and id_ not in leave_out]
+    ids = [id_ for id_, m in session.messages.items() if agent not in m.known_by and id_ not in leave_out]
     kept: list[str] = []
     size = 0
     for id_ in reversed(ids):
-        block = _block(conversation.messages[id_])
+        block = _block(session.messages[id_])
         size += len(block)
         if size > CONTEXT_LIMIT_CHARS:
             kept.append("(older messages are left out)")
@@ -53,19 +53,19 @@ def missed(conversation: Conversation, agent: str, leave_out: Collection[str]) -
         return Missed("", tuple(ids))
     body = "\n\n".join(reversed(kept))
     text = f"<earlier-in-this-conversation>\n{body}\n</earlier-in-this-conversation>\n\n"
-    return Missed(text, tuple(ids), _handover(conversation, agent, ids, cut=size > CONTEXT_LIMIT_CHARS))
+    return Missed(text, tuple(ids), _handover(session, agent, ids, cut=size > CONTEXT_LIMIT_CHARS))
 
 
-def forget(conversation: Conversation, agent: str) -> None:
+def forget(session: Session, agent: str) -> None:
     """A new native conversation begins: the agent knows nothing of what was said before."""
-    for message in conversation.messages.values():
-        message.known.discard(agent)
+    for message in session.messages.values():
+        message.known_by.discard(agent)
 
 
-def _handover(conversation: Conversation, agent: str, ids: Sequence[str], *, cut: bool) -> str:
+def _handover(session: Session, agent: str, ids: Sequence[str], *, cut: bool) -> str:
     """The sentence for the person; empty if `agent` itself gave the last of these answers, as in a fork of its own session."""
-    infos = [conversation.messages[id_].info for id_ in ids]
-    answered = [info["providerID"] for info in infos if info["role"] == "assistant"]
+    infos = [session.messages[id_].info for id_ in ids]
+    answered = [info.model.provider_id for info in infos if isinstance(info, StepInfo)]
     if not answered or answered[-1] == agent:
         return ""
     older = "; what is older did not fit and was left out" if cut else ""
@@ -73,18 +73,18 @@ def _handover(conversation: Conversation, agent: str, ids: Sequence[str], *, cut
 
 
 def _block(message: Message) -> str:
-    role = "User" if message.info["role"] == "user" else "Assistant"
+    role = "User" if message.is_user else "Assistant"
     lines: list[str] = []
-    for part_id, part in message.parts.items():
-        if part.get("metadata") == HANDOVER:
-            continue
-        if part["type"] == "text" and message.part(part_id)["text"].strip():
-            lines.append(message.part(part_id)["text"])
-        elif part["type"] == "tool" and part["state"]["status"] == "completed":
-            state = part["state"]
-            lines.append(f"[{part['tool']} {state['title']}]\n{state['output'][:4000]}")
-        elif part["type"] == "file":
-            lines.append(f"[file {part.get('filename') or part['url'][:200]}]")
+    for part in message.all_parts():
+        match part:
+            case Text(text=words, metadata=metadata) if words.strip() and metadata != HANDOVER:
+                lines.append(words)
+            case ToolCall(status="completed"):
+                lines.append(f"[{part.tool} {part.title}]\n{part.output[:4000]}")
+            case File():
+                lines.append(f"[file {part.filename or part.url[:200]}]")
+            case _:
+                pass
     return f"{role}:\n" + "\n".join(lines) if lines else ""
 
 

@@ -10,7 +10,6 @@ from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
 from shim.host.trust import ProjectTrust
 from shim.ids import Ids
-from shim.projection.opencode1.accesses import Place
 from shim.sessions.branch import Publisher
 from shim.sessions.feed import Feed
 from shim.sessions.permissions.requests import Timer, UnattendedCounts, call_later
@@ -18,6 +17,7 @@ from shim.sessions.steps import Trees
 from shim.sessions.trust_question import QUESTION_S, TrustQuestions
 from shim.store.base import Store
 from universal.permissions import Rule
+from universal.tools.accesses import Place
 from universal.unattended import WAIT, Unattended
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shim.projection.opencode1.state import NOT_BEGUN, START_FAILED
 from shim.runtime.tail import structured
 from shim.sessions.accepted import Accepted
 from universal.codec import Exit
 from universal.events import ErrorData, SessionEndedData
+from universal.session.model import NOT_BEGUN, START_FAILED
 
 SESSION_NOT_FOUND = "session_not_found"
 """Code of a codec's error: the agent does not know the conversation that it was to resume."""

@@ -7,40 +7,43 @@ Its agent starts a conversation of its own and is given this one as text with th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from shim.clock import from_rfc3339
 from shim.errors import MessageNotFound
-from shim.opencode.build import Wire
-from shim.opencode.events import OpenCodeEvent
-from shim.projection.opencode1.projector import Projector
-from shim.projection.opencode1.state import Conversation
+from shim.faces.opencode1.render import render
 from shim.sessions.branch import Branch
 from shim.sessions.manager import SessionManager
 from shim.sessions.transfer import Renamer
 from universal.events import EventType, ItemData, UniversalEvent
 from universal.items import Item, ItemKind, Json, StatusPart
 from universal.jsonvalue import arr, obj
+from universal.session.changes import MessageChanged, PartChanged
+from universal.session.model import Session, SessionRecord
+from universal.session.reducer import Reducer
 
 
-async def fork(manager: SessionManager, session_id: str, before: str | None) -> Wire:
-    """The new session's `info`; `before` is exclusive. Raises NotFound for an unknown session or message."""
-    source = await manager.conversation(session_id)
+async def fork(manager: SessionManager, session_id: str, before: str | None) -> SessionRecord:
+    """The new session's record; `before` is exclusive. Raises NotFound for an unknown session or message."""
+    source = await manager.session(session_id)
     if before is not None and before not in source.messages:
         raise MessageNotFound(session_id, before)
     await manager.deps.store.flush()
     events = up_to(await manager.deps.store.events(session_id), session_id, before)
-    number = 1 + sum(i["title"].startswith(f"{source.info['title']} (fork #") for i in manager.infos())
-    target = manager.copy_of(session_id, f"{source.info['title']} (fork #{number})", _fork_of(source, before))
+    title = f"{source.record.title} (fork #"
+    number = 1 + sum(record.title.startswith(title) for record in manager.records())
+    target = manager.copy_of(session_id, f"{title}{number})", _fork_of(source, before))
     replay(target, events)
     manager.restore(target.id)
     if source.elsewhere:  # of what was said there nothing can be put back here, wherever the copy was cut
-        target.status("moved", directory=source.info["directory"], project_id=source.info["projectID"], path=source.info["path"])
+        place = source.record
+        target.status("moved", directory=place.directory, project_id=place.project_id, path=place.path)
     target.changed()
     announce(manager, target)
-    return target.conversation.info
+    return target.session.record
 
 
-def _fork_of(source: Conversation, before: str | None) -> Wire | None:
+def _fork_of(source: Session, before: str | None) -> dict[str, Any] | None:
     """What OpenCode 2 says of a fork; None of one without any message, which is a new session."""
     last = before or next(reversed(source.messages), None)
     boundary = {"type": "through" if before is None else "before", "messageID": last}
@@ -51,11 +54,11 @@ def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None)
     """The events before the one that made the message `before`; all if None."""
     if before is None:
         return list(events)
-    projector = Projector(session_id, "")
+    reducer = Reducer(session_id, "")
     kept: list[UniversalEvent] = []
     for event in events:
-        projector.feed(event, from_rfc3339(event.time))
-        if before in projector.conversation.messages:
+        reducer.load(event, from_rfc3339(event.time))
+        if before in reducer.session.messages:
             break
         kept.append(event)
     return kept
@@ -64,10 +67,10 @@ def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None)
 def replay(target: Branch, events: Sequence[UniversalEvent]) -> None:
     """Write the events into the new session's journal, without the ids that clients gave to the old one's messages."""
     renamer = Renamer(target.id)
-    source = Projector(target.id, "")
+    source = Reducer(target.id, "")
     for event in events:
         if event.type in (EventType.SESSION_STARTED, EventType.SESSION_ENDED):
-            source.feed(event, from_rfc3339(event.time))
+            source.load(event, from_rfc3339(event.time))
             continue
         data = event.data
         if isinstance(data, ItemData):
@@ -77,24 +80,24 @@ def replay(target: Branch, events: Sequence[UniversalEvent]) -> None:
             item = _named_anew(data.item, source, target) if data.item.kind is ItemKind.STATUS else _without_ids(data.item)
             data = ItemData(item=renamer.item(item, event.time))
         target.copy(event.model_copy(update={"data": data}))
-        source.feed(event, from_rfc3339(event.time))
-    if "revert" in target.conversation.info:  # what is undone but not gone is shown again, as by native
+        source.load(event, from_rfc3339(event.time))
+    if target.session.record.revert is not None:  # what is undone but not gone is shown again, as by native
         target.status("revert", revert=None)
-    if "archived" in target.conversation.info["time"]:
+    if target.session.record.archived_ms is not None:
         target.status("session", archived=None)
-    if target.conversation.busy:
+    if target.session.is_busy:
         target.end_turn("aborted")
 
 
 _NAMES_MESSAGES = ("message.removed", "part.removed", "part.updated", "revert")
 
 
-def _named_anew(item: Item, source: Projector, target: Branch) -> Item:
+def _named_anew(item: Item, source: Reducer, target: Branch) -> Item:
     """A status that names messages or parts of the old session, with those of the new one, which come in the same order."""
     if not any(isinstance(p, StatusPart) and p.label in _NAMES_MESSAGES for p in item.content):
         return item
-    names: dict[str, str] = {source.conversation.id: target.id}
-    pairs = zip(source.conversation.messages.items(), target.conversation.messages.items(), strict=False)
+    names: dict[str, str] = {source.session.id: target.id}
+    pairs = zip(source.session.messages.items(), target.session.messages.items(), strict=False)
     for (old, message), (new, copied) in pairs:
         names |= {old: new, **dict(zip(message.parts, copied.parts, strict=False))}
 
@@ -119,11 +122,8 @@ def _without_ids(item: Item) -> Item:
 
 def announce(manager: SessionManager, target: Branch) -> None:
     """Tell clients of the copied messages, as native does."""
-    info = target.conversation.info
-    for message in target.conversation.messages.values():
-        wire = message.wire()
-        events = [("message.updated", {"sessionID": target.id, "info": wire["info"]})]
-        time = wire["info"]["time"]["created"]
-        events += [("message.part.updated", {"sessionID": target.id, "part": p, "time": time}) for p in wire["parts"]]
-        for kind, properties in events:
-            manager.deps.hub.publish(OpenCodeEvent(kind, properties, info["directory"], info["projectID"]))
+    for message in target.session.messages.values():
+        created = message.info.created_ms
+        parts = [PartChanged(message.info.id, part, created) for part in message.all_parts()]
+        for event in render([MessageChanged(message.info), *parts], target.session, created, is_resent=True):
+            manager.deps.hub.publish(event)

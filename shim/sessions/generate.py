@@ -14,10 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from shim.errors import ShimError
-from shim.opencode import build
-from shim.opencode.build import Wire
 from shim.opencode.events import OpenCodeEvent
-from shim.projection.opencode1.state import Conversation
 from shim.sessions import context
 from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch
@@ -30,6 +27,8 @@ from universal.codec import modes_of
 from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent
 from universal.items import ItemKind, ToolCallPart
 from universal.permissions import Policy, Rule
+from universal.session.model import Session, SessionRecord
+from universal.session.stored import record_json
 
 GENERATE_S = 120.0
 """For the whole answer, the start of the agent included."""
@@ -63,31 +62,29 @@ def _no_snapshots(_directory: str) -> None:
     return None
 
 
-async def text(
-    manager: SessionManager, choice: Choice, directory: str, prompt: str, conversation: Conversation | None = None
-) -> str:
+async def text(manager: SessionManager, choice: Choice, directory: str, prompt: str, session: Session | None = None) -> str:
     """The answer's text. AT_ONCE of them are made, and others are told to come back.
 
-    In: `conversation`, which is told before the prompt. Raises NotGenerated.
+    In: `session`, whose messages the agent is sent before the prompt. Raises NotGenerated.
     """
     if manager.generating >= AT_ONCE:
         raise NotGenerated(f"{AT_ONCE} texts are being generated, which is the most at the same time: try again later.")
     manager.generating += 1
     try:
         async with asyncio.timeout(GENERATE_S):
-            return await _turn(manager.deps, choice, directory, prompt, conversation)
+            return await _turn(manager.deps, choice, directory, prompt, session)
     except TimeoutError:
         raise NotGenerated(f"{choice.agent.spec.title} did not answer within {GENERATE_S:g} s.") from None
     finally:
         manager.generating -= 1
 
 
-async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, conversation: Conversation | None) -> str:
+async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, session: Session | None) -> str:
     store = MemoryStore()
     await store.open()
     deps = replace(deps, store=store, hub=_Nowhere(), feed=Feed(), snapshots=_no_snapshots)
     once = _Once(deps, choice, directory)
-    told = context.missed(conversation, "", ()).text if conversation is not None else ""
+    told = context.missed(session, "", ()).text if session is not None else ""
     body = Body([{"type": "text", "text": told + prompt}], system=SYSTEM)
     own = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
     mode = next((mode for mode in QUIET if mode in own), choice.mode)
@@ -118,9 +115,8 @@ class _Once:
             on_change=lambda _actor: None,
         )
         now = deps.clock.now_ms()
-        info: Wire = {"id": self.branch.id, "directory": directory, "projectID": "global", "title": "generate", "cost": 0}
-        info |= {"time": {"created": now, "updated": now}, "tokens": build.tokens(None)}
-        self.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"opencode": info, "agent": name}))
+        record = SessionRecord(self.branch.id, directory=directory, title="generate", created_ms=now, updated_ms=now)
+        self.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"record": record_json(record), "agent": name}))
 
     def _branch(self, agent: str) -> Branch:
         deps = self._deps
@@ -153,7 +149,7 @@ class _Once:
 
     def answer(self) -> str:
         """What was said. Raises NotGenerated."""
-        said = [m.text() for m in self.branch.conversation.messages.values() if m.info["role"] == "assistant"]
+        said = [m.text() for m in self.branch.session.messages.values() if not m.is_user]
         answer = "\n".join(words for words in said if words).strip()
         if self._why or not answer:
             raise NotGenerated(self._why or f"{self._title} gave no text.")

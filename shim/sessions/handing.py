@@ -26,7 +26,7 @@ def handed(branch: Branch, accepted: Accepted, waiting: Iterable[Accepted], undo
     """In: `waiting`, those that will be handed later. The note of what was undone is taken: it is told once."""
     if accepted.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
         return Handed(accepted.prompt, (), accepted.told() | context.NOTHING.told())
-    missed = context.missed(branch.conversation, accepted.agent, {accepted.message_id, *(one.message_id for one in waiting)})
+    missed = context.missed(branch.session, accepted.agent, {accepted.message_id, *(one.message_id for one in waiting)})
     due = branch.instructions.due()
     words = undone.note(accepted.agent) + missed.text + accepted.prompt.text
     prompt = replace(accepted.prompt, text=words, system=due.joined(accepted.prompt.system))

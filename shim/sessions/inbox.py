@@ -32,7 +32,7 @@ class Inbox:
     def show(self, accepted: Accepted) -> Accepted:
         """Its message; from then on it has that message's id."""
         self._branch.record(EventType.ITEM_COMPLETED, ItemData(item=accepted.item))
-        message_id = self._branch.projector.transcript.message_of_item(accepted.item.item_id)
+        message_id = self._branch.reducer.transcript.prompt_of_item(accepted.item.item_id)
         return accepted.shown(message_id)
 
     def queue(self, accepted: Accepted) -> None:
@@ -55,7 +55,7 @@ class Inbox:
     def restore(self, waiting: Mapping[str, Accepted]) -> None:
         """What the journal says that waits, of a session that was just read: message id -> prompt, oldest first."""
         for message_id, accepted in waiting.items():
-            if message_id in self._branch.conversation.messages:  # else it was undone, or removed
+            if message_id in self._branch.session.messages:  # else it was undone, or removed
                 self.park(accepted)
 
     def cancelled(self, *keys: str) -> None:
@@ -82,7 +82,7 @@ class Inbox:
         """Hand over what was parked, oldest first, but those that wait for all last; less what is not shown any more."""
         waiting, self.parked = sorted(self.parked.items(), key=lambda one: one[1].queues), {}
         for id_, accepted in waiting:
-            if id_ in self._branch.conversation.messages:
+            if id_ in self._branch.session.messages:
                 self.queue(accepted)
 
     def withdraw(self, message_id: str) -> bool:

@@ -13,7 +13,7 @@ from shim.sessions.submit import submit
 async def init(manager: SessionManager, session_id: str, body: Body) -> str:
     """Hand the prompt over; the user message's id. Raises as `submit` does, before anything is stored."""
     branch = await manager.branch(session_id)
-    text = INIT_PROMPT.format(directory=branch.conversation.info["directory"])
+    text = INIT_PROMPT.format(directory=branch.session.record.directory)
     parts = [{"type": "text", "text": text}]
     message_id = await submit(manager, session_id, replace(body, parts=parts))
     branch.status("command", name=INIT, arguments="")

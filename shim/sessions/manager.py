@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
@@ -23,30 +23,37 @@ from shim.errors import (
     SessionNotFound,
     StoreError,
 )
+from shim.faces.opencode1 import read
 from shim.host.roots import require
 from shim.opencode import build
-from shim.opencode.build import Wire
 from shim.opencode.events import OpenCodeEvent
-from shim.projection.opencode1.asks import DECISIONS
-from shim.projection.opencode1.state import Conversation
 from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import SERVER_STOPPED, ended_by_us
 from shim.sessions.known import Known, from_row
 from shim.sessions.permissions.grants import Grants
-from shim.sessions.permissions.requests import check_unattended, open_requests, unattended_of_session
-from shim.sessions.reading import read
+from shim.sessions.permissions.requests import check_unattended, unattended_of_session
+from shim.sessions.reading import read as read_journal
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import ErrorData, EventType, SessionStartedData
-from universal.jsonvalue import arr, obj, text
-from universal.permissions import DEFAULT_RULES, Policy, rules_from_json, with_home
+from universal.items import Json
+from universal.jsonvalue import obj, text
+from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
+from universal.session.model import Fields, ModelRef, PermissionRequest, QuestionRequest, Session, SessionRecord, Status
+from universal.session.stored import record_json
 from universal.unattended import Unattended
 
 log = structlog.get_logger()
 
 REAP_EVERY_S = 30.0
 """How often idle agent processes are looked for."""
+DECISIONS: dict[str, Literal["accept", "accept_for_session", "reject"]] = {
+    "once": "accept",
+    "always": "accept_for_session",
+    "reject": "reject",
+}
+"""A client's reply to a permission request -> the universal decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,7 @@ class SessionManager:
     async def _recover(self, session_id: str) -> None:
         known = await self._load(session_id)
         branch = known.branch
-        if branch is None or not branch.conversation.busy:
+        if branch is None or not branch.session.is_busy:
             known.busy = False
             self._save(known)
             return
@@ -142,61 +149,76 @@ class SessionManager:
         *,
         title: str | None = None,
         parent_id: str | None = None,
-        permission: list[Wire] | None = None,
+        permission: Sequence[Json] | None = None,
         agent_name: str | None = None,
-        extra: Wire | None = None,
-        fork: Wire | None = None,
-    ) -> Wire:
-        """A new, empty session; its `info`. Publishes `session.created`. `extra`: more fields of `info`.
+        session_id: str | None = None,
+        path: str = "",
+        mode: str | None = None,
+        model: ModelRef | None = None,
+        metadata: Fields | None = None,
+        extra: Fields | None = None,
+        fork: Fields | None = None,
+    ) -> SessionRecord:
+        """A new, empty session; its record. Publishes `session.created`.
 
-        Raises LimitReached, InvalidRequest (`metadata.unattended`).
-
+        `session_id`: a client's own id; `extra`: fields of OpenCode's JSON that the record keeps beside its own;
         `fork`: what it is one of, as OpenCode 2 says it: `{sessionID, boundary: {type, messageID}}`.
+        Raises LimitReached, BadRequest (`metadata.unattended`).
         """
-        require(directory, self.deps.roots)
-        check_unattended((extra or {}).get("metadata"))
+        check_unattended(metadata)
+        session_id = session_id or self.deps.ids.new("session")
+        now = self.deps.clock.now_ms()
+        record = SessionRecord(
+            session_id,
+            build.slug(session_id),
+            build.OPENCODE_VERSION,
+            project.id,
+            directory,
+            path,
+            title or build.default_title(now, child=parent_id is not None),
+            now,
+            now,
+            parent_id=parent_id,
+            mode=mode,
+            model=model,
+            permission=tuple(permission) if permission else None,
+            metadata=metadata,
+            extra=extra or {},
+        )
+        return self.add(record, agent_name, fork=fork)
+
+    def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: Fields | None = None) -> SessionRecord:
+        """The same with a record that exists already: an imported session. Raises LimitReached, BadRequest."""
+        require(record.directory, self.deps.roots)
+        check_unattended(record.metadata)
         if len(self._known) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
-        session_id = str((extra or {}).get("id") or self.deps.ids.new("session"))  # an imported one has its own
-        now = self.deps.clock.now_ms()
-        info: Wire = {
-            "id": session_id,
-            "slug": build.slug(session_id),
-            "version": build.OPENCODE_VERSION,
-            "projectID": project.id,
-            "directory": directory,
-            "path": "",
-            "title": title or build.default_title(now, child=parent_id is not None),
-            "cost": 0,
-            "tokens": build.tokens(None),
-            "time": {"created": now, "updated": now},
-            **(extra or {}),
-        }
-        if parent_id is not None:
-            info["parentID"] = parent_id
-        if permission:
-            info["permission"] = permission
         name = agent_name or self.deps.agents.default().spec.name
-        known = Known(info, name, {}, facts={"fork": fork} if fork else {})
-        self._known[session_id] = known
-        self._open(known, self._branch(session_id, name))
+        known = Known(record, name, {}, facts={"fork": fork} if fork else {})
+        self._known[record.id] = known
+        self._open(known, self._branch(record.id, name))
         assert known.branch is not None
-        metadata = {"opencode": info, "agent": name, **({"fork": fork} if fork else {})}
+        metadata = {"record": record_json(record), "agent": name, **({"fork": fork} if fork else {})}
         known.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
         self._save(known)
-        return known.branch.conversation.info
+        return known.branch.session.record
 
-    def copy_of(self, session_id: str, title: str, fork: Wire | None) -> Branch:
+    def copy_of(self, session_id: str, title: str, fork: Fields | None) -> Branch:
         """A new, empty session beside an existing one: same directory, agent, model and rules. `fork` as for `create`."""
-        info = self.info(session_id)
-        extra = {k: info[k] for k in ("path", "agent", "model", "metadata") if k in info}
-        project = _Project(info["projectID"])
-        permission = arr(info.get("permission")) or None
-        agent = self.agent_of(session_id)
+        record = self.record(session_id)
         made = self.create(
-            info["directory"], project, title=title, permission=permission, agent_name=agent, extra=extra, fork=fork
+            record.directory,
+            _Project(record.project_id),
+            title=title,
+            permission=record.permission,
+            agent_name=self.agent_of(session_id),
+            path=record.path or "",
+            mode=record.mode,
+            model=record.model,
+            metadata=record.metadata,
+            fork=fork,
         )
-        branch = self._known[made["id"]].branch
+        branch = self._known[made.id].branch
         assert branch is not None
         return branch
 
@@ -205,7 +227,7 @@ class SessionManager:
         known.actor = actor or SessionActor(
             self.deps,
             branch,
-            directory=known.info["directory"],
+            directory=known.record.directory,
             open_child=self._open_child,
             policy=self.policy,
             on_change=self._actor_changed,
@@ -232,24 +254,27 @@ class SessionManager:
         subagent = text(meta.get("agent"), "general")
         session_id = self.deps.ids.new("session")
         now = self.deps.clock.now_ms()
-        parent_info = actor.main.conversation.info
-        info: Wire = {
-            **{k: parent_info[k] for k in ("version", "projectID", "directory", "path", "model") if k in parent_info},
-            "id": session_id,
-            "slug": build.slug(session_id),
-            "parentID": actor.main.id,
-            "title": f"{text(meta.get('title'), 'subagent')} (@{subagent} subagent)",
-            "agent": subagent,
-            "permission": [{"permission": "task", "pattern": "*", "action": "deny"}],
-            "cost": 0,
-            "tokens": build.tokens(None),
-            "time": {"created": now, "updated": now},
-        }
-        branch = self._branch(session_id, actor.main.projector.agent)
-        known = Known(info, actor.main.projector.agent, {}, subagent=True)
+        above = actor.main.session.record
+        record = SessionRecord(
+            session_id,
+            build.slug(session_id),
+            above.version,
+            above.project_id,
+            above.directory,
+            above.path,
+            f"{text(meta.get('title'), 'subagent')} (@{subagent} subagent)",
+            now,
+            now,
+            parent_id=actor.main.id,
+            mode=subagent,
+            model=above.model,
+            permission=(Rule("task", "*", "deny").to_json(),),
+        )
+        branch = self._branch(session_id, actor.main.session.agent)
+        known = Known(record, actor.main.session.agent, {}, subagent=True)
         self._known[session_id] = known
         self._open(known, branch, actor)
-        metadata = {**meta, "parent_session_id": actor.main.id, "opencode": info, "agent": parent.agent}
+        metadata = {**meta, "parent_session_id": actor.main.id, "record": record_json(record), "agent": parent.agent}
         branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
         self._save(known)
         actor.main.status("child", call_id=text(meta.get("call_id"), key), session_id=session_id)
@@ -269,7 +294,7 @@ class SessionManager:
 
     async def _read(self, session_id: str, known: Known) -> Known:
         branch = self._branch(session_id, known.agent)
-        await read(branch, self.deps.store)
+        await read_journal(branch, self.deps.store)
         self._open(known, branch)
         self.restore(session_id)
         return known
@@ -281,32 +306,31 @@ class SessionManager:
             known.actor.inbox.restore(known.branch.waiting.prompts)
             known.branch.waiting.prompts.clear()
 
-    def info(self, session_id: str) -> Wire:
-        """A session's `info`, loaded or not. Raises NotFound."""
-        known = self._known.get(session_id)
-        if known is None:
+    def record(self, session_id: str) -> SessionRecord:
+        """A session's record, loaded or not. Raises SessionNotFound."""
+        record = self.find(session_id)
+        if record is None:
             raise SessionNotFound(session_id)
-        return known.branch.conversation.info if known.branch is not None else known.info
+        return record
 
-    def find(self, session_id: str) -> Wire | None:
-        """A session's `info`, None if there is no such session."""
+    def find(self, session_id: str) -> SessionRecord | None:
+        """A session's record, None if there is no such session."""
         known = self._known.get(session_id)
-        return None if known is None else self.info(session_id)
+        return None if known is None else known.current
 
-    def facts(self, session_id: str) -> Wire:
+    def facts(self, session_id: str) -> Fields:
         """What only OpenCode 2 tells of a session, loaded or not: see `Branch.facts`. Raises NotFound."""
-        self.info(session_id)
+        self.record(session_id)
         known = self._known[session_id]
         return known.branch.facts if known.branch is not None else known.facts
 
-    def infos(self) -> Iterable[Wire]:
-        """All sessions' infos, in no order."""
-        for known in self._known.values():
-            yield known.branch.conversation.info if known.branch is not None else known.info
+    def records(self) -> Iterable[SessionRecord]:
+        """The records of all sessions, in no order."""
+        return (known.current for known in self._known.values())
 
-    async def conversation(self, session_id: str) -> Conversation:
+    async def session(self, session_id: str) -> Session:
         """What can be read of a session. Raises NotFound."""
-        return (await self.branch(session_id)).conversation
+        return (await self.branch(session_id)).session
 
     async def branch(self, session_id: str) -> Branch:
         """The session's writer. Raises NotFound."""
@@ -318,7 +342,7 @@ class SessionManager:
         """The session at work. Raises NotFound; Conflict for a terminated one; InvalidRequest for a subagent's."""
         known = await self._load(session_id)
         assert known.actor is not None
-        require(known.info["directory"], self.deps.roots)
+        require(known.record.directory, self.deps.roots)
         if known.subagent:
             raise InvalidRequest(
                 "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
@@ -331,11 +355,11 @@ class SessionManager:
         known = self._known.get(session_id)
         if known is None:
             raise SessionNotFound(session_id)
-        return known.branch.projector.agent if known.branch is not None else known.agent
+        return known.branch.session.agent if known.branch is not None else known.agent
 
     def native_id(self, session_id: str) -> str | None:
         """The agent's own id of the conversation, as far as it is known."""
-        self.info(session_id)
+        self.record(session_id)
         known = self._known[session_id]
         native = known.native.get(self.agent_of(session_id))
         return native.id if native is not None else None
@@ -347,37 +371,39 @@ class SessionManager:
             known.actor.abort()
             await known.branch.idle()
 
-    def children(self, session_id: str) -> list[Wire]:
-        """Infos of the sessions below this one, oldest first."""
-        return sorted((i for i in self.infos() if i.get("parentID") == session_id), key=lambda i: i["time"]["created"])
+    def children(self, session_id: str) -> list[SessionRecord]:
+        """The records of the sessions below this one, oldest first."""
+        return sorted((one for one in self.records() if one.parent_id == session_id), key=lambda one: one.created_ms)
 
-    def statuses(self) -> dict[str, Wire]:
+    def statuses(self) -> dict[str, Status]:
         """Status of each session that is not idle."""
-        branches = [k.branch for k in self._known.values() if k.branch is not None]
-        return {b.id: b.conversation.status for b in branches if b.conversation.busy}
+        return {session.id: session.status for session in self.busy()}
 
     def directories_at_work(self) -> set[str]:
         """Directories in which an agent's process runs."""
         return {known.actor.directory for known in self._known.values() if known.actor is not None and known.actor.alive}
 
-    def busy(self) -> list[Conversation]:
-        """Conversations whose turn runs."""
-        return [k.branch.conversation for k in self._known.values() if k.branch is not None and k.branch.conversation.busy]
+    def busy(self) -> list[Session]:
+        """Sessions whose turn runs."""
+        return [session for session in self._loaded() if session.is_busy]
+
+    def _loaded(self) -> Iterable[Session]:
+        return (known.branch.session for known in self._known.values() if known.branch is not None)
 
     # --- changing ---------------------------------------------------------------------------------------------
 
-    async def patch(self, session_id: str, **changes: Any) -> Wire:
-        """Set `title`, `permission`, `archived`, `metadata`, ...; the new `info`."""
+    async def patch(self, session_id: str, **changes: Any) -> SessionRecord:
+        """Set fields of the record, as `importer.patched` names them; the new record."""
         branch = await self.branch(session_id)
         check_unattended(changes.get("metadata"))
         if changes:
             branch.status("session", **changes)
             self._branch_changed(branch)
-        return branch.conversation.info
+        return branch.session.record
 
     async def delete(self, session_id: str) -> None:
         """End it and remove it and all below it, children first."""
-        self.info(session_id)
+        self.record(session_id)
         for below in reversed(self._with_all_below(session_id)):
             if below in self._known:
                 await self._delete(below)
@@ -385,8 +411,8 @@ class SessionManager:
     def _with_all_below(self, session_id: str) -> list[str]:
         """Parents first, each once: of what is imported, one may say that it is below itself."""
         children: dict[str, list[str]] = {}
-        for info in self.infos():
-            children.setdefault(text(info.get("parentID")), []).append(info["id"])
+        for record in self.records():
+            children.setdefault(record.parent_id or "", []).append(record.id)
         found = {session_id: None}
         left = [session_id]
         while left:
@@ -397,7 +423,7 @@ class SessionManager:
 
     async def _delete(self, session_id: str) -> None:
         known = await self._load(session_id)
-        info = self.info(session_id)
+        record = self.record(session_id)
         if known.subagent and known.branch is not None and known.branch.machine.busy:
             raise SessionBusy(session_id)
         if known.actor is not None and not known.subagent:
@@ -409,7 +435,8 @@ class SessionManager:
         collector.give_up(self.deps.store.last_sequence(session_id))
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
-        self.deps.hub.publish(_event("session.deleted", {"sessionID": session_id, "info": info}, info))
+        properties = {"sessionID": session_id, "info": read.session(record)}
+        self.deps.hub.publish(OpenCodeEvent("session.deleted", properties, record.directory, record.project_id))
 
     async def terminate(self, session_id: str) -> None:
         """End its agent and its turn for good; it can be read. Again is fine. Raises InvalidRequest for a subagent's."""
@@ -425,14 +452,14 @@ class SessionManager:
 
     def is_ended(self, session_id: str) -> bool:
         """Whether its last agent's process has ended by itself, or we terminated it. Raises NotFound."""
-        self.info(session_id)
+        self.record(session_id)
         known = self._known[session_id]
         return known.ended if known.branch is None else known.branch.ended is not None
 
     async def dispose(self, directory: str | None) -> None:
         """`/instance/dispose`: turns of this directory (None: of all) end, agents stop; the sessions stay."""
         for known in list(self._known.values()):
-            if known.actor is None or known.subagent or directory not in (None, known.info["directory"]):
+            if known.actor is None or known.subagent or directory not in (None, known.record.directory):
                 continue
             if known.actor.main.machine.busy:
                 known.actor.abort()
@@ -444,37 +471,39 @@ class SessionManager:
 
     def policy(self, branch: Branch, mode: str = "") -> Policy:
         """The permission rules in force for a session, with `mode` as the mode in force."""
-        info = branch.conversation.info
-        session = rules_from_json(info.get("permission"))
-        parent, variables = self._known.get(text(info.get("parentID"))), branch.variables
+        record = branch.session.record
+        session = rules_from_json(list(record.permission or ()))
+        parent, variables = self._known.get(record.parent_id or ""), branch.variables
         if parent is not None and parent.branch is not None:
             if self._known[branch.id].subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
                 session = ()
-            session = (*rules_from_json(parent.branch.conversation.info.get("permission")), *session)
+            session = (*rules_from_json(list(parent.branch.session.record.permission or ())), *session)
             variables = {**parent.branch.variables, **variables}
-        agent = self.deps.agents.get(branch.projector.agent)
+        agent = self.deps.agents.get(branch.session.agent)
         environment = {**self.deps.agents.environment(), **variables}
         own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
         defaults = (*DEFAULT_RULES, *own)
-        directory = info["directory"]
+        directory = record.directory
         return Policy(defaults, self.deps.config_rules(directory), session, self.grants.rules(directory), mode)
 
-    def _waiting(self) -> Sequence[Branch]:
-        return [k.branch for k in self._known.values() if k.branch is not None]
+    def permissions(self, directory: str | None = None) -> list[tuple[Session, PermissionRequest]]:
+        """Open permission requests with their sessions, oldest first; of one directory if given."""
+        found = [(session, one) for session in self._in(directory) for one in session.permissions.values()]
+        return sorted(found, key=lambda pair: pair[1].id)
 
-    def permissions(self, directory: str | None = None) -> list[Wire]:
-        """Open permission requests, oldest first; of one directory if given."""
-        return open_requests(self._waiting(), directory, "permissions")
+    def questions(self, directory: str | None = None) -> list[tuple[Session, QuestionRequest]]:
+        """Open questions with their sessions, oldest first; of one directory if given."""
+        found = [(session, one) for session in self._in(directory) for one in session.questions.values()]
+        return sorted(found, key=lambda pair: pair[1].id)
 
-    def questions(self, directory: str | None = None) -> list[Wire]:
-        """Open questions, oldest first; of one directory if given."""
-        return open_requests(self._waiting(), directory, "questions")
+    def _in(self, directory: str | None) -> Iterable[Session]:
+        return (session for session in self._loaded() if directory is None or session.record.directory == directory)
 
     def unattended(self, session_id: str) -> Unattended:
         """What happens to asks of this session that nobody answers. Raises NotFound."""
-        info = self.info(session_id)
+        record = self.record(session_id)
         actor = self._known[session_id].actor
-        return actor.unattended if actor is not None else unattended_of_session(info) or self.deps.unattended
+        return actor.unattended if actor is not None else unattended_of_session(record) or self.deps.unattended
 
     def waiting_since_ms(self, session_id: str) -> int | None:
         """Since when the oldest ask of a session (subagents' included) waits for a person; None if nothing waits."""
@@ -492,11 +521,11 @@ class SessionManager:
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """`once`, `always` or `reject`. Raises PermissionNotFound."""
         for known in self._known.values():
-            wire = known.branch.conversation.permissions.get(request_id) if known.branch is not None else None
-            if wire is None or known.actor is None or known.branch is None:
+            request = known.branch.session.permissions.get(request_id) if known.branch is not None else None
+            if request is None or known.actor is None or known.branch is None:
                 continue
             if reply == "always":
-                self.grants.allow(known.branch.conversation.info["directory"], wire["permission"], wire["always"])
+                self.grants.allow(known.branch.session.record.directory, request.access.permission, list(request.access.always))
             decision = DECISIONS[reply]
             known.actor.reply_permission(PermissionReply(request_id, decision, message))
             return
@@ -505,7 +534,7 @@ class SessionManager:
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
         """Labels per question, or None to refuse. Raises QuestionNotFound."""
         for known in self._known.values():
-            if known.branch is not None and known.actor is not None and request_id in known.branch.conversation.questions:
+            if known.branch is not None and known.actor is not None and request_id in known.branch.session.questions:
                 known.actor.reply_question(QuestionReply(request_id, answers))
                 return
         raise QuestionNotFound(request_id)
@@ -516,9 +545,9 @@ class SessionManager:
         branch.release()
         known = self._known.get(branch.id)
         if known is not None:
-            known.info = branch.conversation.info
+            known.record = branch.session.record
             known.busy = branch.machine.busy
-            known.agent = branch.projector.agent
+            known.agent = branch.session.agent
             known.ended = branch.ended is not None
             known.facts = branch.facts
             self._save(known)
@@ -536,7 +565,3 @@ class SessionManager:
         except StoreError as error:  # in the middle of a turn's end, perhaps: that goes on
             log.error("store.save_failed", session_id=row.id, error=str(error))
             self._unsaved.add(row.id)
-
-
-def _event(kind: str, properties: Wire, info: Wire) -> OpenCodeEvent:
-    return OpenCodeEvent(kind, properties, info["directory"], info["projectID"])

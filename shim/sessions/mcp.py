@@ -14,10 +14,10 @@ async def servers_of(manager: SessionManager, directory: str) -> Wire:
 
     A server is what it was when its agent last began a turn. {} until an agent has told.
     """
-    infos = [info for info in manager.infos() if info["directory"] == directory and not info.get("parentID")]
-    newest = sorted(infos, key=lambda info: info["time"]["updated"], reverse=True)[:LOOKED_AT]
+    records = [one for one in manager.records() if one.directory == directory and not one.parent_id]
+    newest = sorted(records, key=lambda record: record.updated_ms, reverse=True)[:LOOKED_AT]
     told: dict[str, Wire] = {}
-    for info in newest:
-        for agent, servers in (await manager.conversation(info["id"])).mcp.items():
-            told.setdefault(agent, servers)
+    for record in newest:
+        for agent, servers in (await manager.session(record.id)).mcp.items():
+            told.setdefault(agent, dict(servers))
     return {name: server for servers in reversed(told.values()) for name, server in servers.items()}

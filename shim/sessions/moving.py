@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from shim.errors import InvalidRequest
 from shim.host.roots import require
-from shim.projection.diffs import relative
 from shim.sessions.deps import ProjectLike
 from shim.sessions.manager import SessionManager
 from shim.sessions.undo import settle
+from universal.diffs import relative
 
 LABEL = "moved"
 

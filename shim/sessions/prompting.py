@@ -15,12 +15,12 @@ from shim.errors import InvalidRequest, MessageExists
 from shim.host.prompt_files import read_part
 from shim.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.opencode.build import Wire
-from shim.projection.opencode1.state import Conversation
 from shim.sessions.accepted import Accepted
 from shim.sessions.given import accepted_of, attachment
 from universal.codec import Attachment, Model, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import obj, text
+from universal.session.model import ModelRef, Session, StepInfo
 from universal.unattended import Unattended
 
 AGENT_HINT = " Use the above message and context to generate a prompt and call the task tool with subagent: "
@@ -66,16 +66,16 @@ CAREFUL = frozenset({"plan", "read-only"})
 """Modes in which nothing is changed: a prompt in one of them never runs in another instead."""
 
 
-async def choose(agents: AgentDirectory, conversation: Conversation, body: Body) -> Choice:
+async def choose(agents: AgentDirectory, session: Session, body: Body) -> Choice:
     """Resolve agent, model and mode: what the prompt says, else what the session used last, else the defaults.
 
     Raises UnknownChoice.
     """
-    session_model = obj(conversation.info.get("model"))
-    if agents.get(text(session_model.get("providerID"))) is None and _is_imported(conversation, session_model):
-        session_model = {}  # it was another server's
-    provider = text(obj(body.model).get("providerID")) or text(session_model.get("providerID"))
-    model_id = text(obj(body.model).get("modelID")) or text(session_model.get("id"))
+    last = session.record.model or ModelRef("", "")
+    if agents.get(last.provider_id) is None and _is_imported(session, last):
+        last = ModelRef("", "")  # it was another server's
+    provider = text(obj(body.model).get("providerID")) or last.provider_id
+    model_id = text(obj(body.model).get("modelID")) or last.model_id
     found = await agents.available(only=provider or agents.default().spec.name)
     if not provider:
         default = agents.default()
@@ -91,7 +91,7 @@ async def choose(agents: AgentDirectory, conversation: Conversation, body: Body)
     model = _model(agent, model_id)
     if model is None:
         raise UnknownChoice(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
-    mode = body.mode or text(conversation.info.get("agent")) or "build"
+    mode = body.mode or session.record.mode or "build"
     modes = {m.id for a in found for m in modes_of(a.spec, a.catalogue)}
     if mode not in modes:
         raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
@@ -100,8 +100,8 @@ async def choose(agents: AgentDirectory, conversation: Conversation, body: Body)
         if mode in CAREFUL:
             raise UnknownChoice(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {", ".join(own)}.')
         mode = "build"
-    same_model = not body.model or session_model.get("id") == model_id
-    variant = body.variant or (text(session_model.get("variant")) if same_model else None)
+    same_model = not body.model or last.model_id == model_id
+    variant = body.variant or (last.variant if same_model else None)
     if variant in ("default", "") or variant not in model.variants:
         variant = None
     wire: Wire = {"providerID": provider, "modelID": model_id, **({"variant": variant} if variant else {})}
@@ -109,18 +109,18 @@ async def choose(agents: AgentDirectory, conversation: Conversation, body: Body)
     return Choice(agent, model_id if named else None, variant, mode, wire)
 
 
-def refused(agents: AgentDirectory, conversation: Conversation, body: Body, why: UnknownChoice) -> Choice:
+def refused(agents: AgentDirectory, session: Session, body: Body, why: UnknownChoice) -> Choice:
     """What a prompt is accepted with that OpenCode 2 accepts, and that fails when its turn comes."""
-    model = obj(conversation.info.get("model"))
-    wire = obj(body.model) or {"providerID": text(model.get("providerID")), "modelID": text(model.get("id"))}
-    mode = body.mode or text(conversation.info.get("agent")) or "build"
+    model = session.record.model or ModelRef("", "")
+    wire = obj(body.model) or {"providerID": model.provider_id, "modelID": model.model_id}
+    mode = body.mode or session.record.mode or "build"
     return Choice(agents.default(), None, None, mode, wire, f"{why} {INSTEAD}")
 
 
-def _is_imported(conversation: Conversation, model: Wire) -> bool:
+def _is_imported(session: Session, model: ModelRef) -> bool:
     """Whether this model has answered here: none of ours can have."""
-    infos = (message.info for message in conversation.messages.values())
-    return any(info["role"] == "assistant" and info.get("providerID") == model.get("providerID") for info in infos)
+    infos = (message.info for message in session.messages.values())
+    return any(isinstance(info, StepInfo) and info.model.provider_id == model.provider_id for info in infos)
 
 
 def _model(agent: Agent, id_: str) -> Model | None:
@@ -131,14 +131,14 @@ def _model(agent: Agent, id_: str) -> Model | None:
     return found or (Model(id_, id_) if untold or id_ == OWN_CHOICE else None)
 
 
-def check_ids(conversation: Conversation, body: Body) -> None:
+def check_ids(session: Session, body: Body) -> None:
     """Client-made ids: right prefix, never used before. Raises InvalidRequest, MessageExists."""
     if body.message_id is not None:
         if not body.message_id.startswith("msg"):
             raise InvalidRequest(f'Expected a string starting with "msg", got "{body.message_id}"', path=("messageID",))
         if not is_id(body.message_id, "msg"):
             raise InvalidRequest(f'Expected {ID_FORM}, got "{body.message_id[:ID_LIMIT]}"', path=("messageID",))
-        if body.message_id in conversation.messages:
+        if body.message_id in session.messages:
             raise MessageExists(body.message_id)
     for index, part in enumerate(body.parts):
         id_ = part.get("id")

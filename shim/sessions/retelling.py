@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from shim.opencode.events import OpenCodeEvent
-from universal.jsonvalue import obj, text
+from universal.session.changes import Change, MessageChanged, PartChanged, TextGrew
 
 AFTER_S = (0.1, 1.0)
 """After an answer, until its reader has surely taken it in: the TUI works off what streams bring every 16 ms; and again, for a
@@ -44,9 +43,9 @@ class Retelling:
             if after_s not in self._timers:
                 self._timers[after_s] = loop.call_later(after_s, self._due, after_s)
 
-    def note(self, event: OpenCodeEvent) -> None:
+    def note(self, change: Change) -> None:
         """This was published; what is told is noted when `waits`."""
-        found = _subject(event)
+        found = _subject(change)
         if found is not None:
             self._changed.pop(found, None)
             self._changed[found] = asyncio.get_running_loop().time()
@@ -61,14 +60,13 @@ class Retelling:
             self._changed.clear()
 
 
-def _subject(event: OpenCodeEvent) -> tuple[str, str] | None:
-    match event.type:
-        case "message.part.delta":
-            return text(event.properties.get("messageID")), text(event.properties.get("partID"))
-        case "message.part.updated":
-            part = obj(event.properties.get("part"))
-            return text(part.get("messageID")), text(part.get("id"))
-        case "message.updated":
-            return text(obj(event.properties.get("info")).get("id")), INFO
+def _subject(change: Change) -> tuple[str, str] | None:
+    match change:
+        case TextGrew():
+            return change.message_id, change.part_id
+        case PartChanged():
+            return change.message_id, change.part.id
+        case MessageChanged():
+            return change.info.id, INFO
         case _:
             return None

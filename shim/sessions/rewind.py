@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shim.clock import from_rfc3339
-from shim.projection.opencode1.state import Conversation
 from shim.sessions.context import title_of
 from universal.events import EventType, TurnData, UniversalEvent
 from universal.jsonvalue import obj, text
+from universal.session.model import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Undone:
         )
 
 
-def undone(conversation: Conversation, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> Undone | None:
+def undone(session: Session, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> Undone | None:
     """What this agent knows of these messages, which are about to be removed; None if it knows nothing of them."""
-    known = [conversation.messages[id_] for id_ in messages if agent in conversation.messages[id_].known]
-    prompts = [m for m in known if m.info["role"] == "user"]
+    known = [session.messages[id_] for id_ in messages if agent in session.messages[id_].known_by]
+    prompts = [m for m in known if m.is_user]
     if not known and whole:
         return None
-    users = prompts or [m for m in conversation.messages.values() if m.info["role"] == "user"][-1:]
+    users = prompts or [m for m in session.messages.values() if m.is_user][-1:]
     return Undone(len(prompts), title_of(users[0].text()) if users else "", whole, files)
 
 
@@ -65,7 +65,7 @@ class UndoneNotes:
 
     def add(
         self,
-        conversation: Conversation,
+        session: Session,
         messages: Sequence[str],
         *,
         whole: bool,
@@ -73,8 +73,8 @@ class UndoneNotes:
         files: bool = True,
     ) -> None:
         """These messages are about to be removed: for each agent that knows them, less those that forget by themselves."""
-        for agent in {name for id_ in messages for name in conversation.messages[id_].known} - leave_out:
-            if (told := undone(conversation, messages, agent, whole=whole, files=files)) is not None:
+        for agent in {name for id_ in messages for name in session.messages[id_].known_by} - leave_out:
+            if (told := undone(session, messages, agent, whole=whole, files=files)) is not None:
                 self._undone[agent] = told
 
     def note(self, agent: str) -> str:

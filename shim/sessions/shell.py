@@ -25,8 +25,8 @@ async def shell(manager: SessionManager, session_id: str, command: str, mode: st
     """Run it and show it; returns when its turn has ended. Raises InvalidRequest for an unknown agent name."""
     actor = await manager.actor(session_id)
     body = Body(parts=(), message_id=message_id, mode=mode)
-    check_ids(actor.main.conversation, body)
-    choice = await choose(manager.deps.agents, actor.main.conversation, body)
+    check_ids(actor.main.session, body)
+    choice = await choose(manager.deps.agents, actor.main.session, body)
     await settle(manager, actor)
     run = _Run(manager, actor, command)
     part = {"type": "text", "text": USER_TEXT, "synthetic": True}

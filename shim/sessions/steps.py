@@ -3,23 +3,22 @@
 A snapshot is taken before a prompt is handed to the agent (at most `HEAD_START_S` are waited for it, while the agent
 starts), after each step that used tools, and when the prompt is answered: the turn is held open for that one, at most
 `LAST_S`, so that idle comes after it. One at a time; everything else goes on meanwhile. A turn without tools pays
-nothing at its end. What is recorded is a `snapshot` status (see `shim.projection.opencode1.undo`).
+nothing at its end. What is recorded is a `snapshot` status (see `universal.session.reducer`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
 
 import structlog
 
 from shim.errors import ShimError
 from shim.host.snapshot import NoSnapshots
-from shim.opencode.build import Wire
-from shim.projection.diffs import file_diff
 from shim.sessions.branch import Branch
 from shim.sessions.undo_plan import names_in
+from universal.diffs import FileDiff, file_diff
 from universal.turn import OURS, Input
 
 log = structlog.get_logger()
@@ -79,15 +78,20 @@ class Trees(Protocol):
         ...
 
 
-async def diffs_of(trees: Trees, directory: str, before: str, after: str, names: list[str]) -> list[Wire]:
-    """`SnapshotFileDiff[]` from one tree to another, of these files, with all their lines."""
+async def diffs_of(trees: Trees, directory: str, before: str, after: str, names: list[str]) -> list[FileDiff]:
+    """The diffs from one tree to another, of these files, with all their lines."""
     return await diffs_between(trees, directory, before, after, names, WHOLE_FILE)
 
 
-async def diffs_between(trees: Trees, directory: str, before: str, after: str, names: list[str], context: int) -> list[Wire]:
+async def diffs_between(trees: Trees, directory: str, before: str, after: str, names: list[str], context: int) -> list[FileDiff]:
     """The same with so many lines around each change."""
     changes: list[Change] = await trees.diff(directory, before, after, names, context)
     return [file_diff(c.file, c.patch or "", c.additions, c.deletions, c.status) for c in changes]
+
+
+def to_json(diffs: Iterable[FileDiff]) -> list[dict[str, Any]]:
+    """Diffs as the journal keeps them."""
+    return [diff.to_json() for diff in diffs]
 
 
 class Steps:
@@ -139,14 +143,14 @@ class Steps:
 
     def recorded(self) -> None:
         """Something was recorded: is a step over whose changes are not known yet?"""
-        if self._branch.projector.transcript.awaiting and not self._step_due:
+        if self._branch.reducer.transcript.awaiting and not self._step_due:
             self._step_due = True
             self._take("step")
 
     def finish(self) -> None:
         """The prompt is answered. If that may have changed something, hold the turn until it is recorded, or for LAST_S."""
-        trees = self._branch.conversation.trees
-        if not (self._branch.machine.busy and self._ending is None and trees.on and trees.used_tools):
+        trees = self._branch.session.snapshots
+        if not (self._branch.machine.busy and self._ending is None and trees.is_on and trees.is_due):
             return
         self._turn(Input.OPENED, HOLD)
         self._late = False
@@ -207,7 +211,7 @@ class Steps:
         trees = self._current
         assert trees is not None
         tree = await trees.track(self._directory)
-        known = self._branch.conversation.trees
+        known = self._branch.session.snapshots
         if phase == "start" or known.last is None or known.base is None:
             return {"tree": tree}
         files = await trees.changed(self._directory, known.last, tree)
@@ -216,10 +220,10 @@ class Steps:
         mine = await trees.changed(self._directory, known.base, tree)
         diffs = await diffs_of(trees, self._directory, known.base, tree, mine)
         first = known.first or known.base
-        touched = sorted({*names_in(self._branch.conversation), *files})
+        touched = sorted({*names_in(self._branch.session), *files})
         try:
             whole = await diffs_of(trees, self._directory, first, tree, touched)
         except ShimError as error:  # the first snapshot is so old that it was removed
             log.info("snapshot.first_is_gone", session_id=self._branch.id, error=str(error))
             whole = diffs
-        return {"tree": tree, "files": files, "diffs": diffs, "session_diffs": whole}
+        return {"tree": tree, "files": files, "diffs": to_json(diffs), "session_diffs": to_json(whole)}

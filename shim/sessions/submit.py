@@ -13,7 +13,7 @@ from shim.sessions.context import title_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, UnknownChoice
 from shim.sessions.undo import settle
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import obj, text
 
 
 async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True, second: Wire | None = None) -> str:
@@ -29,33 +29,33 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     branch = actor.main
     if reply and actor.queued >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
-    prompting.check_ids(branch.conversation, body)
+    prompting.check_ids(branch.session, body)
     await manager.deps.config_refresh(actor.directory)
     try:
-        choice = await prompting.choose(manager.deps.agents, branch.conversation, body)
+        choice = await prompting.choose(manager.deps.agents, branch.session, body)
     except UnknownChoice as error:
         if second is None:
             raise
-        choice = prompting.refused(manager.deps.agents, branch.conversation, body, error)
+        choice = prompting.refused(manager.deps.agents, branch.session, body, error)
     accepted, errors = await prompting.accept(body, choice, manager.deps.ids, manager.deps.roots)
     if second:
         accepted = accepted.with_metadata(second)
     await settle(manager, actor)
     actor = await manager.actor(session_id)  # another one, if the session was moved meanwhile
-    prompting.check_ids(branch.conversation, body)  # files were read meanwhile: the id may have been taken
-    info = branch.conversation.info
+    prompting.check_ids(branch.session, body)  # files were read meanwhile: the id may have been taken
+    record = branch.session.record
     for message in errors:
         properties = {"sessionID": session_id, "error": {"name": "UnknownError", "data": {"message": message}}}
-        manager.deps.hub.publish(OpenCodeEvent("session.error", properties, info["directory"], info["projectID"]))
+        manager.deps.hub.publish(OpenCodeEvent("session.error", properties, record.directory, record.project_id))
     if body.tools:
         rules = [{"permission": n, "pattern": "*", "action": "allow" if on else "deny"} for n, on in body.tools.items()]
-        branch.status("session", permission=[*arr(info.get("permission")), *rules])
+        branch.status("session", permission=[*(record.permission or ()), *rules])
     if reply:
         title = title_of(first_text(body))
-        actor.prompt(accepted, title if title and is_default_title(text(info.get("title"))) else None)
+        actor.prompt(accepted, title if title and is_default_title(record.title) else None)
     else:
         actor.park(accepted)
-    return branch.projector.transcript.message_of_item(accepted.item.item_id)
+    return branch.reducer.transcript.prompt_of_item(accepted.item.item_id)
 
 
 async def resume(manager: SessionManager, actor: SessionActor) -> None:
@@ -64,7 +64,7 @@ async def resume(manager: SessionManager, actor: SessionActor) -> None:
         if "delivery" not in obj(obj(accepted.item.metadata).get("opencode")):
             continue
         with suppress(UnknownChoice):  # then it fails as it did, or would have
-            choice = await prompting.choose(manager.deps.agents, actor.main.conversation, Body(()))
+            choice = await prompting.choose(manager.deps.agents, actor.main.session, Body(()))
             actor.inbox.change(message_id, accepted.chosen(choice.agent.spec.name, choice.model, choice.wire, choice.mode))
     actor.inbox.resume()
 

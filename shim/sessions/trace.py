@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from shim.clock import from_rfc3339
-from shim.projection.opencode1.projector import Projector
+from shim.faces.opencode1.render import render
 from universal.events import (
     EventType,
     ItemData,
@@ -21,6 +21,7 @@ from universal.events import (
 )
 from universal.items import ItemKind, ItemRole, StatusPart
 from universal.jsonvalue import obj, text
+from universal.session.reducer import Reducer
 
 TurnState: TypeAlias = Literal["idle", "queued", "running", "waiting"]
 
@@ -46,7 +47,7 @@ class Tracer:
     """Feed it a session's events from the first one on. `sequence` is the last one that it was fed."""
 
     def __init__(self, session_id: str, agent: str) -> None:
-        self._projector = Projector(session_id, agent)
+        self._reducer = Reducer(session_id, agent)
         self._busy = False
         self._at_work = False
         self._prompts: set[str] = set()
@@ -55,7 +56,8 @@ class Tracer:
 
     def feed(self, event: UniversalEvent) -> Row:
         """The next event."""
-        made = self._projector.feed(event, from_rfc3339(event.time))
+        now = from_rfc3339(event.time)
+        made = render(self._reducer.apply(event, now), self._reducer.session, now)
         self._fold(event)
         self.sequence = event.sequence
         opencode = tuple({"type": one.type, "properties": one.properties} for one in made)

@@ -15,15 +15,15 @@ from typing import Any
 from shim.clock import from_rfc3339
 from shim.errors import InvalidRequest, SessionBusy
 from shim.host.roots import require
-from shim.ids import ID_FORM, IdSequence, hashed_tail, is_id, render
+from shim.ids import ID_FORM, is_id
 from shim.opencode import build
 from shim.opencode.build import Wire
 from shim.opencode.check import problem
-from shim.projection.opencode1.state import Conversation
 from shim.projection.opencode2 import imported
 from shim.sessions.deps import ProjectLike
 from shim.sessions.manager import SessionManager
 from universal.events import EventType, ItemData
+from universal.ids import IdSequence, hashed_tail, render
 from universal.items import (
     ContentPart,
     FileRefPart,
@@ -38,6 +38,8 @@ from universal.items import (
     ToolResultPart,
 )
 from universal.jsonvalue import arr, obj, text, whole_numbers
+from universal.session import importer
+from universal.session.model import SessionRecord
 
 TITLE_LIMIT = 2000
 """Characters of an imported session's title."""
@@ -47,11 +49,6 @@ NOT_OURS = ("share", "revert")
 
 IMPORTED_MODES = frozenset({"build", "plan", "read-only"})
 """Modes that an imported session goes on in: another one could let the agent do more than its person chose."""
-
-
-def export(conversation: Conversation) -> Wire:
-    """The document of a session, messages in order of their times."""
-    return {"info": conversation.info, "messages": [m.wire() for m in conversation.oldest_first()]}
 
 
 def read(document: Any) -> tuple[Wire, list[Wire]]:
@@ -125,8 +122,8 @@ def _message(message: Wire, session_id: str) -> Wire:
     return {"info": {**info, **ids}, "parts": parts}
 
 
-async def import_(manager: SessionManager, document: Any, directory: str, project: ProjectLike, path: str) -> Wire:
-    """The session's `info`. One that is here already gets the messages that it has not.
+async def import_(manager: SessionManager, document: Any, directory: str, project: ProjectLike, path: str) -> SessionRecord:
+    """The session's record. One that is here already gets the messages that it has not.
 
     Raises InvalidRequest (what is no export), SessionBusy (it is here, and at work).
     """
@@ -134,17 +131,17 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
     session_id = info["id"]
     here = manager.find(session_id)
     if here is not None:
-        require(here["directory"], manager.deps.roots)
+        require(here.directory, manager.deps.roots)
     else:
         place = {"directory": directory, "projectID": project.id, "path": path}
-        manager.create(directory, project, agent_name=_agent(manager, info, messages), extra={**info, **place})
+        manager.add(importer.session({**info, **place}), _agent(manager, info, messages))
     branch = await manager.branch(session_id)
     if branch.machine.busy:
         raise SessionBusy(session_id)
     for message in messages:
-        if message["info"]["id"] not in branch.conversation.messages:
+        if message["info"]["id"] not in branch.session.messages:
             branch.record(EventType.ITEM_COMPLETED, ItemData(item=item_of(manager.deps.ids.new("item"), message)))
-    return branch.conversation.info
+    return branch.session.record
 
 
 def _agent(manager: SessionManager, info: Wire, messages: list[Wire]) -> str | None:

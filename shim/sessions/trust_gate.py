@@ -111,7 +111,7 @@ class TrustGate:
         finally:
             future.cancel()
             self._open = self._future = None
-        if id_ not in self._branch.conversation.questions:  # the turn's end has closed it
+        if id_ not in self._branch.session.questions:  # the turn's end has closed it
             return False
         label = {"trusted": TRUST, "declined": data.options[1]}.get(answer or "")
         given = {"status": "answered", "answers": ((label,),), "response": label} if label else {"status": "rejected"}

@@ -9,51 +9,51 @@ from collections.abc import Sequence
 
 from shim.errors import ShimError
 from shim.opencode.build import Wire
-from shim.projection.opencode1.state import Conversation, Message
 from shim.sessions.steps import Trees, diffs_between
 from shim.sessions.undo_plan import changed_in
+from universal.diffs import FileDiff
+from universal.session.model import Message, Session, StepStart, UserInfo
 
 
-async def changes(
-    conversation: Conversation, trees: Trees | None, first: str | None, last: str | None, context: int
-) -> list[Wire]:
+async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[Wire]:
     """`FileDiffInfo[]` of the turns of these prompts: `first` None is the newest, `last` None the same as `first`."""
-    messages, later = turn_messages(conversation, first, last)
+    messages, later = turn_messages(session, first, last)
     before = next((tree for m in messages if (tree := _tree(m))), None)
     # What is so after a turn is told with the next one's first step: the snapshot at its end comes after its last part.
-    after = next((tree for m in later if (tree := _tree(m))), conversation.trees.last)
-    names = sorted(changed_in(conversation, messages))
-    here = not any(m.info["id"] in conversation.elsewhere for m in messages)
+    after = next((tree for m in later if (tree := _tree(m))), session.snapshots.last)
+    names = sorted(changed_in(session, messages))
+    here = not any(m.info.id in session.elsewhere for m in messages)
     if here and trees is not None and before is not None and after is not None:
         try:
-            found = await diffs_between(trees, conversation.info["directory"], before, after, names, context)
+            found = await diffs_between(trees, session.record.directory, before, after, names, context)
         except ShimError:  # they are kept for a limited time
             found = None
         if found is not None:
             return [_info(one) for one in found]
-    return [_info(one) for m in messages for one in m.info.get("summary", {}).get("diffs", []) if m.info["role"] == "user"]
+    prompts = (message.info for message in messages if isinstance(message.info, UserInfo))
+    return [_info(diff) for info in prompts for diff in info.diffs or ()]
 
 
-def turn_messages(conversation: Conversation, first: str | None, last: str | None) -> tuple[Sequence[Message], Sequence[Message]]:
+def turn_messages(session: Session, first: str | None, last: str | None) -> tuple[Sequence[Message], Sequence[Message]]:
     """From the prompt `first` to the end of the answers to `last`; and what came later."""
-    messages = list(conversation.messages.values())
-    begin = first or conversation.last_user()
+    messages = list(session.messages.values())
+    begin = first or session.last_user()
     if begin is None:
         return (), ()
-    ids = [m.info["id"] for m in messages]
+    ids = [m.info.id for m in messages]
     end = last or begin
     start, stop = ids.index(begin), ids.index(end) + 1
-    while stop < len(messages) and messages[stop].info["role"] != "user":
+    while stop < len(messages) and not messages[stop].is_user:
         stop += 1
     return messages[start:stop], messages[stop:]
 
 
 def _tree(message: Message) -> str | None:
     """The files as they were when this step began."""
-    parts = message.parts.values()
-    return next((str(part["snapshot"]) for part in parts if part["type"] == "step-start" and part.get("snapshot")), None)
+    starts = (part for part in message.parts.values() if isinstance(part, StepStart))
+    return next((start.snapshot for start in starts if start.snapshot), None)
 
 
-def _info(diff: Wire) -> Wire:
-    kept = {key: diff[key] for key in ("file", "patch", "additions", "deletions")}
-    return {**kept, "status": diff.get("status") or "modified"}
+def _info(diff: FileDiff) -> Wire:
+    counts = {"additions": diff.additions, "deletions": diff.deletions}
+    return {"file": diff.file, "patch": diff.patch, **counts, "status": diff.status or "modified"}

@@ -10,89 +10,90 @@ from __future__ import annotations
 import structlog
 
 from shim.errors import InvalidRequest, MessageNotFound, PartNotFound, SessionBusy, ShimError
-from shim.opencode.build import Wire
-from shim.projection.opencode1.state import Conversation
 from shim.sessions import rewind
 from shim.sessions import undo_plan as plan
 from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch
 from shim.sessions.fork import up_to
 from shim.sessions.manager import SessionManager
-from shim.sessions.steps import Trees, diffs_of
-from universal.jsonvalue import obj
+from shim.sessions.steps import Trees, diffs_of, to_json
+from universal.diffs import FileDiff
+from universal.session.model import Session, SessionRecord
 
 log = structlog.get_logger()
 
 NAMES_SHOWN = 5
 
 
-async def revert(manager: SessionManager, session_id: str, message_id: str, part_id: str | None, *, files: bool = True) -> Wire:
-    """Undo from this message (or this part of it) on; the session's `info`. `files`: whether they are put back too.
+async def revert(
+    manager: SessionManager, session_id: str, message_id: str, part_id: str | None, *, files: bool = True
+) -> SessionRecord:
+    """Undo from this message (or this part of it) on; the session's record. `files`: whether they are put back too.
 
     Raises NotFound, SessionBusy, InvalidRequest.
     """
     actor = await manager.actor(session_id)
-    conversation = actor.main.conversation
+    session = actor.main.session
     async with actor.undoing:
         _need_idle(actor)
-        point = plan.point_of(conversation, message_id, part_id)
+        point = plan.point_of(session, message_id, part_id)
         if point is None:
-            if message_id in conversation.messages:
+            if message_id in session.messages:
                 raise PartNotFound(message_id, part_id)
             raise MessageNotFound(session_id, message_id)
-        wanted = plan.files_at(conversation, point)
-        info: Wire = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
+        wanted = plan.files_at(session, point)
+        info = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
         if not files:
             await _leave_files(manager, actor, info)
-            return conversation.info
+            return session.record
         await manager.deps.config_refresh(actor.directory)
         trees = manager.deps.snapshots(actor.directory)
-        if trees is None or conversation.trees.first is None:
+        if trees is None or session.snapshots.first is None:
             actor.main.status("revert", revert=info, diffs=[])
             actor.main.changed()
             why = "snapshots are switched off in opencode.json" if trees is None else "there are no snapshots of this session"
             say(actor.main, f"The messages are undone, but no files were put back: {why}.")
-            return conversation.info
+            return session.record
         now, kept = await _restore(actor, trees, wanted)
         after = await trees.track(actor.directory)
         diff = await trees.patch(actor.directory, kept, after)
         diffs = await diffs_of(trees, actor.directory, after, kept, sorted(wanted))
-        actor.main.status("revert", revert={**info, "snapshot": kept, "diff": diff}, after=after, diffs=diffs)
+        actor.main.status("revert", revert={**info, "snapshot": kept, "diff": diff}, after=after, diffs=to_json(diffs))
         actor.main.changed()
         log.info("session.reverted", session_id=session_id, files=len(wanted), before=now)
-    return conversation.info
+    return session.record
 
 
-async def _leave_files(manager: SessionManager, actor: SessionActor, info: Wire) -> None:
+async def _leave_files(manager: SessionManager, actor: SessionActor, info: dict[str, str]) -> None:
     """Undo the messages alone. Files that an earlier undo has put back become again what they were before it, as by native."""
     trees = manager.deps.snapshots(actor.directory)
-    if trees is not None and has_put_files_back(actor.main.conversation):
+    if trees is not None and has_put_files_back(actor.main.session):
         await _restore(actor, trees, {})
     actor.main.status("revert", revert=info, diffs=[])
     actor.main.changed()
 
 
-def has_put_files_back(conversation: Conversation) -> bool:
+def has_put_files_back(session: Session) -> bool:
     """Whether the pending undo has changed files, or found that none had to be changed."""
-    return "snapshot" in obj(conversation.info.get("revert"))
+    return session.record.revert is not None and session.record.revert.snapshot is not None
 
 
-async def unrevert(manager: SessionManager, session_id: str) -> Wire:
-    """Take the undo back; the session's `info`. Nothing to take back is fine. Raises NotFound, SessionBusy, InvalidRequest."""
+async def unrevert(manager: SessionManager, session_id: str) -> SessionRecord:
+    """Take the undo back; the session's record. Nothing to take back is fine. Raises NotFound, SessionBusy, InvalidRequest."""
     actor = await manager.actor(session_id)
-    conversation = actor.main.conversation
+    session = actor.main.session
     async with actor.undoing:
         _need_idle(actor)
-        if plan.pending(conversation) is None:
-            return conversation.info
+        if plan.pending(session) is None:
+            return session.record
         await manager.deps.config_refresh(actor.directory)
         trees = manager.deps.snapshots(actor.directory)
-        if trees is not None and has_put_files_back(conversation):
+        if trees is not None and has_put_files_back(session):
             await _restore(actor, trees, {})
         actor.main.status("revert", revert=None)
         actor.main.changed()
         log.info("session.unreverted", session_id=session_id)
-    return conversation.info
+    return session.record
 
 
 async def settle(manager: SessionManager, actor: SessionActor) -> None:
@@ -105,26 +106,26 @@ async def settle(manager: SessionManager, actor: SessionActor) -> None:
 
 
 async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
-    conversation = actor.main.conversation
-    if plan.pending(conversation) is None and not actor.undoing.locked():
+    session = actor.main.session
+    if plan.pending(session) is None and not actor.undoing.locked():
         return
     async with actor.undoing:
-        point = plan.pending(conversation)
+        point = plan.pending(session)
         if point is None or actor.main.machine.busy:
             return
-        messages, parts = plan.gone(conversation, point)
+        messages, parts = plan.gone(session, point)
         diffs = await _session_diffs(manager, actor, frozenset(messages))
         rewound = await _rewind(manager, actor, messages, point)
         touched = messages or [point.message_id]
-        files = has_put_files_back(conversation)
-        actor.undone.add(conversation, touched, whole=point.part_id is None, files=files, leave_out=rewound)
-        actor.main.status("revert", revert=None, messages=messages, parts=[list(p) for p in parts], diffs=diffs)
+        files = has_put_files_back(session)
+        actor.undone.add(session, touched, whole=point.part_id is None, files=files, leave_out=rewound)
+        actor.main.status("revert", revert=None, messages=messages, parts=[list(p) for p in parts], diffs=to_json(diffs))
         actor.main.changed()
 
 
 async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[str], point: plan.Point) -> frozenset[str]:
     """Agents that can take up their own conversation at an earlier message do; their names. The others are told (`rewind`)."""
-    known = {name for id_ in messages for name in actor.main.conversation.messages[id_].known}
+    known = {name for id_ in messages for name in actor.main.session.messages[id_].known_by}
     specs = [agent.spec for name in known if (agent := manager.deps.agents.get(name)) is not None]
     able = [spec.name for spec in specs if spec.rewinds]
     if point.part_id is not None or not able:
@@ -138,9 +139,9 @@ async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[s
             native.resume_at = at
         else:  # nothing of its conversation stays: it begins anew
             actor.native.pop(name, None)
-        for message in actor.main.conversation.messages.values():  # what it forgets too, it is told as text
-            if message.info["time"]["created"] >= later:
-                message.known.discard(name)
+        for message in actor.main.session.messages.values():  # what it forgets too, it is told as text
+            if message.info.created_ms >= later:
+                message.known_by.discard(name)
         log.info("session.rewound", session_id=actor.main.id, agent=name, at=at)
     actor.reap()
     return frozenset(able)
@@ -156,13 +157,13 @@ async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) ->
 
     Out: the tree of a moment ago, and the tree that a redo goes back to. Raises InvalidRequest when it cannot be done.
     """
-    conversation, directory = actor.main.conversation, actor.directory
-    old = plan.pending(conversation)
+    session, directory = actor.main.session, actor.directory
+    old = plan.pending(session)
     try:
         now = await trees.track(directory)
-        kept = conversation.info.get("revert", {}).get("snapshot") or now
+        kept = (session.record.revert.snapshot if session.record.revert is not None else None) or now
         if old is not None:
-            again = plan.files_at(conversation, old)
+            again = plan.files_at(session, old)
             await _say_replaced(actor, trees, now, {*again, *wanted})
             wanted = {**dict.fromkeys(again, kept), **wanted}
         problems = await trees.restore(directory, wanted)
@@ -179,7 +180,7 @@ async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) ->
 
 async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[str]) -> None:
     """A person may have edited what an undo put back: it is replaced now, as native does, but not lost."""
-    after = actor.main.conversation.trees.after
+    after = actor.main.session.snapshots.restored
     edited = sorted(names.intersection(await trees.changed(actor.directory, after, now))) if after else []
     if edited:
         log.warning("session.edits_replaced", session_id=actor.main.id, files=edited, kept_in=now)
@@ -187,11 +188,11 @@ async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[
         say(actor.main, f"Changed since the undo, and replaced now: {shown}. Your version is kept as tree {now}.")
 
 
-async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: frozenset[str]) -> list[Wire]:
-    conversation = actor.main.conversation
+async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: frozenset[str]) -> list[FileDiff]:
+    session = actor.main.session
     await manager.deps.config_refresh(actor.directory)
-    trees, first = manager.deps.snapshots(actor.directory), conversation.trees.first
-    names = sorted(plan.names_in(conversation, removed))
+    trees, first = manager.deps.snapshots(actor.directory), session.snapshots.first
+    names = sorted(plan.names_in(session, removed))
     if trees is None or first is None or not names:
         return []
     try:

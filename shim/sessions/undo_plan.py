@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shim.opencode.build import Wire
-from shim.projection.diffs import relative
-from shim.projection.opencode1.state import Conversation, Message
+from universal.diffs import relative
+from universal.session.model import Message, Part, Patch, Session, Text, ToolCall
 
-SAID = ("text", "tool")
+SAID = (Text, ToolCall)
 """Parts that make it worth while to keep the rest of a message."""
 
 
@@ -25,14 +24,14 @@ class Point:
     part_id: str | None = None
 
 
-def point_of(conversation: Conversation, message_id: str, part_id: str | None = None) -> Point | None:
+def point_of(session: Session, message_id: str, part_id: str | None = None) -> Point | None:
     """Where an undo begins, or None if the message, or the part in it, does not exist.
 
     An assistant's message alone means the prompt that it answers; so does a part with nothing said before it.
     """
     user: str | None = None
-    for id_, message in conversation.messages.items():
-        if message.info["role"] == "user":
+    for id_, message in session.messages.items():
+        if message.is_user:
             user = id_
         if id_ != message_id:
             continue
@@ -41,63 +40,64 @@ def point_of(conversation: Conversation, message_id: str, part_id: str | None = 
         if part_id not in message.parts:
             return None
         before = list(message.parts)[: list(message.parts).index(part_id)]
-        keep = any(message.parts[p]["type"] in SAID for p in before)
+        keep = any(isinstance(message.parts[p], SAID) for p in before)
         return Point(id_, part_id) if keep else Point(user or id_)
     return None
 
 
-def pending(conversation: Conversation) -> Point | None:
+def pending(session: Session) -> Point | None:
     """The undo that can still be taken back."""
-    revert = conversation.info.get("revert")
-    return Point(revert["messageID"], revert.get("partID")) if revert else None
+    revert = session.record.revert
+    return Point(revert.message_id, revert.part_id) if revert is not None else None
 
 
-def from_point(conversation: Conversation, point: Point) -> Iterator[tuple[Message, list[str]]]:
+def from_point(session: Session, point: Point) -> Iterator[tuple[Message, list[str]]]:
     """The messages that are undone, each with the ids of its parts that are."""
     found = False
-    for id_, message in conversation.messages.items():
+    for id_, message in session.messages.items():
         parts = list(message.parts)
         if id_ == point.message_id:
             found = True
-            if point.part_id in message.parts:
+            if point.part_id is not None and point.part_id in message.parts:
                 parts = parts[parts.index(point.part_id) :]
         if found:
             yield message, parts
 
 
-def gone(conversation: Conversation, point: Point) -> tuple[list[str], list[tuple[str, str]]]:
+def gone(session: Session, point: Point) -> tuple[list[str], list[tuple[str, str]]]:
     """What the next prompt removes: whole messages, and parts of the one that stays."""
     messages: list[str] = []
     parts: list[tuple[str, str]] = []
-    for message, part_ids in from_point(conversation, point):
-        if point.part_id is not None and message.info["id"] == point.message_id:
+    for message, part_ids in from_point(session, point):
+        if point.part_id is not None and message.info.id == point.message_id:
             parts += [(point.message_id, part_id) for part_id in part_ids]
         else:
-            messages.append(message.info["id"])
+            messages.append(message.info.id)
     return messages, parts
 
 
-def files_at(conversation: Conversation, point: Point) -> dict[str, str]:
+def files_at(session: Session, point: Point) -> dict[str, str]:
     """Each file that changed from the point on, and the tree that has it as it was then. Names as in snapshots."""
     wanted: dict[str, str] = {}
-    for message, part_ids in from_point(conversation, point):
+    for message, part_ids in from_point(session, point):
         for part in (message.parts[id_] for id_ in part_ids):
-            for name in _names(conversation, part):
-                wanted.setdefault(name, part["hash"])
+            if isinstance(part, Patch):
+                for name in _names(session, message, part):
+                    wanted.setdefault(name, part.hash)
     return wanted
 
 
-def names_in(conversation: Conversation, leave_out: frozenset[str] = frozenset()) -> set[str]:
+def names_in(session: Session, leave_out: frozenset[str] = frozenset()) -> set[str]:
     """All files that the session's agents changed, but for those of these messages."""
-    return changed_in(conversation, (m for id_, m in conversation.messages.items() if id_ not in leave_out))
+    return changed_in(session, (m for id_, m in session.messages.items() if id_ not in leave_out))
 
 
-def changed_in(conversation: Conversation, messages: Iterable[Message]) -> set[str]:
+def changed_in(session: Session, messages: Iterable[Message]) -> set[str]:
     """All files that were changed in these messages. Names as in snapshots."""
-    return {name for message in messages for part in message.parts.values() for name in _names(conversation, part)}
+    return {name for message in messages for part in message.parts.values() for name in _names(session, message, part)}
 
 
-def _names(conversation: Conversation, part: Wire) -> list[str]:
-    if part["type"] != "patch" or part["messageID"] in conversation.elsewhere:
+def _names(session: Session, message: Message, part: Part) -> list[str]:
+    if not isinstance(part, Patch) or message.info.id in session.elsewhere:
         return []
-    return [relative(path, conversation.info["directory"]) for path in part["files"]]
+    return [relative(path, session.record.directory) for path in part.files]

@@ -34,6 +34,7 @@ from universal.codec import modes_of
 from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.jsonvalue import obj, text
 from universal.permissions import Rule
+from universal.session.importer import session_model
 
 NAMESPACE = "universal"
 
@@ -83,7 +84,7 @@ class UniversalSessions:
         session_id = self._ids.get(name, name)
         if not self._exists(session_id) or (session_id == name and name in self._names):
             raise SessionNotFound(name)
-        require(self.manager.info(session_id)["directory"], self.manager.deps.roots)
+        require(self.manager.record(session_id).directory, self.manager.deps.roots)
         return session_id
 
     def name_of(self, session_id: str) -> str:
@@ -96,7 +97,7 @@ class UniversalSessions:
 
     def _exists(self, session_id: str) -> bool:
         try:
-            self.manager.info(session_id)
+            self.manager.record(session_id)
         except SessionNotFound:
             return False
         return True
@@ -112,19 +113,21 @@ class UniversalSessions:
         model = self._model(agent, wanted)
         mode, rules = self._mode(agent, wanted)
         self._free(name)  # agents were asked meanwhile
-        info = self.manager.create(
+        record = self.manager.create(
             directory,
             project,
             title=wanted.title,
             permission=rules,
             agent_name=agent.spec.name,
-            extra={"agent": mode, "model": model, **({"metadata": metadata} if metadata else {})},
+            mode=mode,
+            model=session_model(model),
+            metadata=metadata,
         )
         permission_mode = wanted.permission_mode or "default"
-        self._learn(name, info["id"], permission_mode)
-        self._store.set_value(NAMESPACE, name, {"session": info["id"], "permission_mode": permission_mode})
+        self._learn(name, record.id, permission_mode)
+        self._store.set_value(NAMESPACE, name, {"session": record.id, "permission_mode": permission_mode})
         await self._store.flush()
-        return str(info["id"])
+        return str(record.id)
 
     def _free(self, name: str) -> None:
         if not is_name(name):

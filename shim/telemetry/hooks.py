@@ -26,6 +26,7 @@ from shim.redaction import clean
 from shim.settings import Hook
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
 from universal.jsonvalue import obj, text
+from universal.session.model import SessionRecord
 
 QUEUE = 100
 """Notices of one hook that wait."""
@@ -33,8 +34,8 @@ SHOWN_CHARS = 2_000
 
 log = structlog.get_logger(__name__)
 
-Info = Callable[[str], Mapping[str, Any] | None]
-"""A session's `info` by id; None for one that is gone."""
+FindSession = Callable[[str], SessionRecord | None]
+"""A session's record by id; None for one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class Notice:
     body: Mapping[str, Any]
 
 
-def notice_of(event: UniversalEvent, info: Mapping[str, Any] | None) -> Notice | None:
+def notice_of(event: UniversalEvent, record: SessionRecord | None) -> Notice | None:
     """The notice that an event is; None for most. Pure."""
-    if info is None or info.get("parentID"):
+    if record is None or record.parent_id:
         return None
     data = event.data
     match data:
@@ -64,8 +65,8 @@ def notice_of(event: UniversalEvent, info: Mapping[str, Any] | None) -> Notice |
     body = {
         "event": kind,
         "session_id": event.session_id,
-        "title": text(info.get("title")),
-        "directory": text(info.get("directory")),
+        "title": record.title,
+        "directory": record.directory,
         "time": event.time,
         "sequence": event.sequence,
         **more,
@@ -121,15 +122,15 @@ class _Runner:
 class Hooks:
     """All hooks of the settings. `observe` with every universal event."""
 
-    def __init__(self, hooks: Sequence[Hook], info: Info) -> None:
+    def __init__(self, hooks: Sequence[Hook], find_session: FindSession) -> None:
         self._runners = [_Runner(hook) for hook in hooks]
-        self._info = info
+        self._find_session = find_session
 
     def observe(self, event: UniversalEvent) -> None:
         """Tell those that want to know. Never waits."""
         if not self._runners:
             return
-        notice = notice_of(event, self._info(event.session_id))
+        notice = notice_of(event, self._find_session(event.session_id))
         if notice is not None:
             for runner in self._runners:
                 runner.put(notice)

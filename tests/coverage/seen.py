@@ -12,6 +12,7 @@ from shim.sessions.branch import Branch
 from tests.support import own_replay
 from tests.support.amp_replay import AmpReplay
 from tests.support.recordings import ROOT, load
+from tests.support.views import view
 from universal.agents.mock import MockCodec
 from universal.codec import Catalogue, Fact, Output, Prompt, Signal
 from universal.events import EventType, PermissionData, QuestionData
@@ -74,7 +75,7 @@ class Seen:
 
 
 def _face(branches: list[Branch], hub: Any) -> dict[str, Any]:
-    messages = [m.wire() for branch in branches for m in branch.conversation.messages.values()]
+    messages = [m.wire() for branch in branches for m in view(branch.session).messages.values()]
     return {
         "events": tuple((event.type, event.properties) for event in hub.events),
         "parts": tuple(part for message in messages for part in message["parts"]),

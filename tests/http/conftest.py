@@ -32,6 +32,8 @@ from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.doors import locked, start
 from tests.support.api import ApiClient, api
+from universal.session import importer
+from universal.session.model import SessionRecord
 
 __all__ = ["api", "locked", "start"]
 
@@ -75,13 +77,13 @@ class FakeSessions:
     async def dispose(self, directory: str | None) -> None:
         self.disposed.append(directory)
 
-    def infos(self) -> Sequence[dict[str, Any]]:
-        return self.known
+    def records(self) -> Sequence[SessionRecord]:
+        return list(map(importer.session, self.known))
 
-    def info(self, session_id: str) -> dict[str, Any]:
-        for info in self.known:
-            if info["id"] == session_id:
-                return info
+    def record(self, session_id: str) -> SessionRecord:
+        for record in self.records():
+            if record.id == session_id:
+                return record
         raise SessionNotFound(session_id)
 
     def busy(self) -> list[Any]:

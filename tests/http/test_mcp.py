@@ -15,7 +15,7 @@ UP, DOWN = {"status": "connected"}, {"status": "failed", "error": "no such file"
 async def tell(server: Live, session: str, agent: str, servers: dict[str, Any]) -> None:
     """As the codec of `agent` does, in a turn of this session."""
     branch = (await server.api.raw.app[SERVICES].sessions.actor(session)).main
-    branch.projector.agent = agent
+    branch.session.agent = agent
     branch.status("mcp", servers=servers)
 
 

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from shim.app import DATABASE
+from shim.faces.opencode1 import read
 from shim.http import long_list
-from shim.projection.opencode1.state import Message
 from shim.routes.opencode1 import message as message_routes
 from shim.sessions import reading
 from shim.sessions.branch import Branch
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live, prompt_body
 from universal.events import UniversalEvent
+from universal.session.model import Message
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -279,15 +280,15 @@ async def test_a_long_list_is_the_same_and_others_have_their_turn(
     page = await server.api.get(path, params=limited, status=200)
 
     seen: list[int] = []
-    wire = Message.wire
+    message_json = read.message
 
-    def watched(message: Message) -> Any:
+    def watched(message: Message, session_id: str) -> Any:
         seen.append(turns.count)
-        return wire(message)
+        return message_json(message, session_id)
 
     monkeypatch.setattr(message_routes, "LONG", 2)
     monkeypatch.setattr(long_list, "PIECE", 1)
-    monkeypatch.setattr(Message, "wire", watched)
+    monkeypatch.setattr(read, "message", watched)
     again = await server.api.get(path, status=200)
     assert again.body == whole.body
     assert again.headers["content-type"] == whole.headers["content-type"]

@@ -14,6 +14,7 @@ from tests.support.branches import bare
 from tests.support.oracle import check_event, check_response
 from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
+from tests.support.views import view
 from universal.agents.codex import CodexCodec
 from universal.codec import Attachment, Fact, Interrupt, LaunchOptions, Output, PermissionReply, QuestionReply, Signal
 from universal.events import EventType, PermissionData, QuestionData, SessionStartedData
@@ -148,7 +149,7 @@ class CodexReplay(Played):
     def _open(self, fact: Fact, key: str) -> None:
         session_id = f"ses_{len(self.children) + 1:026d}"
         branch = bare(session_id, "codex", self.store, self.hub, self.clock)
-        info = {**self.branch.conversation.info, "id": session_id, "parentID": self.branch.id}
+        info = {**view(self.branch.session).info, "id": session_id, "parentID": self.branch.id}
         branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**(fact.data.metadata or {}), "opencode": info}))
         self.children[key] = branch
         self.child_effects[key] = []
@@ -156,7 +157,7 @@ class CodexReplay(Played):
 
     def cards_of(self, branch: Branch) -> list[dict[str, Any]]:
         """The tool parts of a session."""
-        parts = [p for m in branch.conversation.messages.values() for p in m.wire()["parts"]]
+        parts = [p for m in view(branch.session).messages.values() for p in m.wire()["parts"]]
         return [p for p in parts if p["type"] == "tool"]
 
     def check_children(self) -> None:
@@ -165,7 +166,7 @@ class CodexReplay(Played):
             assert not branch.machine.busy
             ends = [type(effect) for effect in self.child_effects[key] if isinstance(effect, (Started, Ended))]
             assert ends == [Started, Ended] * (len(ends) // 2)
-            http = [m.wire() for m in branch.conversation.messages.values()]
+            http = [m.wire() for m in view(branch.session).messages.values()]
             check_response("session.messages", 200, http)
             fold = self.hub.folds[branch.id]
             fold.check()

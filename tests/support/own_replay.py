@@ -22,6 +22,7 @@ from tests.support.branches import bare, begin, show
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import ROOT
 from tests.support.scripted import Recorder
+from tests.support.views import view
 from universal import host
 from universal.codec import (
     AgentSpec,
@@ -311,7 +312,7 @@ async def check_clients(played: OwnReplay) -> None:
     for key, branch in played.branches.items():
         fold = played.hub.folds[branch.id]
         fold.check()
-        live = branch.conversation
+        live = view(branch.session)
         http = [m.wire() for m in live.messages.values()]
         check_response("session.messages", 200, http)
         check_response("session.get", 200, live.info)
@@ -321,5 +322,5 @@ async def check_clients(played: OwnReplay) -> None:
         rebuilt = played.branch(branch.id, Recorder())
         journal = await played.store.events(branch.id)
         rebuilt.load(journal)
-        assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
+        assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
         check_second(journal, played.agent, live)

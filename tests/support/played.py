@@ -20,6 +20,7 @@ from tests.support.branches import bare, begin, show
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import Recording, Row
 from tests.support.scripted import Recorder
+from tests.support.views import view
 from universal.codec import Codec, Exit, Fact, IdFactory, LaunchOptions, Output, Prompt, Signal, WriteLine
 from universal.events import EventType
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
@@ -193,7 +194,7 @@ class Played:
 
     def cards(self) -> list[tuple[str, str]]:
         """(tool, status) of the tool cards that clients show."""
-        parts = [p for m in self.branch.conversation.messages.values() for p in m.wire()["parts"]]
+        parts = [p for m in view(self.branch.session).messages.values() for p in m.wire()["parts"]]
         return [(p["tool"], p["state"]["status"]) for p in parts if p["type"] == "tool"]
 
 
@@ -269,7 +270,7 @@ async def check_clients(played: Played) -> None:
         check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})
     fold = played.hub.folds[played.branch.id]
     fold.check()
-    live = played.branch.conversation
+    live = view(played.branch.session)
     http = [m.wire() for m in live.messages.values()]
     check_response("session.messages", 200, http)
     check_response("session.get", 200, live.info)
@@ -278,6 +279,6 @@ async def check_clients(played: Played) -> None:
     assert fold.idles == len([effect for effect in played.effects if isinstance(effect, Ended)])
     rebuilt = played._branch(Recorder())
     rebuilt.load(await played.store.events(played.branch.id))
-    assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
-    assert (rebuilt.conversation.info, rebuilt.conversation.todos) == (live.info, live.todos)
+    assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
+    assert (view(rebuilt.session).info, view(rebuilt.session).todos) == (live.info, live.todos)
     check_second(await played.store.events(played.branch.id), played.agent, live)

@@ -416,7 +416,7 @@ class World:
     rules: list[Rule]
 
     def session(self, **more: Any) -> str:
-        return str(self.manager.create("/p", Project(), **more)["id"])
+        return self.manager.create("/p", Project(), **more).id
 
     async def settle(self) -> None:
         """Let tasks that are ready run; bounded."""

@@ -145,7 +145,7 @@ class Story:
 
     def message_id(self, item_id: str) -> str:
         """What a prompt's message is called."""
-        return self.first.transcript.message_of_item(item_id)
+        return self.first.transcript.prompt_of_item(item_id)
 
     def start(self, origin: str = "user") -> None:
         """A turn begins."""

@@ -9,6 +9,7 @@ import pytest
 from tests.support.acp_replay import PROFILES, AcpReplay
 from tests.support.played import check_asks, check_clients, check_everything_is_known, check_items, check_turns
 from tests.support.recordings import load, load_all
+from tests.support.views import view
 from universal.events import ErrorData, EventType
 from universal.items import FileRefPart, ItemKind, ItemRole
 
@@ -104,7 +105,7 @@ async def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
         "-Hello",
         "+Hello\\nAdded line",
     ]
-    edit = next(p for m in replay.branch.conversation.messages.values() for p in m.wire()["parts"] if p.get("tool") == "edit")
+    edit = next(p for m in view(replay.branch.session).messages.values() for p in m.wire()["parts"] if p.get("tool") == "edit")
     assert edit["state"]["input"]["filePath"].endswith("README.md")
 
 

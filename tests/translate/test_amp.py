@@ -9,6 +9,7 @@ import pytest
 from tests.support.amp_replay import AmpReplay
 from tests.support.played import check_asks, check_clients, check_everything_is_known, check_items, check_turns
 from tests.support.recordings import load, load_all
+from tests.support.views import view
 from universal.codec import Signal, Stop
 from universal.events import EventType
 from universal.items import ItemKind, ItemStatus
@@ -93,7 +94,7 @@ async def test_thinking_is_told() -> None:
 
 
 async def test_the_diff_of_an_edit_is_in_the_session() -> None:
-    [entry] = (await play("read_edit")).branch.conversation.diffs
+    [entry] = view((await play("read_edit")).branch.session).diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.support.codex_replay import CodexReplay
 from tests.support.played import check_asks, check_clients, check_everything_is_known, check_items, check_turns
 from tests.support.recordings import load, load_all
+from tests.support.views import view
 from universal.events import EventType
 from universal.items import ItemKind, ItemStatus
 
@@ -94,7 +95,7 @@ async def test_a_patch_shows_its_diff_and_the_turn_its_changes() -> None:
     assert (file["relativePath"], file["type"], file["additions"], file["deletions"]) == ("README.md", "update", 1, 1)
     assert "-Hello\n+Hello" in file["patch"]
     assert card["state"]["input"]["patchText"].startswith("*** Begin Patch\n*** Update File: /home/user/project/README.md\n@@")
-    assert replay.branch.conversation.info["summary"] == {"additions": 1, "deletions": 1, "files": 1}
+    assert view(replay.branch.session).info["summary"] == {"additions": 1, "deletions": 1, "files": 1}
 
 
 async def test_a_command_shows_its_output_and_exit_code() -> None:
@@ -130,7 +131,7 @@ async def test_subagents_have_sessions_of_their_own() -> None:
     (key,) = replay.children
     (opened,) = replay.facts(EventType.SESSION_STARTED)
     assert (opened.child, opened.data.metadata["prompt"]) == (key, "[scene:text] say what you see")
-    messages = [m.wire() for m in replay.children[key].conversation.messages.values()]
+    messages = [m.wire() for m in view(replay.children[key].session).messages.values()]
     assert [m["info"]["role"] for m in messages] == ["user", "assistant"]
     card = replay.cards_of(replay.branch)[0]
     assert card["state"]["metadata"]["sessionId"] == replay.children[key].id

@@ -19,6 +19,7 @@ from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
 from tests.fakes.mock_session import MockSession, counting
 from tests.support.both import check_second
 from tests.support.second_play import played as played_through
+from tests.support.views import view
 from universal.agents.mock import MockCodec
 from universal.codec import (
     Exit,
@@ -146,7 +147,7 @@ async def test_clients_of_2x_see_what_clients_of_1x_see(name: str) -> None:
     """Every event and message is as OpenCode 2's wire has them; folded, they are what either face reads."""
     played = await played_through(f"mock/{name}")
     for branch in played.branches.values():
-        check_second(await played.store.events(branch.id), "mock", branch.conversation)
+        check_second(await played.store.events(branch.id), "mock", view(branch.session))
 
 
 def test_no_recording_is_left_over() -> None:

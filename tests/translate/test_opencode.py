@@ -15,6 +15,7 @@ from tests.support.both import check_second
 from tests.support.opencode_replay import names, replay
 from tests.support.oracle import check_event, check_response
 from tests.support.scripted import Recorder
+from tests.support.views import view
 from universal.events import EventType
 from universal.items import ItemKind
 from universal.turn import Ended, Started
@@ -64,7 +65,7 @@ async def test_a_recording_as_clients_see_it(name: str) -> None:
     for key, branch in played.branches.items():
         fold = played.hub.folds[branch.id]
         fold.check()
-        live = branch.conversation
+        live = view(branch.session)
         http = [m.wire() for m in live.messages.values()]
         check_response("session.messages", 200, http)
         assert fold.wire() == http
@@ -73,8 +74,8 @@ async def test_a_recording_as_clients_see_it(name: str) -> None:
         assert fold.idles == len(ended) == len(started)
         rebuilt = played.branch(branch.id, Recorder())
         await read(rebuilt, played.store)
-        assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
-        check_second(await played.store.events(branch.id), "opencode", branch.conversation)
+        assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
+        check_second(await played.store.events(branch.id), "opencode", view(branch.session))
 
 
 # --- faithfulness ----------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ async def test_a_subagent_has_a_session_of_its_own() -> None:
 
 async def test_a_changed_file_is_in_the_session_diff() -> None:
     played = await replay("1.18.33/read_edit")
-    [entry] = played.branches[None].conversation.diffs
+    [entry] = view(played.branches[None].session).diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 0)
 
 

@@ -15,6 +15,7 @@ from tests.support.played import (
     check_turns,
 )
 from tests.support.recordings import load, load_all
+from tests.support.views import view
 from universal.codec import Signal
 from universal.events import EventType
 from universal.items import ItemKind, ItemStatus
@@ -92,7 +93,7 @@ async def test_cards(version: str, scene: str, cards: list[tuple[str, str]]) -> 
 
 @pytest.mark.parametrize("version", BOTH)
 async def test_the_diff_of_an_edit_is_in_the_session(version: str) -> None:
-    conversation = (await play(version, "read_edit")).branch.conversation
+    conversation = view((await play(version, "read_edit")).branch.session)
     [entry] = conversation.diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)
 

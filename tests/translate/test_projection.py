@@ -16,6 +16,7 @@ from tests.support.claude_seen import Seen, seen
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import load_all
 from tests.support.scripted import Recorder
+from tests.support.views import view
 from universal.turn import Ended, Started
 
 RECORDINGS = load_all("claude")
@@ -30,7 +31,7 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
     for key, branch in replay.branches.items():
         fold = replay.hub.folds[branch.id]
         fold.check()
-        live = branch.conversation
+        live = view(branch.session)
         http = [m.wire() for m in live.messages.values()]
         check_response("session.messages", 200, http)
         check_response("session.get", 200, live.info)
@@ -49,13 +50,13 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
             on_change=lambda _: None,
         )
         await read(rebuilt, replay.store)
-        assert [m.wire() for m in rebuilt.conversation.messages.values()] == http
-        assert (rebuilt.conversation.info, rebuilt.conversation.todos) == (live.info, live.todos)
+        assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
+        assert (view(rebuilt.session).info, view(rebuilt.session).todos) == (live.info, live.todos)
         check_second(await replay.store.events(branch.id), "claude", live)
 
 
 def _cards(replay: Seen, key: str | None = None) -> list[tuple[str, str]]:
-    parts = [p for m in replay.branches[key].conversation.messages.values() for p in m.wire()["parts"]]
+    parts = [p for m in view(replay.branches[key].session).messages.values() for p in m.wire()["parts"]]
     return [(p["tool"], p["state"]["status"]) for p in parts if p["type"] == "tool"]
 
 
@@ -99,7 +100,7 @@ async def test_a_subagent_has_a_session_with_its_own_tools() -> None:
 
 async def test_the_diff_of_an_edit_is_in_the_session() -> None:
     replay = await seen("2.1.330", "read_edit")
-    conversation = replay.branches[None].conversation
+    conversation = view(replay.branches[None].session)
     [entry] = conversation.diffs
     # the scripted model wrote a backslash and an n: one line for one line
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.clock import ManualClock, from_rfc3339, rfc3339
-from shim.ids import MASK, NAME_LIMIT, Ids, IdSequence, hashed_tail, is_name, render, value_of
+from shim.ids import NAME_LIMIT, Ids, is_name
+from universal.ids import MASK, IdSequence, hashed_tail, render, value_of
 
 WRAP_MS = 2**36 * 26
 """2026-08-14T11:19:55Z: ids begin again at zero (36 bits of milliseconds)."""

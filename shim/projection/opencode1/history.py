@@ -7,12 +7,10 @@ the journal alone, so what is told live (`sync` twins on `/global/event`) is wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from shim.ids import COUNTER_SPAN, MASK, hashed_tail, render
 from shim.opencode.build import Wire
-from shim.opencode.events import OpenCodeEvent, Sync
+from shim.opencode.events import OpenCodeEvent
 
 LASTING = frozenset(
     {
@@ -22,30 +20,6 @@ LASTING = frozenset(
 )
 VERSION = ".1"
 """Behind each type: the version of its shape."""
-
-
-class History:
-    """Numbers the lasting events of one session."""
-
-    def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
-        self.next_seq = 0
-
-    def numbered(self, events: list[OpenCodeEvent], at_ms: int) -> list[OpenCodeEvent]:
-        """The same events; lasting ones know their place. Growing texts told anew are no part of it."""
-        for e in events:
-            if e.type in LASTING:
-                return [replace(e, sync=self._next(at_ms)) if e.type in LASTING else e for e in events]
-        return events
-
-    def skip(self, kind: str) -> None:
-        """One of this type has had its number, if it is lasting; the next ones come after it."""
-        self.next_seq += kind in LASTING
-
-    def _next(self, at_ms: int) -> Sync:
-        seq, self.next_seq = self.next_seq, self.next_seq + 1
-        id_ = render("evt", (at_ms * COUNTER_SPAN + seq % COUNTER_SPAN) & MASK, hashed_tail(f"{self._session_id}:sync:{seq}"))
-        return Sync(self._session_id, seq, id_)
 
 
 def row(event: OpenCodeEvent) -> Wire:

@@ -1,171 +1,151 @@
-"""The state of one session on the OpenCode 1.x face: what GET answers are read from.
-
-Wire values in it are never changed in place: an update puts a new dict in the old one's place, so that events
-that were already given out stay what they were. Only text that still streams lives in `Message.streaming`.
-"""
+"""A session as OpenCode 1's JSON, for those who still read that. Goes when they read the session."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
 
-from shim.opencode.build import Wire, status_idle
-from shim.projection.diffs import FileChange
-from shim.projection.opencode1.tools import ToolView
-from universal.codec import COMPACT
-
-HANDOVER: dict[str, object] = {"handover": True}
-"""Metadata of the text part by which a person is told that another agent took over. No agent is sent it."""
-
-START_FAILED = "agent_start_failed"
-"""Code of the error of a prompt whose agent did not start."""
-NOT_BEGUN = "choice_unknown"
-"""Code of the error of a prompt that nobody could be given, since its agent or model does not exist: no message says so, as by
-native, and what the turn has answered before has not failed."""
-START_ERRORS = frozenset({NOT_BEGUN, START_FAILED})
-"""Codes of errors of prompts that no agent was given."""
-
-RUNNING_CHARS = 30_000
-"""Of the output of a tool that runs; its result has more. As much as native shows."""
-CUT = "...\n\n"
-"""Above what is left of it."""
+from shim.faces.opencode1 import read
+from shim.opencode.build import Wire
+from universal.session import model
+from universal.session.model import HANDOVER as HANDOVER
+from universal.session.model import NOT_BEGUN as NOT_BEGUN
+from universal.session.model import START_ERRORS as START_ERRORS
+from universal.session.model import START_FAILED as START_FAILED
 
 
-@dataclass(slots=True)
 class Message:
-    """One message: its `info`, its parts by id in order, and what is not on the wire.
+    """One message: its `info`, its parts by id in order, and who knows it."""
 
-    known      agents that have this message in their own conversation (see `shim.sessions.context`)
-    streaming  text so far of parts that still grow
-    open_tools call ids without a result; done: the step is over but for these; finished: nothing more comes
-    """
+    def __init__(self, message: model.Message, session_id: str) -> None:
+        self.typed = message
+        self._session_id = session_id
 
-    info: Wire
-    parts: dict[str, Wire] = field(default_factory=dict[str, Wire])
-    known: set[str] = field(default_factory=set[str])
-    streaming: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    text_parts: dict[int, str] = field(default_factory=dict[int, str])
-    open_tools: set[str] = field(default_factory=set[str])
-    had_tools: bool = False
-    done: bool = False
-    finished: bool = False
-    finish: str | None = None
+    @property
+    def info(self) -> Wire:
+        """`Message`."""
+        return read.info(self.typed.info, self._session_id)
+
+    @property
+    def parts(self) -> dict[str, Wire]:
+        """Parts by id, in order; texts that stream are empty."""
+        return {id_: read.part(part, self._session_id, self.typed.info.id) for id_, part in self.typed.parts.items()}
+
+    @property
+    def known(self) -> set[str]:
+        """Agents that have it in their own conversation."""
+        return self.typed.known_by
+
+    @property
+    def done(self) -> bool:
+        """Whether the model has said all."""
+        return self.typed.is_said
 
     def part(self, part_id: str) -> Wire:
         """A part as it is now, streamed text included."""
-        part = self.parts[part_id]
-        chunks = self.streaming.get(part_id)
-        return part if chunks is None else {**part, "text": "".join(chunks)}
+        return read.part(self.typed.part(part_id), self._session_id, self.typed.info.id)
 
     def wire(self) -> Wire:
         """`{info, parts}` as GET gives it."""
-        return {"info": self.info, "parts": [self.part(id_) for id_ in self.parts]}
+        return read.message(self.typed, self._session_id)
 
     def text(self) -> str:
         """What was said, without thinking and tools."""
-        return "\n".join(
-            str(self.part(id_)["text"]) for id_, p in self.parts.items() if p["type"] == "text" and not p.get("synthetic")
-        )
+        return self.typed.text()
 
 
-@dataclass(slots=True)
-class ToolState:
-    """A tool call from its first sight to its result."""
+class Messages(Mapping[str, Message]):
+    """The messages of a session, by id."""
 
-    message_id: str
-    part_id: str
-    call_id: str
-    native_name: str
-    view: ToolView
-    status: Literal["pending", "running", "ended"] = "pending"
-    started_ms: int = 0
-    output: str = ""
-    """What a running call has written, at most its last RUNNING_CHARS."""
-    child_session_id: str | None = None
-    refused: str | None = None
-    """What a person's refusal makes of its error; None as long as nobody has refused."""
+    def __init__(self, session: model.Session) -> None:
+        self._session = session
 
-    def wrote(self, text: str) -> None:
-        """More of its output. Each piece tells clients all that is kept, so that is little."""
-        self.output += text
-        if len(self.output) > RUNNING_CHARS:
-            self.output = CUT + self.output[-RUNNING_CHARS:]
+    def __getitem__(self, key: str) -> Message:
+        return Message(self._session.messages[key], self._session.id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._session.messages)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._session.messages)
+
+    def __len__(self) -> int:
+        return len(self._session.messages)
 
 
-@dataclass(slots=True)
-class Trees:
-    """What is known of snapshots. All are names of trees (see `shim.host.snapshot`), None as long as there is none.
-
-    first   before the session's first turn           base   before the prompt that is being answered
-    last    the newest one                            after  right after the files were put back by an undo
-    on      snapshots are taken in this turn          used_tools  a tool was called since `base`
-    diffs   the session's diffs from before an undo, for the redo
-    """
-
-    first: str | None = None
-    base: str | None = None
-    last: str | None = None
-    after: str | None = None
-    on: bool = False
-    used_tools: bool = False
-    diffs: list[Wire] | None = None
-
-
-@dataclass(slots=True)
 class Conversation:
     """Everything that a client can read of one session."""
 
-    info: Wire
-    messages: dict[str, Message] = field(default_factory=dict[str, Message])
-    todos: list[Wire] = field(default_factory=list[Wire])
-    diffs: list[Wire] = field(default_factory=list[Wire])
-    permissions: dict[str, Wire] = field(default_factory=dict[str, Wire])
-    questions: dict[str, Wire] = field(default_factory=dict[str, Wire])
-    status: Wire = field(default_factory=status_idle)
-    tools: dict[str, ToolState] = field(default_factory=dict[str, ToolState])
-    all_changes: list[FileChange] = field(default_factory=list[FileChange])
-    trees: Trees = field(default_factory=Trees)
-    mcp: dict[str, Wire] = field(default_factory=dict[str, Wire])
-    """Agent -> its MCP servers as it told them last: {name: {status, error?}}."""
+    def __init__(self, session: model.Session) -> None:
+        self.typed = session
 
-    elsewhere: frozenset[str] = frozenset()
-    """Messages of the time before the session was moved: their snapshots and files are those of another directory."""
+    @property
+    def info(self) -> Wire:
+        """`Session`."""
+        return read.session(self.typed.record)
 
-    in_order: bool = True
-    """Whether `messages` are as clients sort them, by time; not when the clock was put back."""
+    @property
+    def messages(self) -> Messages:
+        """By id, in order."""
+        return Messages(self.typed)
 
-    def add(self, message: Message) -> None:
-        """A new message, the last one; or another in the place of one with its id."""
-        last = next(reversed(self.messages.values()), message)
-        self.in_order = self.in_order and last.info["time"]["created"] <= message.info["time"]["created"]
-        self.messages[message.info["id"]] = message
+    @property
+    def todos(self) -> list[Wire]:
+        """`Todo`s."""
+        return [read.todo(todo) for todo in self.typed.todos]
 
-    def oldest_first(self) -> Sequence[Message]:
-        """Messages as clients sort them: by time, then as they came."""
-        found = list(self.messages.values())
-        return found if self.in_order else sorted(found, key=lambda m: m.info["time"]["created"])
+    @property
+    def diffs(self) -> list[Wire]:
+        """`SnapshotFileDiff`s."""
+        return [diff.to_json() for diff in self.typed.diffs]
 
-    def newest_first(self) -> Iterator[Message]:
-        """The same from the other end; without a look at all of them, if they are in order."""
-        return reversed(self.messages.values() if self.in_order else self.oldest_first())
+    @property
+    def permissions(self) -> dict[str, Wire]:
+        """Open `PermissionRequest`s by id."""
+        return {id_: read.request(one, self.id) for id_, one in self.typed.permissions.items()}
+
+    @property
+    def questions(self) -> dict[str, Wire]:
+        """Open `QuestionRequest`s by id."""
+        return {id_: read.request(one, self.id) for id_, one in self.typed.questions.items()}
+
+    @property
+    def status(self) -> Wire:
+        """`SessionStatus`."""
+        return read.status(self.typed.status)
+
+    @property
+    def trees(self) -> model.Snapshots:
+        """Snapshots of files."""
+        return self.typed.snapshots
+
+    @property
+    def mcp(self) -> dict[str, Mapping[str, object]]:
+        """Agent -> its MCP servers."""
+        return dict(self.typed.mcp)
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """Messages of before the session was moved."""
+        return self.typed.elsewhere
 
     @property
     def id(self) -> str:
         """The session's id."""
-        return str(self.info["id"])
-
-    def last_user(self) -> str | None:
-        """The id of the newest message of the person's."""
-        return next((id_ for id_, m in reversed(self.messages.items()) if m.info["role"] == "user"), None)
-
-    def is_wish_to_compact(self, message_id: str | None) -> bool:
-        """Whether this user message is the person's wish for a compaction, by `summarize` or as the agent's command."""
-        message = self.messages.get(message_id or "")
-        parts = message.parts.values() if message is not None else ()
-        return any(p["type"] == "compaction" or str(p.get("text", "")).startswith(COMPACT) for p in parts)
+        return self.typed.id
 
     @property
     def busy(self) -> bool:
         """Whether a turn runs."""
-        return self.status["type"] != "idle"
+        return self.typed.is_busy
+
+    def oldest_first(self) -> Sequence[Message]:
+        """Messages as clients sort them."""
+        return [Message(one, self.id) for one in self.typed.oldest_first()]
+
+    def newest_first(self) -> Iterator[Message]:
+        """The same from the other end."""
+        return (Message(one, self.id) for one in self.typed.newest_first())
+
+    def last_user(self) -> str | None:
+        """The id of the newest message of the person's."""
+        return self.typed.last_user()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shim.projection.opencode1.agents import tools_of
+from universal.tools import tools_of
 
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 

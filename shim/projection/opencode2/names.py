@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from shim.opencode2.events import Wire
-from shim.projection.opencode1.asks import ABORTED
 from universal.jsonvalue import arr, obj, text
+from universal.session.transcript import INTERRUPTED
 
 TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
 """Tool of 1.x -> of 2.x; all others keep their name (`todowrite` too, of which 2.x has no more than the call)."""
@@ -94,7 +94,7 @@ def error(given: Mapping[str, Any]) -> Wire:
 def tool_error(words: str, *, interrupted: bool, refused: bool) -> Wire:
     """`SessionStructuredError` of a call that failed."""
     if interrupted:
-        return {"type": "aborted", "message": TOOL_INTERRUPTED if words == ABORTED else words}
+        return {"type": "aborted", "message": TOOL_INTERRUPTED if words == INTERRUPTED else words}
     return {"type": "aborted" if refused else "unknown", "message": words}
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from shim.ids import IdSequence
+from shim.faces.opencode1 import read
 from shim.opencode2.events import Event2, Wire
 from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode1.state import NOT_BEGUN, START_ERRORS
@@ -27,8 +27,10 @@ from shim.projection.opencode2.statuses import STATUSES, Statuses
 from shim.projection.opencode2.steps import Steps
 from shim.projection.opencode2.teller import Teller, message_id
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, TurnData, UniversalEvent
+from universal.ids import IdSequence
 from universal.items import Item, ItemKind, ItemRole, StatusPart, ToolCallPart
 from universal.jsonvalue import obj, text
+from universal.session.model import StepInfo
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome; all others failed."""
@@ -89,7 +91,7 @@ class Projector2:
     def _session_started(self, data: SessionStartedData) -> None:
         """Its first event. `metadata.fork` says of what it is one."""
         first, fork = self._first.conversation.info, obj(obj(data.metadata).get("fork"))
-        if self._teller.next_seq or "slug" not in first:
+        if self._teller.next_seq or not self._first.reducer.session.is_begun:
             return
         info = session.info_of(first)
         if fork:
@@ -167,9 +169,9 @@ class Projector2:
     def _failed(self, data: ErrorData) -> None:
         """What the last error was, for the end of the turn."""
         if self.conversation.running:
-            messages = self._first.conversation.messages.values() if data.code != NOT_BEGUN else ()
-            first = next((m for m in reversed(messages) if "error" in m.info), None)
-            told = first.info["error"] if first is not None else {"name": "UnknownError", "data": {"message": data.message}}
+            steps = (m.info for m in reversed(self._first.reducer.session.messages.values()) if isinstance(m.info, StepInfo))
+            error = next((s.error for s in steps if s.error is not None), None) if data.code != NOT_BEGUN else None
+            told = read.failure(error) if error is not None else {"name": "UnknownError", "data": {"message": data.message}}
             self._error = names.error(obj(told))
 
     # --- messages of the first face ------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class Projector2:
         else:
             trees = self._first.conversation.trees
             is_error = self._event is not None and self._event.type in CARRIERS
-            self._steps.begin(info, trees.last if trees.on else None, since=self._asked_at if is_error else None)
+            self._steps.begin(info, trees.last if trees.is_on else None, since=self._asked_at if is_error else None)
 
     def _part_updated(self, properties: Wire) -> None:
         part = obj(properties["part"])
@@ -214,7 +216,7 @@ class Projector2:
             return
         first = self._first.conversation
         if self._steps.knows(part["messageID"]):
-            self._steps.part(part, first.tools.get(part.get("callID", "")))
+            self._steps.part(part, first.typed.call(part.get("callID", "")))
         elif self._asides.knows(part["messageID"]):
             self._asides.part(part, first.messages[part["messageID"]].info["parentID"])
 
@@ -273,7 +275,7 @@ class Projector2:
 
     def _prompt(self, item: Item) -> None:
         meta = obj(item.metadata)
-        id_ = self._first.transcript.message_of_item(item.item_id)
+        id_ = self._first.transcript.prompt_of_item(item.item_id)
         message = self._first.conversation.messages.get(id_)
         if message is None or meta.get("origin") == SHELL_ORIGIN:
             return

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from shim.opencode2.events import Wire
-from shim.projection.diffs import count, hunks, indexed, relative
+from universal.diffs import count, hunks, indexed, relative
 from universal.jsonvalue import arr, obj, text
 
 Maker: TypeAlias = Callable[[Wire, Wire, str], Wire]

@@ -86,7 +86,7 @@ class Statuses:
     def prompt(self, meta: Wire) -> None:
         """What became of a prompt."""
         inbox, state = self._conversation.inbox, meta.get("state")
-        id_ = self._first.transcript.message_of_item(text(meta.get("item_id")))
+        id_ = self._first.transcript.prompt_of_item(text(meta.get("item_id")))
         entry = inbox.get(id_)
         if state == "handed":
             carried = {text(one) for one in arr(meta.get("carried"))}

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from shim.opencode2.events import Wire
-from shim.projection.opencode1.asks import DISMISSED, rejection
-from shim.projection.opencode1.state import Conversation, Message, ToolState
+from shim.projection.opencode1.state import Conversation, Message
 from shim.projection.opencode2 import names, results
 from shim.projection.opencode2.session import added, counts
 from shim.projection.opencode2.state import Conversation2
 from shim.projection.opencode2.teller import Teller, message_id
 from universal.jsonvalue import obj, text, whole
+from universal.session.model import ToolCall
+from universal.session.reducer import DISMISSED, rejection
 
 Kind: TypeAlias = Literal["text", "reasoning"]
 REFUSALS = (rejection(""), DISMISSED)
@@ -266,7 +267,7 @@ class Steps:
                 self._end(step, part_id, place, message.part(part_id)["text"])
                 self.show(step)
 
-    def part(self, part: Wire, call: ToolState | None) -> None:
+    def part(self, part: Wire, call: ToolCall | None) -> None:
         """A part is new, or has changed. `call` is what the first face knows of a tool's call."""
         step = self._steps.get(part["messageID"])
         if step is None:
@@ -311,7 +312,7 @@ class Steps:
             data = {"assistantMessageID": step.id, "id": call_id, "delta": delta}
             self._teller.tell("session.tool.input.delta", data)
 
-    def _tool(self, step: Step, part: Wire, call: ToolState | None) -> None:
+    def _tool(self, step: Step, part: Wire, call: ToolCall | None) -> None:
         call_id, state = part["callID"], obj(part["state"])
         if call_id not in step.calls:
             self.settle(part["messageID"], only="reasoning")
@@ -371,7 +372,7 @@ class Steps:
         self._tell(step, "success", call_id, **told, executed=False)
         self._set(step, call_id, {"status": "completed", "input": given, **told}, "completed")
 
-    def _failed(self, step: Step, call_id: str, state: Wire, call: ToolState | None) -> None:
+    def _failed(self, step: Step, call_id: str, state: Wire, call: ToolCall | None) -> None:
         now = self._now(step, call_id)
         meta = obj(state.get("metadata"))
         refused = call is not None and call.refused in REFUSALS

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shim.ids import COUNTER_SPAN, MASK, hashed_tail
 from shim.opencode2.events import NO_LOCATION, VERSIONS, Event2, Wire
+from universal.ids import COUNTER_SPAN, MASK, hashed_tail
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 """Ends of the ids of events that accompany another one (`Teller.accompany`)."""

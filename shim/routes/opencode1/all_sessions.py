@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1 import read
 from shim.host.roots import visible
 from shim.http.operation import Ctx, operation, to_response
 from shim.routes.opencode1.session import DEFAULT_LIMIT, Number
+from universal.session.model import SessionRecord
 
 Switch = Literal["true", "false"]
 
@@ -30,27 +32,29 @@ async def listing(ctx: Ctx, query: Query) -> object:
     """Last updated first, each with its project; a header says where to go on if there are more."""
     found = sorted(
         (
-            info
-            for info in visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
-            if _wanted(info, query, ctx.directory)
+            record
+            for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+            if _wanted(record, query, ctx.directory)
         ),
-        key=lambda info: info["time"]["updated"],
+        key=lambda record: record.updated_ms,
         reverse=True,
     )
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
     projects = {row["id"]: row for row in await ctx.services.projects.all()}
-    shown: list[dict[str, Any]] = [{**info, "project": _summary(projects.get(info["projectID"]))} for info in found[:limit]]
+    shown: list[dict[str, Any]] = [
+        {**read.session(one), "project": _summary(projects.get(one.project_id))} for one in found[:limit]
+    ]
     more = {"x-next-cursor": str(shown[-1]["time"]["updated"])} if shown and len(found) > limit else {}
     return to_response(shown, headers=more)
 
 
-def _wanted(info: dict[str, Any], query: Query, directory: str) -> bool:
-    updated = info["time"]["updated"]
+def _wanted(record: SessionRecord, query: Query, directory: str) -> bool:
+    updated = record.updated_ms
     return (
-        (query.directory is None or info["directory"] == directory)
-        and (query.roots == "false" or "parentID" not in info)
-        and (query.archived == "true" or not info["time"].get("archived"))
-        and query.search.casefold() in info["title"].casefold()
+        (query.directory is None or record.directory == directory)
+        and (query.roots == "false" or record.parent_id is None)
+        and (query.archived == "true" or not record.archived_ms)
+        and query.search.casefold() in record.title.casefold()
         and (query.start is None or updated >= query.start)
         and (query.cursor is None or updated < query.cursor)
     )

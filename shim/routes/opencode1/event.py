@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from shim.faces.opencode1 import read
 from shim.http.operation import Ctx, operation
 from shim.http.streams import need_room
 from shim.opencode.events import OpenCodeEvent
@@ -45,9 +46,9 @@ def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
     sessions = ctx.services.sessions
     events: list[OpenCodeEvent] = []
     for kind, requests in (("permission.asked", sessions.permissions()), ("question.asked", sessions.questions())):
-        for wire in requests:
-            info = sessions.info(wire["sessionID"])
-            events.append(OpenCodeEvent(kind, wire, info["directory"], info["projectID"], urgent=True))
+        for session, request in requests:
+            wire, record = read.request(request, session.id), session.record
+            events.append(OpenCodeEvent(kind, wire, record.directory, record.project_id, urgent=True))
     return events
 
 
@@ -57,12 +58,12 @@ def running(ctx: Ctx) -> list[OpenCodeEvent]:
     A TUI that lost its stream comes back without Last-Event-ID and does not read anew; these events replace what it has.
     """
     events: list[OpenCodeEvent] = []
-    for conversation in ctx.services.sessions.busy():
-        info = conversation.info
-        kinds = [("session.status", {"sessionID": info["id"], "status": conversation.status})]
-        for message in conversation.messages.values():
-            if not message.finished:
-                wire = message.wire()
+    for session in ctx.services.sessions.busy():
+        info = read.session(session.record)
+        kinds = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
+        for message in session.messages.values():
+            if not message.is_over:
+                wire = read.message(message, session.id)
                 kinds.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))
                 time = wire["info"]["time"]["created"]
                 kinds += [("message.part.updated", {"sessionID": info["id"], "part": p, "time": time}) for p in wire["parts"]]

@@ -10,7 +10,7 @@ from shim.opencode.events import OpenCodeEvent
 async def dispose(ctx: Ctx) -> object:
     """End all turns, agents, terminals and `/event` streams; sessions stay, and agents start again when they are needed."""
     services = ctx.services
-    known = {info["directory"] for info in services.sessions.infos()} | {*services.watchers.watched(), ctx.directory}
+    known = {record.directory for record in services.sessions.records()} | {*services.watchers.watched(), ctx.directory}
     await services.sessions.dispose(None)
     await services.terminals.dispose(None)
     for directory in sorted(known):

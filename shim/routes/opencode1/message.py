@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
@@ -13,12 +14,12 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound, PartNotFound
+from shim.faces.opencode1 import read
 from shim.http.long_list import send
 from shim.http.operation import Ctx, operation, to_response
-from shim.opencode.build import Wire
 from shim.opencode.errors import CursorInvalid
-from shim.projection.opencode1.state import Conversation, Message
 from shim.routes.opencode1.session import SessionPath, need_idle
+from universal.session.model import Message, Session
 
 
 class MessagePath(SessionPath):
@@ -49,9 +50,9 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
     branch = await ctx.services.sessions.branch(path.sessionID)
     branch.was_read()
-    newest = branch.conversation.newest_first()
+    newest = branch.session.newest_first()
     if query.before is not None:
-        newest = _before(branch.conversation, newest, query.before)
+        newest = _before(branch.session, newest, query.before)
     page = list(islice(newest, query.limit or None))
     page.reverse()
     headers: dict[str, str] = {}
@@ -60,36 +61,36 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
         headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
     if len(page) < LONG:
-        return to_response([m.wire() for m in page], headers=headers)
-    response = await send(ctx.request, page, Message.wire, headers)
+        return to_response([read.message(one, path.sessionID) for one in page], headers=headers)
+    response = await send(ctx.request, page, partial(read.message, session_id=path.sessionID), headers)
     branch.was_read()  # again: only now has the client all of it
     return response
 
 
 def _cursor(message: Message) -> str:
-    value = {"id": message.info["id"], "time": message.info["time"]["created"]}
+    value = {"id": message.info.id, "time": message.info.created_ms}
     return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def _before(conversation: Conversation, newest: Iterator[Message], cursor: str) -> Iterator[Message]:
+def _before(session: Session, newest: Iterator[Message], cursor: str) -> Iterator[Message]:
     """What is older than the message that the cursor names, or if that is gone, than its time. Raises CursorInvalid."""
     try:
         value = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         id_, time = str(value["id"]), float(value["time"])
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
         raise CursorInvalid from error
-    if id_ not in conversation.messages:
-        return (m for m in newest if m.info["time"]["created"] < time)
+    if id_ not in session.messages:
+        return (message for message in newest if message.info.created_ms < time)
     for message in newest:
-        if message.info["id"] == id_:
+        if message.info.id == id_:
             break
     return newest
 
 
 async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
     """One message. Raises NotFound."""
-    conversation = await ctx.services.sessions.conversation(session_id)
-    message = conversation.messages.get(message_id)
+    session = await ctx.services.sessions.session(session_id)
+    message = session.messages.get(message_id)
     if message is None:
         raise MessageNotFound(session_id, message_id)
     return message
@@ -98,7 +99,7 @@ async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
 @operation("session.message")
 async def get(ctx: Ctx, path: MessagePath) -> object:
     """One message with its parts."""
-    return (await message_of(ctx, path.sessionID, path.messageID)).wire()
+    return read.message(await message_of(ctx, path.sessionID, path.messageID), path.sessionID)
 
 
 @operation("session.deleteMessage")
@@ -139,9 +140,9 @@ class PartBody(BaseModel):
 async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
     """Puts this part in the place of the one with its id. Its ids must be those of the path, its type the old one."""
     message = await message_of(ctx, path.sessionID, path.messageID)
-    old: Wire | None = message.parts.get(path.partID)
-    if old is None:
+    if path.partID not in message.parts:
         raise PartNotFound(path.messageID, path.partID)
+    old = read.part(message.parts[path.partID], path.sessionID, path.messageID)
     if (body.id, body.messageID, body.sessionID) != (path.partID, path.messageID, path.sessionID):
         raise InvalidRequest("The ids of the part must be those of the path")
     if body.type != old["type"]:

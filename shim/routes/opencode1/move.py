@@ -57,7 +57,7 @@ class Warp(BaseModel):
 @operation("experimental.workspace.warp")
 async def warp(ctx: Ctx, body: Warp) -> object:
     """The same to the folder of a workspace, or out of it. Raises 404 for an unknown one, SessionNotWarped."""
-    here = ctx.services.sessions.info(body.sessionID)["directory"]
+    here = ctx.services.sessions.record(body.sessionID).directory
     if body.id is not None:
         directory = (await ctx.services.workspaces.get(body.id))["directory"]
     else:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1 import read
 from shim.http.operation import Ctx, operation
 from shim.routes.opencode1.session import SessionPath
 
@@ -32,7 +33,8 @@ class ListQuery(BaseModel):
 @operation("permission.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """Open requests, oldest first."""
-    return ctx.services.sessions.permissions(ctx.directory if query.directory else None)
+    found = ctx.services.sessions.permissions(ctx.directory if query.directory else None)
+    return [read.request(request, session.id) for session, request in found]
 
 
 @operation("permission.reply")
@@ -57,6 +59,6 @@ class ResponseBody(BaseModel):
 @operation("permission.respond")
 async def respond(ctx: Ctx, path: PermissionPath, body: ResponseBody) -> object:
     """The older endpoint, which the web UI and SDK v1 use."""
-    ctx.services.sessions.info(path.sessionID)
+    ctx.services.sessions.record(path.sessionID)
     ctx.services.sessions.reply_permission(path.permissionID, body.response)
     return True

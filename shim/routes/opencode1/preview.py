@@ -14,12 +14,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1 import read
 from shim.http.dialect import BROWSER, PREVIEW, dialect_of, note
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.opencode2.envelope import with_project
 from shim.opencode2.operations import OPENCODE2_VERSION
 from shim.routes.opencode2.located import located
 from shim.routes.opencode2.sessions import SessionPath, need
+from universal.session.model import QuestionRequest, Session
 
 
 @operation("v2.health.get")
@@ -56,13 +58,15 @@ async def questions(ctx: Ctx) -> object:
 async def questions_of(ctx: Ctx, path: SessionPath) -> object:
     """Open questions of a session."""
     need(ctx, path.sessionID)
-    found = [one for one in ctx.services.sessions.questions(None) if one["sessionID"] == path.sessionID]
+    found = [pair for pair in ctx.services.sessions.questions(None) if pair[0].id == path.sessionID]
     return {"data": _asked(ctx, found)}
 
 
-def _asked(ctx: Ctx, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _asked(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[dict[str, Any]]:
     """Clients that know forms are not told of them twice."""
-    return [] if dialect_of(ctx.request).name in ("J", "R") else found
+    if dialect_of(ctx.request).name in ("J", "R"):
+        return []
+    return [read.request(request, session.id) for session, request in found]
 
 
 @operation("v2.session.question.reply")

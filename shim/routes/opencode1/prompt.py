@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shim.errors import AnswerNotFound, InvalidRequest
+from shim.faces.opencode1 import read
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.opencode.build import Wire
 from shim.routes.opencode1.session import SessionPath, need_idle
@@ -95,7 +96,8 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
     """Answers when the turn has ended, with its last assistant message; `noReply`: at once, with the user's message."""
     message_id = await _submit(ctx, path.sessionID, body)
     if body.noReply:
-        return (await ctx.services.sessions.conversation(path.sessionID)).messages[message_id].wire()
+        session = await ctx.services.sessions.session(path.sessionID)
+        return read.message(session.messages[message_id], session.id)
     return await _answer(ctx, path.sessionID, message_id)
 
 
@@ -114,11 +116,11 @@ async def _answer(ctx: Ctx, session_id: str, message_id: str) -> Wire:
     branch = await ctx.services.sessions.branch(session_id)
     await branch.idle()
     # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
-    await ctx.services.hub.settled(branch.conversation.info["directory"])
-    last = next((m for m in branch.conversation.newest_first() if m.info["role"] == "assistant"), None)
+    await ctx.services.hub.settled(branch.session.record.directory)
+    last = next((message for message in branch.session.newest_first() if not message.is_user), None)
     if last is None:
         raise AnswerNotFound(message_id)
-    return last.wire()
+    return read.message(last, session_id)
 
 
 class CommandBody(BaseModel):
@@ -140,7 +142,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     if body.model:
         provider, _, model_id = body.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}
-    directory = ctx.services.sessions.info(path.sessionID)["directory"]
+    directory = ctx.services.sessions.record(path.sessionID).directory
     config = await ctx.services.config.fresh(directory)
     message_id = await run_command(
         ctx.services.sessions,
@@ -193,7 +195,7 @@ async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
     """The agent compacts its conversation; answers when it has: true, or false if it could not (the session says why)."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
     done = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
-    await ctx.services.hub.settled(ctx.services.sessions.info(path.sessionID)["directory"])
+    await ctx.services.hub.settled(ctx.services.sessions.record(path.sessionID).directory)
     return done
 
 

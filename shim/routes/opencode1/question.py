@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1 import read
 from shim.http.operation import Ctx, operation
 from shim.routes.opencode1.permission import ListQuery, RequestPath
 
@@ -11,7 +12,8 @@ from shim.routes.opencode1.permission import ListQuery, RequestPath
 @operation("question.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """Open questions, oldest first."""
-    return ctx.services.sessions.questions(ctx.directory if query.directory else None)
+    found = ctx.services.sessions.questions(ctx.directory if query.directory else None)
+    return [read.request(request, session.id) for session, request in found]
 
 
 class AnswerBody(BaseModel):

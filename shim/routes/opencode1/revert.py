@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1 import read
 from shim.http.operation import Ctx, operation
 from shim.routes.opencode1.session import SessionPath
 from shim.sessions import undo
@@ -19,14 +20,14 @@ class RevertBody(BaseModel):
 @operation("session.revert")
 async def revert(ctx: Ctx, path: SessionPath, body: RevertBody) -> object:
     """Files go back to what they were; what is undone is hidden, and the next prompt removes it."""
-    info = await undo.revert(ctx.services.sessions, path.sessionID, body.messageID, body.partID)
+    record = await undo.revert(ctx.services.sessions, path.sessionID, body.messageID, body.partID)
     await ctx.services.store.flush()
-    return info
+    return read.session(record)
 
 
 @operation("session.unrevert")
 async def unrevert(ctx: Ctx, path: SessionPath) -> object:
     """Takes the undo back, as long as no prompt has come."""
-    info = await undo.unrevert(ctx.services.sessions, path.sessionID)
+    record = await undo.unrevert(ctx.services.sessions, path.sessionID)
     await ctx.services.store.flush()
-    return info
+    return read.session(record)

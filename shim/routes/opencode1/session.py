@@ -11,11 +11,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionBusy
+from shim.faces.opencode1 import read
 from shim.host.roots import visible
 from shim.http.operation import Ctx, need_id, operation
-from shim.opencode.build import Wire
-from shim.projection.diffs import relative
 from shim.sessions.fork import fork as fork_session
+from universal.diffs import relative
+from universal.session.importer import session_model
+from universal.session.model import UserInfo
 
 DEFAULT_LIMIT = 100
 """Sessions in one answer when the client names no limit, as native."""
@@ -73,24 +75,20 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
     given = body or CreateBody()
     services = ctx.services
     project = await services.projects.identity(ctx.directory)
-    extra: Wire = {"path": _path(ctx.directory, project.worktree)}
-    if given.agent is not None:
-        extra["agent"] = given.agent
-    if given.model is not None:
-        extra["model"] = given.model.model_dump(exclude_none=True)
-    if given.metadata is not None:
-        extra["metadata"] = given.metadata
-    info = services.sessions.create(
+    record = services.sessions.create(
         ctx.directory,
         project,
         title=given.title,
         parent_id=given.parentID,
         permission=[r.model_dump() for r in given.permission or ()] or None,
         agent_name=given.model.providerID if given.model is not None else None,
-        extra=extra,
+        path=_path(ctx.directory, project.worktree),
+        mode=given.agent,
+        model=session_model(given.model.model_dump()) if given.model is not None else None,
+        metadata=given.metadata,
     )
     await services.store.flush()
-    return info
+    return read.session(record)
 
 
 def _path(directory: str, worktree: str) -> str:
@@ -116,28 +114,30 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
-    found = [i for i in visible(ctx.services.sessions.infos(), ctx.services.settings.roots) if i["projectID"] == project.id]
+    records = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+    found = [one for one in records if one.project_id == project.id]
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
-        found = [i for i in found if i["directory"] == ctx.directory]
+        found = [one for one in found if one.directory == ctx.directory]
     if query.path is not None and query.scope != "project":
         prefix = query.path.strip("/")
-        found = [i for i in found if not prefix or i.get("path") == prefix or str(i.get("path", "")).startswith(prefix + "/")]
+        found = [one for one in found if not prefix or f"{one.path or ''}/".startswith(prefix + "/")]
     if query.roots == "true":
-        found = [i for i in found if "parentID" not in i]
+        found = [one for one in found if one.parent_id is None]
     if query.start is not None:
         start = query.start
-        found = [i for i in found if i["time"]["updated"] >= start]
+        found = [one for one in found if one.updated_ms >= start]
     if query.search:
-        found = [i for i in found if query.search.lower() in i["title"].lower()]
-    found.sort(key=lambda i: (i["time"]["updated"], i["time"]["created"]), reverse=True)
+        found = [one for one in found if query.search.lower() in one.title.lower()]
+    found.sort(key=lambda one: (one.updated_ms, one.created_ms), reverse=True)
     limit = DEFAULT_LIMIT if query.limit is None else int(query.limit)
-    return found[:limit] if limit >= 0 else found  # a negative one is none, as for native
+    page = found[:limit] if limit >= 0 else found  # a negative one is none, as for native
+    return list(map(read.session, page))
 
 
 @operation("session.get")
 async def get(ctx: Ctx, path: SessionPath) -> object:
     """One session, whatever the directory of the request."""
-    return ctx.services.sessions.info(path.sessionID)
+    return read.session(ctx.services.sessions.record(path.sessionID))
 
 
 class TimeBody(BaseModel):
@@ -167,9 +167,9 @@ async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
         changes["permission"] = [r.model_dump() for r in body.permission]
     if body.time is not None and "archived" in body.time.model_fields_set:
         changes["archived"] = body.time.archived
-    info = await ctx.services.sessions.patch(path.sessionID, **changes)
+    record = await ctx.services.sessions.patch(path.sessionID, **changes)
     await ctx.services.store.flush()
-    return info
+    return read.session(record)
 
 
 @operation("session.delete")
@@ -183,8 +183,8 @@ async def delete(ctx: Ctx, path: SessionPath) -> object:
 @operation("session.children")
 async def children(ctx: Ctx, path: SessionPath) -> object:
     """Sessions with this one as parent (subagents); forks are not."""
-    ctx.services.sessions.info(path.sessionID)
-    return ctx.services.sessions.children(path.sessionID)
+    ctx.services.sessions.record(path.sessionID)
+    return list(map(read.session, ctx.services.sessions.children(path.sessionID)))
 
 
 class ForkBody(BaseModel):
@@ -196,21 +196,21 @@ class ForkBody(BaseModel):
 @operation("session.fork")
 async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object:
     """A new session with the conversation up to a message; its agent gets that conversation with its first prompt."""
-    info = await fork_session(ctx.services.sessions, path.sessionID, body.messageID if body is not None else None)
+    record = await fork_session(ctx.services.sessions, path.sessionID, body.messageID if body is not None else None)
     await ctx.services.store.flush()
-    return info
+    return read.session(record)
 
 
 @operation("session.status")
 async def status(ctx: Ctx) -> object:
     """Sessions that are not idle, of all directories."""
-    return ctx.services.sessions.statuses()
+    return {session_id: read.status(status) for session_id, status in ctx.services.sessions.statuses().items()}
 
 
 @operation("session.todo")
 async def todo(ctx: Ctx, path: SessionPath) -> object:
     """The session's todo list."""
-    return (await ctx.services.sessions.conversation(path.sessionID)).todos
+    return list(map(read.todo, (await ctx.services.sessions.session(path.sessionID)).todos))
 
 
 class DiffQuery(BaseModel):
@@ -222,13 +222,14 @@ class DiffQuery(BaseModel):
 @operation("session.diff")
 async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     """What the session's agents changed in files."""
-    conversation = await ctx.services.sessions.conversation(path.sessionID)
-    if query.messageID is None:
-        return conversation.diffs
-    message = conversation.messages.get(query.messageID)
-    if message is None:
-        raise MessageNotFound(path.sessionID, query.messageID)
-    return message.info.get("summary", {}).get("diffs", [])
+    session = await ctx.services.sessions.session(path.sessionID)
+    diffs = session.diffs
+    if query.messageID is not None:
+        message = session.messages.get(query.messageID)
+        if message is None:
+            raise MessageNotFound(path.sessionID, query.messageID)
+        diffs = (message.info.diffs or ()) if isinstance(message.info, UserInfo) else ()
+    return [diff.to_json() for diff in diffs]
 
 
 @operation("session.abort")
@@ -240,5 +241,5 @@ async def abort(ctx: Ctx, path: SessionPath) -> object:
 
 async def need_idle(ctx: Ctx, session_id: str) -> None:
     """Raises SessionBusy while a turn runs."""
-    if (await ctx.services.sessions.conversation(session_id)).busy:
+    if (await ctx.services.sessions.session(session_id)).is_busy:
         raise SessionBusy(session_id)

@@ -13,11 +13,13 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shim.errors import InvalidRequest, ShareNotFound
+from shim.faces.opencode1 import read
 from shim.host.roots import visible
 from shim.http.operation import Ctx, extra, operation
 from shim.opencode.build import Wire
 from shim.projection.share_page import DEEPEST, POLICY, page
 from shim.routes.opencode1.session import SessionPath
+from universal.session.model import SessionRecord
 
 NAME_BYTES = 12
 """Of randomness in an address."""
@@ -27,31 +29,31 @@ HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Co
 @operation("session.share")
 async def share(ctx: Ctx, path: SessionPath) -> object:
     """The session with `share.url`; one that is shared keeps its address."""
-    info = ctx.services.sessions.info(path.sessionID)
-    if "share" in info:
-        return info
-    if "parentID" in info:
+    record = ctx.services.sessions.record(path.sessionID)
+    if record.share is not None:
+        return read.session(record)
+    if record.parent_id is not None:
         raise InvalidRequest("This is a subagent's session: share its parent, whose page has it in it.")
-    config = await ctx.services.config.fresh(info["directory"])
+    config = await ctx.services.config.fresh(record.directory)
     if config.values.get("share") == "disabled":
         raise InvalidRequest('Sharing is switched off: "share": "disabled" in opencode.json.')
     request = ctx.request
     base = f"{request.scheme}://{request.host}{ctx.services.settings.base_path}"
     url = f"{base}/share/{secrets.token_urlsafe(NAME_BYTES)}"
-    info = await ctx.services.sessions.patch(path.sessionID, share={"url": url})
+    record = await ctx.services.sessions.patch(path.sessionID, share={"url": url})
     await ctx.services.store.flush()
-    return info
+    return read.session(record)
 
 
 @operation("session.unshare")
 async def unshare(ctx: Ctx, path: SessionPath) -> object:
     """The session without; its page is gone. One that is not shared is fine too."""
-    info = ctx.services.sessions.info(path.sessionID)
-    if "share" not in info:
-        return info
-    info = await ctx.services.sessions.patch(path.sessionID, share=None)
+    record = ctx.services.sessions.record(path.sessionID)
+    if record.share is None:
+        return read.session(record)
+    record = await ctx.services.sessions.patch(path.sessionID, share=None)
     await ctx.services.store.flush()
-    return info
+    return read.session(record)
 
 
 class SharePath(BaseModel):
@@ -64,28 +66,27 @@ class SharePath(BaseModel):
 async def show(ctx: Ctx, path: SharePath) -> web.Response:
     """The page. Raises NotFound for what is not shared, or not any more."""
     sessions = ctx.services.sessions
-    shared = visible(sessions.infos(), ctx.services.settings.roots)
-    info = next((i for i in shared if _is_at(i, path.name)), None)
-    if info is None:
+    shared = visible(sessions.records(), ctx.services.settings.roots)
+    record = next((one for one in shared if _is_at(one, path.name)), None)
+    if record is None:
         raise ShareNotFound
-    conversation = await sessions.conversation(info["id"])
-    messages = [m.wire() for m in conversation.oldest_first()]
+    session = await sessions.session(record.id)
+    document = read.export(session)
     children: dict[str, list[Wire]] = {}
-    await _below(ctx, info["id"], children, DEEPEST)
-    html = await asyncio.to_thread(page, conversation.info, messages, children, busy=conversation.busy)
+    await _below(ctx, record.id, children, DEEPEST)
+    html = await asyncio.to_thread(page, document["info"], document["messages"], children, busy=session.is_busy)
     return web.Response(text=html, content_type="text/html", headers=HEADERS)
 
 
-def _is_at(info: Wire, name: str) -> bool:
-    url = str(info.get("share", {}).get("url", ""))
+def _is_at(record: SessionRecord, name: str) -> bool:
+    url = str((record.share or {}).get("url", ""))
     return secrets.compare_digest(url.rpartition("/")[2].encode(), name.encode("utf-8", "replace")) if url else False
 
 
 async def _below(ctx: Ctx, session_id: str, found: dict[str, list[Wire]], depth: int) -> None:
     for child in ctx.services.sessions.children(session_id):
-        if child["id"] in found:  # what is imported may say that it is below itself
+        if child.id in found:  # what is imported may say that it is below itself
             continue
-        conversation = await ctx.services.sessions.conversation(child["id"])
-        found[child["id"]] = [m.wire() for m in conversation.oldest_first()]
+        found[child.id] = read.export(await ctx.services.sessions.session(child.id))["messages"]
         if depth:
-            await _below(ctx, child["id"], found, depth - 1)
+            await _below(ctx, child.id, found, depth - 1)

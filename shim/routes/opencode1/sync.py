@@ -8,14 +8,15 @@ from pydantic import BaseModel, Field, RootModel
 
 from shim.clock import from_rfc3339
 from shim.errors import InvalidRequest
+from shim.faces.opencode1.render import render
 from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import Ctx, need_id, operation
 from shim.opencode.build import Wire
 from shim.projection.opencode1.history import Broken, fold, row
-from shim.projection.opencode1.projector import Projector
 from shim.routes.opencode1.transfer import path_of
 from shim.sessions.transfer import import_
+from universal.session.reducer import Reducer
 
 
 class Known(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
@@ -27,13 +28,14 @@ async def history(ctx: Ctx, body: Known) -> object:
     """The lasting events of all sessions, less what the client has; rebuilt from the journal."""
     await ctx.services.store.flush()
     found: list[Wire] = []
-    shown = visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
-    for info in sorted(shown, key=lambda i: (i["time"]["created"], i["id"])):
-        projector = Projector(info["id"], ctx.services.sessions.agent_of(info["id"]))
-        after = body.root.get(info["id"], -1)
-        for event in await ctx.services.store.events(info["id"]):
-            told = projector.feed(event, from_rfc3339(event.time))
-            found += [row(e) for e in told if e.sync is not None and e.sync.seq > after]
+    shown = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+    for record in sorted(shown, key=lambda one: (one.created_ms, one.id)):
+        reducer = Reducer(record.id, ctx.services.sessions.agent_of(record.id))
+        after = body.root.get(record.id, -1)
+        for event in await ctx.services.store.events(record.id):
+            at_ms = from_rfc3339(event.time)
+            events = render(reducer.apply(event, at_ms), reducer.session, at_ms)
+            found += [row(e) for e in events if e.sync is not None and e.sync.seq > after]
     return found
 
 
@@ -69,6 +71,6 @@ async def replay(ctx: Ctx, body: ReplayBody) -> object:
         raise InvalidRequest(f"This history cannot be replayed: {error}.") from error
     directory = resolve({"directory": body.directory}, {}, ctx.directory)
     project = await ctx.services.projects.identity(directory)
-    info = await import_(ctx.services.sessions, document, directory, project, path_of(directory, project))
+    record = await import_(ctx.services.sessions, document, directory, project, path_of(directory, project))
     await ctx.services.store.flush()
-    return {"sessionID": info["id"]}
+    return {"sessionID": record.id}

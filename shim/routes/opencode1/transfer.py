@@ -6,17 +6,18 @@ from typing import Any
 
 from pydantic import RootModel
 
+from shim.faces.opencode1 import read
 from shim.http.operation import Ctx, extra
-from shim.projection.diffs import relative
 from shim.routes.opencode1.session import SessionPath
 from shim.sessions.deps import ProjectLike
-from shim.sessions.transfer import export, import_
+from shim.sessions.transfer import import_
+from universal.diffs import relative
 
 
 @extra("session.export", "GET", "/session/{sessionID}/export")
 async def export_session(ctx: Ctx, path: SessionPath) -> object:
     """The document that `opencode import` reads."""
-    return export(await ctx.services.sessions.conversation(path.sessionID))
+    return read.export(await ctx.services.sessions.session(path.sessionID))
 
 
 class Document(RootModel[dict[str, Any]]):
@@ -27,9 +28,9 @@ class Document(RootModel[dict[str, Any]]):
 async def import_session(ctx: Ctx, body: Document) -> object:
     """The session, now in the request's directory; its `info`."""
     project = await ctx.services.projects.identity(ctx.directory)
-    info = await import_(ctx.services.sessions, body.root, ctx.directory, project, path_of(ctx.directory, project))
+    record = await import_(ctx.services.sessions, body.root, ctx.directory, project, path_of(ctx.directory, project))
     await ctx.services.store.flush()
-    return info
+    return read.session(record)
 
 
 def path_of(directory: str, project: ProjectLike) -> str:

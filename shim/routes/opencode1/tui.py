@@ -161,7 +161,7 @@ async def publish(ctx: Ctx, body: Published) -> object:
 @operation("tui.selectSession")
 async def select(ctx: Ctx, body: Select) -> object:
     """Open a session. Raises 404 if there is none."""
-    ctx.services.sessions.info(body.sessionID)
+    ctx.services.sessions.record(body.sessionID)
     return _publish(ctx, "tui.session.select", {"sessionID": body.sessionID})
 
 

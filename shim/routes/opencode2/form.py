@@ -39,7 +39,7 @@ class FormPath(FormsPath):
 async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
     asked = ctx.services.sessions.questions(ctx.directory)
-    found = [await seen(ctx, id_) for id_ in dict.fromkeys(str(wire["sessionID"]) for wire in asked)]
+    found = [await seen(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in asked)]
     made = ctx.services.second.forms.of(ctx.directory) if ctx.services.second is not None else ()
     return await located(ctx, [*(form for view in found for form in view.forms.values()), *made])
 
@@ -97,7 +97,7 @@ class CreateBody(BaseModel):
 @operation2("session.form.create")
 async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
     """A form for whoever reads the events; its answer is told by `form.replied`. Raises 400, 409 for an id that is used."""
-    directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID)["directory"]
+    directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID).directory
     fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
     said: Wire = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
     taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)

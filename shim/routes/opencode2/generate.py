@@ -7,10 +7,10 @@ from pydantic import BaseModel
 from shim.errors import ServiceUnavailable
 from shim.http.operation import Ctx, operation2
 from shim.opencode.build import Wire
-from shim.projection.opencode1.state import Conversation
 from shim.routes.opencode2.sessions import ModelRef, SessionPath
 from shim.sessions.generate import NotGenerated, text
 from shim.sessions.prompting import Body, choose
+from universal.session.model import Session, SessionRecord
 
 
 class SessionBody(BaseModel):
@@ -29,14 +29,14 @@ class TextBody(BaseModel):
 @operation2("session.generate")
 async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
     """By the session's agent and model, in a process of its own: the session does not change, and may be at work meanwhile."""
-    conversation = await ctx.services.sessions.conversation(path.sessionID)
-    return await _generated(ctx, conversation.info["directory"], body.prompt, conversation, None, told=conversation)
+    session = await ctx.services.sessions.session(path.sessionID)
+    return await _generated(ctx, session.record.directory, body.prompt, session, None, told=session)
 
 
 @operation2("experimental.generate.text")
 async def of_nothing(ctx: Ctx, body: TextBody) -> object:
     """By the default agent, or the one whose model it is, in the directory of the request."""
-    asked = Conversation({"id": "", "directory": ctx.directory})
+    asked = Session(SessionRecord("", directory=ctx.directory), "")
     model = None if body.model is None else {"providerID": body.model.providerID, "modelID": body.model.id}
     return await _generated(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)
 
@@ -45,13 +45,13 @@ async def _generated(
     ctx: Ctx,
     directory: str,
     prompt: str,
-    conversation: Conversation,
+    session: Session,
     model: Wire | None,
     *,
     variant: str | None = None,
-    told: Conversation | None = None,
+    told: Session | None = None,
 ) -> object:
-    choice = await choose(ctx.services.agents, conversation, Body((), model=model, variant=variant))
+    choice = await choose(ctx.services.agents, session, Body((), model=model, variant=variant))
     try:
         return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, told)}}
     except NotGenerated as error:

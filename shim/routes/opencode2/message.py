@@ -114,7 +114,7 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     """What changed in files, from before the first of these turns to after the last; steered prompts belong to their turn."""
     sessions = ctx.services.sessions
     given = [None if id_ is None else await first_id(ctx, path.sessionID, id_) for id_ in (query.from_, query.to)]
-    conversation = await sessions.conversation(path.sessionID)
-    await sessions.deps.config_refresh(conversation.info["directory"])
-    trees = sessions.deps.snapshots(conversation.info["directory"])
-    return {"data": await changes(conversation, trees, given[0], given[1], query.context)}
+    session = await sessions.session(path.sessionID)
+    await sessions.deps.config_refresh(session.record.directory)
+    trees = sessions.deps.snapshots(session.record.directory)
+    return {"data": await changes(session, trees, given[0], given[1], query.context)}

@@ -44,7 +44,7 @@ async def of_location(ctx: Ctx) -> object:
 def _asking(ctx: Ctx) -> list[str]:
     """Sessions of the directory in which something is asked."""
     asked = ctx.services.sessions.permissions(ctx.directory)
-    return list(dict.fromkeys(str(wire["sessionID"]) for wire in asked))
+    return list(dict.fromkeys(session.id for session, _ in asked))
 
 
 @operation2("session.permission.list")
@@ -85,7 +85,7 @@ class CreateBody(BaseModel):
 @operation2("session.permission.create")
 async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
     """What the rules say of it: allow, deny, or ask. Nobody is asked here: only the session's agent asks its person."""
-    await ctx.services.config.fresh(need(ctx, path.sessionID)["directory"])
+    await ctx.services.config.fresh(need(ctx, path.sessionID).directory)
     policy = ctx.services.sessions.policy(await ctx.services.sessions.branch(path.sessionID))
     effect = policy.action(Access(PERMISSIONS.get(body.action, body.action), tuple(body.resources))) or "ask"
     return {"data": {"id": body.id or ctx.services.ids.new("permission"), "effect": effect}}

@@ -90,7 +90,7 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 
 async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
     """The skill of this id in the session's directory."""
-    directory = need(ctx, session_id)["directory"]
+    directory = need(ctx, session_id).directory
     found = await asyncio.to_thread(skills.find, directory, ctx.services.config.home)
     return next((one for one in found if one.id == skill_id), None)
 
@@ -225,13 +225,13 @@ class CommandBody(BaseModel):
 @operation2("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     """A slash command: a template of the server or the config, filled in, or one of the agent."""
-    info = need(ctx, path.sessionID)
+    directory = need(ctx, path.sessionID).directory
     parts, payload = await _parts(ctx, "", body.files, body.agents)
     told, named = await _skills(ctx, path.sessionID, body.skills)
     parts += told
     payload |= {"skills": named} if named else {}
-    config = await ctx.services.config.fresh(info["directory"])
-    commands = templates(info["directory"], config.commands)
+    config = await ctx.services.config.fresh(directory)
+    commands = templates(directory, config.commands)
     extra = {**payload, "delivery": body.delivery or "steer"}
     request = Body(parts=parts[1:], unattended=unattended_of_headers(ctx.request.headers))
     try:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
+from shim.faces.opencode1 import read
 from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, operation2
@@ -23,6 +24,8 @@ from shim.routes.opencode2.sessions import ModelRef, RuleBody, SessionID, Sessio
 from shim.sessions.fork import fork as fork_session
 from shim.sessions.moving import move as move_session
 from shim.sessions.moving import subpath
+from universal.session.importer import session_model
+from universal.session.model import SessionRecord
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -57,22 +60,20 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
         return {"data": (await seen(ctx, body.id)).info}
     directory = _directory(ctx, body)
     project = await services.projects.identity(directory)
-    extra: Wire = {}
-    given = {"id": body.id, "agent": body.agent, "metadata": body.metadata}
-    extra |= {key: value for key, value in given.items() if value is not None}
-    if body.model is not None:
-        extra["model"] = first_model(body.model)
-    info = services.sessions.create(
+    record = services.sessions.create(
         directory,
         project,
         title=body.title,
         parent_id=body.parentID,
         permission=[rule.first() for rule in body.permissions or ()] or None,
         agent_name=body.model.providerID if body.model is not None else None,
-        extra=extra,
+        session_id=body.id,
+        mode=body.agent,
+        model=session_model(first_model(body.model)) if body.model is not None else None,
+        metadata=body.metadata,
     )
     await services.store.flush()
-    return {"data": (await seen(ctx, info["id"])).info}
+    return {"data": (await seen(ctx, record.id)).info}
 
 
 def _directory(ctx: Ctx, body: CreateBody) -> str:
@@ -80,7 +81,7 @@ def _directory(ctx: Ctx, body: CreateBody) -> str:
         parent = ctx.services.sessions.find(body.parentID)
         if parent is None:
             raise SessionNotFound(body.parentID)
-        return str(parent["directory"])
+        return parent.directory
     if body.location is None:
         return ctx.directory
     named = body.location.directory
@@ -128,49 +129,49 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
         query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
-    infos = visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
-    found = sorted((i for i in infos if _wanted(i, query)), key=_at, reverse=query.order == "desc")
+    records = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+    found = sorted((one for one in records if _wanted(one, query)), key=_at, reverse=query.order == "desc")
     if anchor:
         found = _beyond(found, anchor, query)
     page = found[: query.limit] if anchor.get("direction") != "previous" else found[-query.limit :]
     filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
     ends = {"previous": page[0], "next": page[-1]} if page else {}
     cursor = {
-        way: cursors.written({**filters, "anchor": {"id": info["id"], "time": _at(info)[0], "direction": way}})
-        for way, info in ends.items()
+        way: cursors.written({**filters, "anchor": {"id": record.id, "time": _at(record)[0], "direction": way}})
+        for way, record in ends.items()
     }
-    return {"data": [_shown(ctx, info) for info in page], "cursor": cursor}
+    return {"data": [_shown(ctx, record) for record in page], "cursor": cursor}
 
 
-def _beyond(found: list[Wire], anchor: Wire, query: ListQuery) -> list[Wire]:
+def _beyond(found: list[SessionRecord], anchor: Wire, query: ListQuery) -> list[SessionRecord]:
     """Those on the anchor's side; the session itself may have moved since."""
     place = (anchor["time"], anchor["id"])
     later = (anchor["direction"] == "next") == (query.order == "asc")
-    return [info for info in found if (_at(info) > place if later else _at(info) < place)]
+    return [one for one in found if (_at(one) > place if later else _at(one) < place)]
 
 
-def _at(info: Wire) -> tuple[int, str]:
-    return info["time"]["updated"], info["id"]
+def _at(record: SessionRecord) -> tuple[int, str]:
+    return record.updated_ms, record.id
 
 
-def _wanted(info: Wire, query: ListQuery) -> bool:
-    if query.parentID == ROOTS and "parentID" in info:
+def _wanted(record: SessionRecord, query: ListQuery) -> bool:
+    if query.parentID == ROOTS and record.parent_id is not None:
         return False
     return (
-        query.parentID in (None, ROOTS, info.get("parentID"))
-        and query.directory in (None, info["directory"])
-        and query.project in (None, info["projectID"])
-        and query.subpath in (None, info.get("path", ""))
-        and query.archived in (None, "true" if "archived" in info["time"] else "false")
-        and (query.search or "").casefold() in info["title"].casefold()
+        query.parentID in (None, ROOTS, record.parent_id)
+        and query.directory in (None, record.directory)
+        and query.project in (None, record.project_id)
+        and query.subpath in (None, record.path or "")
+        and query.archived in (None, "true" if record.archived_ms is not None else "false")
+        and (query.search or "").casefold() in record.title.casefold()
     )
 
 
-def _shown(ctx: Ctx, info: Wire) -> Wire:
-    view = views(ctx).seen(info["id"])
+def _shown(ctx: Ctx, record: SessionRecord) -> Wire:
+    view = views(ctx).seen(record.id)
     if view is not None:
         return view.info
-    facts, shown = ctx.services.sessions.facts(info["id"]), info_of(info)
+    facts, shown = ctx.services.sessions.facts(record.id), info_of(read.session(record))
     time = {key: facts[key] for key in ("idle", "viewed") if key in facts}
     return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
 
@@ -202,7 +203,7 @@ async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
     changes: Wire = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
     if body.permissions is not None:
         changes["permission"] = [rule.first() for rule in body.permissions]
-    if body.archived is not None and body.archived != ("archived" in need(ctx, path.sessionID)["time"]):
+    if body.archived is not None and body.archived != (need(ctx, path.sessionID).archived_ms is not None):
         changes["archived"] = ctx.services.clock.now_ms() if body.archived else None
     await ctx.services.sessions.patch(path.sessionID, **changes)
     await ctx.services.store.flush()
@@ -228,21 +229,21 @@ async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
     """A new session with the conversation up to a message."""
     need(ctx, path.sessionID)
     before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
-    info = await fork_session(ctx.services.sessions, path.sessionID, before)
+    record = await fork_session(ctx.services.sessions, path.sessionID, before)
     await ctx.services.store.flush()
-    return {"data": (await seen(ctx, info["id"])).info}
+    return {"data": (await seen(ctx, record.id)).info}
 
 
 async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
     """The message of the first face that this one is, or that it belongs to. Raises MessageNotFound."""
-    conversation = await ctx.services.sessions.conversation(session_id)
-    if message_id in conversation.messages:
+    session = await ctx.services.sessions.session(session_id)
+    if message_id in session.messages:
         return message_id
     view = await seen(ctx, session_id)
     if message_id in view.messages or message_id in view.inbox:
         # One that only this face has (a switch, an idle mark): what came after it stands for it.
         later = list(view.messages)[list(view.messages).index(message_id) :] if message_id in view.messages else []
-        found = next((id_ for id_ in later if id_ in conversation.messages), None)
+        found = next((id_ for id_ in later if id_ in session.messages), None)
         if found is not None:
             return found
     raise MessageNotFound(session_id, message_id)
@@ -284,7 +285,7 @@ class MoveBody(BaseModel):
 @operation2("session.move")
 async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
     """To another directory, where its agent is started with the next prompt, and told what was said. 400 while it is at work."""
-    here = need(ctx, path.sessionID)["directory"]
+    here = need(ctx, path.sessionID).directory
     directory = resolve({"directory": body.directory}, {}, here)
     if not await asyncio.to_thread(os.path.isdir, directory):
         raise InvalidRequest(f"There is no directory {directory}", path=("directory",))

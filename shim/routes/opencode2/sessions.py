@@ -14,6 +14,7 @@ from shim.opencode2.errors import IdInvalid
 from shim.projection.opencode2.names import ACTIONS
 from shim.projection.opencode2.state import Conversation2
 from shim.sessions.views import Views
+from universal.session.model import SessionRecord
 
 PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.items())} | {"edit": "edit"}
 """Action of 2.x -> permission of 1.x; all others keep their name."""
@@ -77,9 +78,9 @@ def numbered(ctx: Ctx, item: Wire) -> Wire:
     return {**item, "admittedSeq": views(ctx).number(item["sessionID"], item["id"])}
 
 
-def need(ctx: Ctx, session_id: str) -> Wire:
-    """The session's `info` of 1.x. Raises SessionNotFound."""
-    return ctx.services.sessions.info(session_id)
+def need(ctx: Ctx, session_id: str) -> SessionRecord:
+    """The session's record. Raises SessionNotFound."""
+    return ctx.services.sessions.record(session_id)
 
 
 def first_model(ref: ModelRef) -> dict[str, Any]:

@@ -32,16 +32,14 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InvalidRequest(f"There is no time zone {query.timezone}", "Query", ("timezone",)) from error
     until = ctx.services.clock.now_ms() if query.to is None else query.to
-    infos = [
-        info
-        for info in visible(ctx.services.sessions.infos(), ctx.services.settings.roots)
-        if query.project in (None, info["projectID"])
-        and info["time"]["updated"] >= (query.from_ or 0)
-        and info["time"]["created"] <= until
+    records = [
+        record
+        for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+        if query.project in (None, record.project_id) and record.updated_ms >= (query.from_ or 0) and record.created_ms <= until
     ]
-    first = min((info["time"]["created"] for info in infos), default=until)
+    first = min((record.created_ms for record in records), default=until)
     found = Stats(first if query.from_ is None else query.from_, until, zone)
-    for info in infos:
-        if (counted := await views(ctx).counted.of(info["id"])) is not None:
+    for record in records:
+        if (counted := await views(ctx).counted.of(record.id)) is not None:
             found.add(counted.info, counted.messages)
     return {"data": found.wire(query.tools)}

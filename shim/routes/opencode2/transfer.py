@@ -66,6 +66,6 @@ async def take_in(ctx: Ctx, body: ImportBody) -> object:
     directory = ctx.directory if body.location is None else resolve({"directory": body.location.directory}, {}, ctx.directory)
     project = await ctx.services.projects.identity(directory)
     document = {"info": body.info, "messages": body.messages}
-    info = await import_(ctx.services.sessions, document, directory, project, "")
+    record = await import_(ctx.services.sessions, document, directory, project, "")
     await ctx.services.store.flush()
-    return {"data": (await seen(ctx, info["id"])).info}
+    return {"data": (await seen(ctx, record.id)).info}

@@ -17,7 +17,6 @@ from shim.routes.opencode2.sessions import MessageID, SessionPath, need, numbere
 from shim.sessions.compact import begin
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import resume as resume_session
-from universal.jsonvalue import text
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 """The name of one."""
@@ -104,8 +103,8 @@ async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
     except Conflict as error:
         raise ResourceConflict(error.message, body.id or "") from error
     await seen(ctx, path.sessionID)
-    info = (await ctx.services.sessions.conversation(path.sessionID)).messages[made].info
-    item = {"id": made, "sessionID": path.sessionID, "time": {"created": info["time"]["created"]}}
+    info = (await ctx.services.sessions.session(path.sessionID)).messages[made].info
+    item = {"id": made, "sessionID": path.sessionID, "time": {"created": info.created_ms}}
     return {"data": numbered(ctx, {**item, "type": "compaction", "payload": {}, "delivery": delivery})}
 
 
@@ -119,7 +118,7 @@ class ShellBody(BaseModel):
 @operation2("session.shell")
 async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
     """Runs a command of the person's in the session's directory; answers when it has ended. The agent hears of it later."""
-    mode = text(need(ctx, path.sessionID).get("agent"), "build")
+    mode = need(ctx, path.sessionID).mode or "build"
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
     await (await ctx.services.sessions.branch(path.sessionID)).idle()
     return NO_CONTENT

@@ -180,7 +180,7 @@ async def get_counters(ctx: Ctx) -> object:
             "cutOff": feed.cut_off + services.hub.stats().dropped,
             "loopLagMs": round((loop.time() - before) * 1000, 3),
             "memoryBytes": memory_bytes(),
-            "sessions": sum(1 for _ in services.sessions.infos()),
+            "sessions": sum(1 for _ in services.sessions.records()),
         }
     )
 
@@ -203,14 +203,14 @@ async def export_session(ctx: Ctx, path: SessionPath) -> object:
     while more:
         read, more = await face.traces.page(session_id, rows[-1].event.sequence if rows else 0, EXPORT_PAGE)
         rows += [replace(row, event=event_of(entry)) for entry, row in read]
-    info = services.sessions.info(session_id)
-    about = session_info(ctx, info).model_dump(exclude_none=True) | {
+    record = services.sessions.record(session_id)
+    about = session_info(ctx, record).model_dump(exclude_none=True) | {
         "opencode-shim": version("opencode-shim"),
         "agentVersion": _agent_version(ctx, session_id),
         "unparsed": sum(row.event.type == "agent.unparsed" for row in rows),
     }
     environment = services.agents.environment()
-    paths = export.cleaner(info["directory"], environment.get("HOME", ""), secrets_of(environment))
+    paths = export.cleaner(record.directory, environment.get("HOME", ""), secrets_of(environment))
     made = await asyncio.to_thread(export.archive, rows, json.loads(json.dumps(about)), paths)
     headers = {"Content-Disposition": f'attachment; filename="session-{session_id}.zip"'}
     return web.Response(body=made, content_type="application/octet-stream", headers=headers)

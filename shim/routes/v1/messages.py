@@ -66,7 +66,7 @@ def _end_of_turn(branch: Branch, message_id: str) -> Callable[[UniversalEvent], 
     def is_end(event: UniversalEvent) -> bool:
         nonlocal seen
         if isinstance(event.data, ItemData) and event.data.item.role is ItemRole.USER:
-            seen = seen or branch.projector.transcript.message_of_item(event.data.item.item_id) == message_id
+            seen = seen or branch.reducer.transcript.prompt_of_item(event.data.item.item_id) == message_id
         if isinstance(event.data, SessionEndedData):
             return event.data.terminated_by == "daemon"
         return seen and event.type is EventType.TURN_ENDED
@@ -77,7 +77,7 @@ def _end_of_turn(branch: Branch, message_id: str) -> Callable[[UniversalEvent], 
 async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     if (await ctx.services.sessions.branch(session_id)).terminated:
         raise SessionTerminated(session_id)
-    directory = ctx.services.sessions.info(session_id)["directory"]
+    directory = ctx.services.sessions.record(session_id).directory
     parts: list[Wire] = [{"type": "text", "text": body.message}]
     parts += [_file(directory, attachment) for attachment in body.attachments]
     unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
@@ -159,8 +159,8 @@ async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
 async def _asked(ctx: Ctx, name: str, field: str, request_id: str) -> str:
     """The session, if it waits for this answer. Raises NotFound."""
     session_id = universal(ctx).sessions.id_of(name)
-    conversation = await ctx.services.sessions.conversation(session_id)
-    open_ = conversation.permissions if field == "permissions" else conversation.questions
+    session = await ctx.services.sessions.session(session_id)
+    open_ = session.permissions if field == "permissions" else session.questions
     if request_id not in open_:
         raise PermissionNotOpen(name, request_id) if field == "permissions" else QuestionNotOpen(name, request_id)
     return session_id

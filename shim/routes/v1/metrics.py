@@ -27,9 +27,8 @@ async def get_metrics(ctx: Ctx) -> object:
     face, services = universal(ctx), ctx.services
     feed, hub = services.sessions.deps.feed, services.hub.stats()
     open_asks, oldest_ms = services.sessions.open_asks()
-    infos = list(services.sessions.infos())
     gauges = Gauges(
-        sessions=len(infos),
+        sessions=sum(1 for _ in services.sessions.records()),
         busy=len(services.sessions.busy()),
         opencode_readers=hub.readers,
         universal_readers=feed.listeners,

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Literal, cast
 
 from pydantic import BaseModel
 
 from shim.errors import InvalidRequest
 from shim.host.roots import require, within
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.opencode.build import Wire
 from shim.routes.v1.endpoint import universal, v1
 from shim.sessions.universal import Wanted
 from shim.v1.models import CreateSessionRequest, CreateSessionResponse, SessionInfo, SessionListResponse
-from universal.jsonvalue import obj, text
+from universal.session.model import SessionRecord
 
 
 class SessionPath(BaseModel):
@@ -35,9 +33,9 @@ REFUSED = {
 @v1("list_sessions", "GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx) -> object:
     """All sessions, the last changed first."""
-    infos = sorted(ctx.services.sessions.infos(), key=lambda i: (i["time"]["updated"], i["time"]["created"]), reverse=True)
+    records = sorted(ctx.services.sessions.records(), key=lambda one: (one.updated_ms, one.created_ms), reverse=True)
     roots = ctx.services.settings.roots
-    return SessionListResponse(sessions=[session_info(ctx, info) for info in infos if within(info["directory"], roots)])
+    return SessionListResponse(sessions=[session_info(ctx, record) for record in records if within(record.directory, roots)])
 
 
 @v1(
@@ -87,30 +85,28 @@ def _directory(base: str, named: str) -> str:
     return directory
 
 
-def session_info(ctx: Ctx, info: Wire) -> SessionInfo:
+def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
     """A session as `/v1` shows it."""
     face, sessions = universal(ctx), ctx.services.sessions
-    session_id = str(info["id"])
-    model = obj(info.get("model"))
-    parent = text(info.get("parentID"))
-    status = text(obj(sessions.statuses().get(session_id)).get("type"), "idle")
+    session_id, model, parent = record.id, record.model, record.parent_id
+    status = sessions.statuses().get(session_id)
     return SessionInfo(
         sessionId=face.sessions.name_of(session_id),
         agent=sessions.agent_of(session_id),
-        agentMode=text(info.get("agent"), "build"),
+        agentMode=record.mode or "build",
         permissionMode=face.sessions.permission_mode(session_id),
         ended=sessions.is_ended(session_id),
         eventCount=ctx.services.store.last_sequence(session_id),
-        createdAt=info["time"]["created"],
-        updatedAt=info["time"]["updated"],
-        directory=info["directory"],
-        model=text(model.get("id")) or None,
-        variant=text(model.get("variant")) or None,
-        title=text(info.get("title")) or None,
+        createdAt=record.created_ms,
+        updatedAt=record.updated_ms,
+        directory=record.directory,
+        model=model.model_id or None if model is not None else None,
+        variant=model.variant or None if model is not None else None,
+        title=record.title or None,
         nativeSessionId=sessions.native_id(session_id),
         openCodeSessionId=session_id,
         parentSessionId=face.sessions.name_of(parent) if parent else None,
-        status=cast(Literal["idle", "busy", "retry"], status),
+        status=status.type if status is not None else "idle",
         unattended=str(sessions.unattended(session_id)),
         waitingSince=sessions.waiting_since_ms(session_id),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -16,14 +16,14 @@ import structlog
 
 from shim.clock import Clock
 from shim.errors import InvalidRequest
-from shim.opencode.build import Wire
-from shim.projection.opencode1.accesses import Place, accesses_of, primary_access
 from shim.sessions.branch import Branch
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.jsonvalue import obj, text
 from universal.permissions import Access, Action, Policy
+from universal.session.model import SessionRecord
+from universal.tools.accesses import Place, accesses_of, primary_access
 from universal.unattended import NO_QUESTIONS, NOT_ALLOWED, Unattended, parse
 
 log = structlog.get_logger()
@@ -301,8 +301,8 @@ class Requests:
         wait, request = self._waits.get(id_), self._take(id_)
         if wait is None:
             return
-        conversation = wait.branch.conversation
-        if id_ not in conversation.permissions and id_ not in conversation.questions:
+        session = wait.branch.session
+        if id_ not in session.permissions and id_ not in session.questions:
             return  # a subagent's turn has ended meanwhile
         self._note_unattended(wait.branch, id_, "timeout", unattended.rejection)
         if request is not None:
@@ -350,7 +350,7 @@ class Requests:
         if request.shown_id != request.data.permission_id:  # the agent's own request was never shown
             self._record_automatic(request.branch, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")
         self._send(replace(reply, permission_id=request.data.permission_id))
-        if request.data.permission_id in request.branch.conversation.permissions:  # the agent knows nothing of it any more
+        if request.data.permission_id in request.branch.session.permissions:  # the agent knows nothing of it any more
             data = PermissionData(permission_id=request.data.permission_id, action="withdrawn", status=reply.decision)
             request.branch.record(EventType.PERMISSION_RESOLVED, data)
 
@@ -394,7 +394,7 @@ def _shown(request: _Request) -> PermissionData:
     """The request for one access of a call, as it stands in the journal and as clients see it."""
     data, access = request.data, request.access
     shown = data.model_copy(update={"permission_id": request.shown_id})
-    if access == primary_access(request.agent, data, request.branch.conversation.info["directory"]):
+    if access == primary_access(request.agent, data, request.branch.session.record.directory):
         return shown
     wire = {
         "permission": access.permission,
@@ -403,15 +403,6 @@ def _shown(request: _Request) -> PermissionData:
         "metadata": dict(access.metadata),
     }
     return _with_metadata(shown, opencode=wire)
-
-
-def open_requests(branches: Iterable[Branch], directory: str | None, field_: str) -> list[Wire]:
-    """`permissions` or `questions` that are open, oldest first; of one directory if given."""
-    out: list[Wire] = []
-    for branch in branches:
-        if directory is None or branch.conversation.info["directory"] == directory:
-            out += getattr(branch.conversation, field_).values()
-    return sorted(out, key=lambda wire: wire["id"])
 
 
 # --- what clients say of asks that nobody answers ---------------------------------------------------------
@@ -439,9 +430,9 @@ def check_unattended(metadata: Any) -> None:
     unattended_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
 
 
-def unattended_of_session(info: Mapping[str, Any]) -> Unattended | None:
+def unattended_of_session(record: SessionRecord) -> Unattended | None:
     """The value of a session, None if its `metadata` has none that is understood (it may be from another server)."""
     try:
-        return unattended_of(obj(info.get("metadata")).get(UNATTENDED_KEY), UNATTENDED_KEY)
+        return unattended_of((record.metadata or {}).get(UNATTENDED_KEY), UNATTENDED_KEY)
     except InvalidRequest:
         return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shim.projection.opencode1.accesses import Place, accesses_of, always_of, primary_access
 from universal.events import PermissionData
 from universal.permissions import Policy, Rule
+from universal.tools.accesses import Place, accesses_of, always_of, primary_access
 
 
 @pytest.mark.parametrize(

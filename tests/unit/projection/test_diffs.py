@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.projection.diffs import FileChange, count, indexed, turn_diff
+from universal.diffs import FileChange, count, indexed, turn_diff
 
 DIFF = "--- a\n+++ a\n@@ -1,1 +1,2 @@\n Hello\n+Added line\n"
 
@@ -28,8 +28,8 @@ def test_several_changes_of_a_file_are_one_entry() -> None:
         FileChange("/p/a", DIFF, created=False),
     ]
     entries = turn_diff(changes, "/p")
-    assert [(e["file"], e["additions"], e["deletions"], e["status"]) for e in entries] == [
+    assert [(e.file, e.additions, e.deletions, e.status) for e in entries] == [
         ("a", 2, 0, "modified"),
         ("b", 1, 0, "added"),
     ]
-    assert entries[0]["patch"].count("@@ -1,1") == 2
+    assert entries[0].patch.count("@@ -1,1") == 2

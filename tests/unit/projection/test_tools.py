@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from shim.projection.opencode1.agents import AGENT_TOOLS
-from shim.projection.opencode1.state import CUT, RUNNING_CHARS, ToolState
-from shim.projection.opencode1.tools import (
+from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, ToolResultPart
+from universal.session.model import CUT, RUNNING_CHARS, ToolCall
+from universal.tools import AGENT_TOOLS
+from universal.tools.cards import (
     SHOWN_CHARS,
     ResultView,
     ToolContext,
@@ -19,9 +21,8 @@ from shim.projection.opencode1.tools import (
     view_call,
     view_result,
 )
-from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, ToolResultPart
 
-HERE = ToolContext("/home/user/project", "claude", "ses_1", "ses_2", {"modelID": "opus", "providerID": "claude"})
+HERE = ToolContext("/home/user/project", "claude", "ses_1", "ses_2", ("claude", "opus"))
 
 
 def finished(view: ToolView, output: str, *parts: ContentPart, **metadata: Any) -> ResultView:
@@ -185,9 +186,9 @@ def test_a_long_output_is_shown_by_its_ends(tool: str) -> None:
 
 
 def test_a_running_call_tells_the_end_of_its_output() -> None:
-    state = ToolState("msg", "prt", "call", "Bash", ToolView("bash", {}))
+    call = ToolCall("prt", "call", "bash")
     for number in range(20_000):
-        state.wrote(f"{number}\n")
-    assert len(state.output) == RUNNING_CHARS + len(CUT)
-    assert state.output.startswith(CUT)
-    assert state.output.endswith("19998\n19999\n")
+        call = replace(call, output=call.wrote(f"{number}\n"))
+    assert len(call.output) == RUNNING_CHARS + len(CUT)
+    assert call.output.startswith(CUT)
+    assert call.output.endswith("19998\n19999\n")

@@ -8,6 +8,7 @@ import pytest
 
 from shim.store.memory import MemoryStore
 from tests.support.scripted import World, world
+from tests.support.views import view
 from universal.codec import Prompt
 
 
@@ -33,8 +34,8 @@ async def _rebuilt_is_live(w: World) -> None:
         again = world(w.store)
         again.manager._known = {}
         await again.manager.start()
-        live = await w.manager.conversation(session_id)
-        rebuilt = await again.manager.conversation(session_id)
+        live = view(await w.manager.session(session_id))
+        rebuilt = view(await again.manager.session(session_id))
         assert [m.wire() for m in rebuilt.messages.values()] == [m.wire() for m in live.messages.values()]
         assert (rebuilt.info, rebuilt.todos, rebuilt.diffs, rebuilt.status) == (live.info, live.todos, live.diffs, live.status)
         assert fold.wire() == [m.wire() for m in live.messages.values()]

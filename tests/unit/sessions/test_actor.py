@@ -12,6 +12,7 @@ from shim.sessions import prompting
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body, world
+from tests.support.views import info, permissions, questions, statuses, view
 from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
 from universal.turn import Input
@@ -20,12 +21,12 @@ from universal.turn import Input
 async def test_a_turn_from_prompt_to_idle(w: World) -> None:
     session = w.session()
     await ask(w, session, "fix the bug\nplease")
-    assert w.manager.statuses() == {session: {"type": "busy"}}
+    assert statuses(w.manager) == {session: {"type": "busy"}}
     assert w.agent.prompts == ["fix the bug\nplease"]
     w.agent.text("Done!")
     w.agent.done(cost=0.5, usage={"input": 10})
-    assert w.manager.statuses() == {}
-    conversation = await w.manager.conversation(session)
+    assert statuses(w.manager) == {}
+    conversation = view(await w.manager.session(session))
     user, answer = (m.wire() for m in conversation.messages.values())
     assert user["parts"][0]["text"] == "fix the bug\nplease"
     assert [p["type"] for p in answer["parts"]] == ["step-start", "text", "step-finish"]
@@ -60,7 +61,7 @@ async def test_prompts_sent_while_busy_are_handed_over_in_order_and_end_in_one_i
     assert w.agent.prompts == ["first", "second", "third"]
     assert w.hub.folds[session].idles == 1
     parents = [
-        m.info["parentID"] for m in (await w.manager.conversation(session)).messages.values() if m.info["role"] == "assistant"
+        m.info["parentID"] for m in view(await w.manager.session(session)).messages.values() if m.info["role"] == "assistant"
     ]
     assert parents[1:] == [second, third]
 
@@ -72,7 +73,7 @@ async def test_a_model_error_ends_the_turn_once_with_the_error_on_the_message(w:
     fold = w.hub.folds[session]
     assert fold.idles == 1
     assert fold.errors == [{"name": "APIError", "data": {"message": "scripted failure", "statusCode": 400, "isRetryable": False}}]
-    last = list((await w.manager.conversation(session)).messages.values())[-1]
+    last = list(view(await w.manager.session(session)).messages.values())[-1]
     assert last.info["error"] == fold.errors[0]
     assert "completed" in last.info["time"]
 
@@ -113,9 +114,9 @@ async def test_abort_at_any_moment_is_one_idle_and_leaves_nothing_open(w: World,
     fold = w.hub.folds[session]
     assert fold.idles == 1
     assert fold.errors == [{"name": "MessageAbortedError", "data": {"message": "Aborted"}}]
-    last = list((await w.manager.conversation(session)).messages.values())[-1]
+    last = list(view(await w.manager.session(session)).messages.values())[-1]
     assert last.info["error"]["name"] == "MessageAbortedError"
-    assert w.manager.permissions() == w.manager.questions() == []
+    assert permissions(w.manager) == questions(w.manager) == []
     await ask(w, session, "again")
     agent.text("here")
     agent.done()
@@ -355,8 +356,8 @@ async def test_model_variant_and_mode_reach_the_agent(w: World) -> None:
     await ask(w, session, model={"providerID": "one", "modelID": "m1"}, variant="high", mode="plan")
     [prompt] = [c for c in w.agent.commands if isinstance(c, Prompt)]
     assert (prompt.model, prompt.variant, prompt.mode) == ("m1", "high", "plan")
-    info = w.manager.info(session)
-    assert (info["agent"], info["model"]) == ("plan", {"id": "m1", "providerID": "one", "variant": "high"})
+    shown = info(w.manager, session)
+    assert (shown["agent"], shown["model"]) == ("plan", {"id": "m1", "providerID": "one", "variant": "high"})
     w.agent.done()
 
 
@@ -370,7 +371,7 @@ async def test_deleting_a_busy_session_ends_its_turn_and_its_agent(w: World) -> 
     assert kinds.count("session.idle") == 1
     assert kinds[-1] == "session.deleted"
     with pytest.raises(NotFound):
-        w.manager.info(session)
+        info(w.manager, session)
 
 
 async def test_idle_agents_are_ended_and_resumed_at_the_next_prompt(w: World) -> None:
@@ -395,8 +396,8 @@ async def test_a_turn_that_ran_when_the_server_died_is_closed_at_the_next_start(
     w.agent.ask("c1")
     after = world(w.store)
     await after.manager.start()  # as if the first server had been killed
-    assert after.manager.statuses() == {}
-    conversation = await after.manager.conversation(session)
+    assert statuses(after.manager) == {}
+    conversation = view(await after.manager.session(session))
     assert conversation.permissions == {}
     last = list(conversation.messages.values())[-1]
     assert "server was stopped" in last.info["error"]["data"]["message"]
@@ -415,17 +416,17 @@ async def test_fork_has_the_conversation_before_a_message_and_tells_its_agent(w:
     second = await ask(w, session, "two")
     w.agent.text("second answer")
     w.agent.done()
-    info = await fork(w.manager, session, second)
-    conversation = await w.manager.conversation(info["id"])
-    assert info["title"] == "one (fork #1)"
+    made = await fork(w.manager, session, second)
+    conversation = view(await w.manager.session(made.id))
+    assert made.title == "one (fork #1)"
     assert [m.text() for m in conversation.messages.values()] == ["one", "first answer"]
-    assert not set(conversation.messages) & set((await w.manager.conversation(session)).messages)
-    await ask(w, info["id"], "three")
+    assert not set(conversation.messages) & set(view(await w.manager.session(session)).messages)
+    await ask(w, made.id, "three")
     assert "User:\none\n\nAssistant:\nfirst answer" in w.agent.prompts[0]
     assert "second" not in w.agent.prompts[0]
     w.agent.text("third")
     w.agent.done()
-    assert w.hub.folds[info["id"]].idles == 1
+    assert w.hub.folds[made.id].idles == 1
 
 
 async def test_a_retry_is_shown_until_something_comes(w: World) -> None:
@@ -440,10 +441,10 @@ async def test_a_retry_is_shown_until_something_comes(w: World) -> None:
         item_id="itm_r", kind=ItemKind.STATUS, status=ItemStatus.COMPLETED, content=(StatusPart(label="retry"),), metadata=meta
     )
     w.agent.says(Fact(EventType.ITEM_COMPLETED, ItemData(item=item)))
-    status = w.manager.statuses()[session]
+    status = statuses(w.manager)[session]
     assert (status["type"], status["attempt"], status["message"]) == ("retry", 1, "Overloaded")
     w.agent.text("back")
-    assert w.manager.statuses()[session] == {"type": "busy"}
+    assert statuses(w.manager)[session] == {"type": "busy"}
     w.agent.done()
 
 

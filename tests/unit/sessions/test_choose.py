@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from shim.agents.directory import AgentDirectory
 from shim.errors import InvalidRequest
-from shim.projection.opencode1.state import Conversation
 from shim.sessions.prompting import Body, Choice, choose
 from tests.fakes.agents_directory import FakeAgents, agent
 from universal.agents.acp_specs import UNTOLD
 from universal.codec import Catalogue, Model
+from universal.session.model import ModelRef, Session, SessionRecord
 
 TOLD = Catalogue(models=(Model("one", "One"), Model("two", "Two", variants=("high",))), default_model="two")
 
@@ -23,11 +23,9 @@ async def chosen(catalogue: Catalogue, *, model: str = "", session: str = "") ->
     made = agent("acp", "ACP", catalogue)
     made = replace(made, spec=replace(made.spec, default_catalogue=UNTOLD))
     agents = cast("AgentDirectory", FakeAgents(made))
-    info: dict[str, Any] = {"id": "ses_1", "agent": "build"}
-    if session:
-        info["model"] = {"providerID": "acp", "id": session}
+    record = SessionRecord("ses_1", mode="build", model=ModelRef("acp", session) if session else None)
     wire = {"providerID": "acp", "modelID": model} if model else None
-    return await choose(agents, Conversation(info), Body((), model=wire))
+    return await choose(agents, Session(record, "acp"), Body((), model=wire))
 
 
 @pytest.mark.parametrize(

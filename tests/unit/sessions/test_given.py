@@ -9,13 +9,13 @@ from typing import Any, cast
 from shim.agents.directory import AgentDirectory
 from shim.clock import SystemClock
 from shim.ids import Ids
-from shim.projection.opencode1.state import Conversation
 from shim.sessions.accepted import Accepted
 from shim.sessions.given import Waiting, accepted_of
 from shim.sessions.prompting import AGENT_HINT, Body, accept, choose
 from tests.fakes.agents_directory import FakeAgents, agent
 from universal.codec import Attachment, Catalogue, Model
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
+from universal.session.model import Session, SessionRecord
 
 MODELS = Catalogue(models=(Model("one", "One", variants=("high",)),), default_model="one")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -24,7 +24,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 async def accepted(*parts: dict[str, Any], **more: Any) -> Accepted:
     agents = cast("AgentDirectory", FakeAgents(agent("acp", "ACP", MODELS)))
     body = Body(parts, **more)
-    choice = await choose(agents, Conversation({"id": "ses_1", "agent": "build"}), body)
+    choice = await choose(agents, Session(SessionRecord("ses_1", mode="build"), "acp"), body)
     made, _ = await accept(body, choice, Ids(SystemClock()))
     return made
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from shim.clock import ManualClock, from_rfc3339
 from shim.errors import StoreError
+from shim.faces.opencode1 import read
 from shim.ids import Ids
-from shim.projection.opencode1.projector import Projector
 from shim.sessions import reading
 from shim.sessions.branch import Branch
 from shim.sessions.reading import joined
@@ -23,13 +23,20 @@ from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from tests.support.scripted import Recorder
 from universal.events import EventType, ItemDeltaData, Source, UniversalEvent
+from universal.session.model import Session
+from universal.session.reducer import Reducer
 
 
-def fed(session_id: str, events: Iterable[UniversalEvent]) -> Projector:
-    projector = Projector(session_id, "mock")
+def fed(session_id: str, events: Iterable[UniversalEvent]) -> Session:
+    reducer = Reducer(session_id, "mock")
     for event in events:
-        projector.feed(event, from_rfc3339(event.time))
-    return projector
+        reducer.apply(event, from_rfc3339(event.time))
+    return reducer.session
+
+
+def shown(session: Session) -> object:
+    """What clients see of it: texts that stream are joined."""
+    return read.export(session)
 
 
 @settings(max_examples=LAW_EXAMPLES // 2, deadline=None)
@@ -41,7 +48,7 @@ def test_whatever_was_said_and_wherever_a_page_ends(history: bytes, page: int) -
     sequences = [event.sequence for event in events]
     assert sequences == sorted(set(sequences))
     assert sequences[-1:] == [row.sequence for row in rows[-1:]]
-    assert fed(story.id, events).conversation.messages == fed(story.id, story.journal).conversation.messages
+    assert shown(fed(story.id, events)) == shown(fed(story.id, story.journal))
 
 
 def delta(sequence: int, text: str, item: str = "a", part: int = 0) -> UniversalEvent:

@@ -11,6 +11,7 @@ import pytest
 from shim.opencode.events import OpenCodeEvent
 from shim.sessions import retelling
 from tests.support.scripted import World, ask
+from tests.support.views import view
 
 WAIT_S = 10
 
@@ -24,7 +25,7 @@ async def read(w: World, session: str) -> list[Any]:
     """As `GET /session/{id}/message`: a copy."""
     branch = await w.manager.branch(session)
     branch.was_read()
-    return json.loads(json.dumps([message.wire() for message in branch.conversation.messages.values()]))
+    return json.loads(json.dumps([message.wire() for message in view(branch.session).messages.values()]))
 
 
 def with_events(messages: list[Any], events: list[OpenCodeEvent]) -> list[Any]:
@@ -59,7 +60,7 @@ async def test_what_has_changed_since_it_was_read_is_told_again(w: World) -> Non
     permission = w.agent.ask("c1")
     meanwhile = len(w.hub.events)
     await all_told(w, session)
-    now = [message.wire() for message in (await w.manager.conversation(session)).messages.values()]
+    now = [message.wire() for message in view(await w.manager.session(session)).messages.values()]
     assert with_events(stale, []) != now
     assert with_events(stale, w.hub.events[meanwhile:]) == now
     assert permission
@@ -78,7 +79,7 @@ async def test_a_message_that_began_while_it_was_read(w: World) -> None:
     meanwhile = len(w.hub.events)
     await all_told(w, session)
     again = w.hub.events[meanwhile:]
-    assert with_events(stale, again) == [m.wire() for m in (await w.manager.conversation(session)).messages.values()]
+    assert with_events(stale, again) == [m.wire() for m in view(await w.manager.session(session)).messages.values()]
     w.agent.complete(second, "Hello")
     w.agent.done()
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from shim.projection.opencode1.state import Conversation, Message
 from shim.sessions.rewind import UndoneNotes, anchor_in
 from universal.events import EventType, Source, TurnData, UniversalEvent
+from universal.session.model import Message, ModelRef, Session, SessionRecord, StepInfo, Text, UserInfo
 
 
-def conversation(*prompts: str, known: str = "pi") -> Conversation:
-    made = Conversation({"id": "ses_1", "directory": "/p"})
+def conversation(*prompts: str, known: str = "pi") -> Session:
+    made = Session(SessionRecord("ses_1", directory="/p"), "pi")
     for number, prompt in enumerate(prompts):
-        part = {"id": f"prt_{number}", "type": "text", "text": prompt}
-        made.messages[f"msg_{number}"] = Message({"role": "user"}, {part["id"]: part}, {known})
+        part = Text(f"prt_{number}", prompt)
+        info = UserInfo(f"msg_{number}", number, "build", ModelRef("pi", "default"))
+        made.messages[info.id] = Message(info, {part.id: part}, {known})
     return made
 
 
@@ -43,7 +44,8 @@ def test_an_agent_that_forgets_by_itself_is_told_nothing() -> None:
 def test_a_part_of_an_answer_names_its_prompt() -> None:
     notes = UndoneNotes()
     talk = conversation("one")
-    talk.messages["msg_1"] = Message({"role": "assistant"}, {}, {"pi"})
+    info = StepInfo("msg_1", "msg_0", 1, "build", ModelRef("pi", "default"), "/p", "/p")
+    talk.messages["msg_1"] = Message(info, {}, {"pi"})
     notes.add(talk, ["msg_1"], whole=False, leave_out=frozenset())
     assert 'a part of your answer to "one"' in notes.note("pi")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shim.sessions.shell import shell
 from tests.support.scripted import Project, World, ask
+from tests.support.views import view
 from universal.codec import Interrupt, Signal
 from universal.turn import Input
 
@@ -20,7 +21,7 @@ WAITS = "echo st''arted; cat fifo; echo end >> end.txt; echo o''ver"
 
 
 def session_in(w: World, directory: Path) -> str:
-    return str(w.manager.create(str(directory), Project())["id"])
+    return w.manager.create(str(directory), Project()).id
 
 
 @asynccontextmanager
@@ -42,7 +43,7 @@ async def let_go(directory: Path) -> None:
 
 
 async def outputs(w: World, session: str) -> list[str]:
-    messages = (await w.manager.conversation(session)).messages.values()
+    messages = view(await w.manager.session(session)).messages.values()
     return [p["state"].get("output", "") for m in messages for p in m.wire()["parts"] if p["type"] == "tool"]
 
 
@@ -50,7 +51,7 @@ async def test_it_is_a_turn_of_its_own(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     async with asyncio.timeout(LIMIT_S):
         await shell(w.manager, session, "echo out; echo err >&2; exit 3", "build", None)
-    _, answer = (m.wire() for m in (await w.manager.conversation(session)).messages.values())
+    _, answer = (m.wire() for m in view(await w.manager.session(session)).messages.values())
     [tool] = answer["parts"]
     assert (tool["tool"], tool["state"]["status"], tool["state"]["metadata"]["exit"]) == ("bash", "completed", 3)
     assert tool["state"]["output"] == "out\nerr\n"

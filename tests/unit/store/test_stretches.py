@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from shim.clock import from_rfc3339
 from shim.errors import StoreError
-from shim.projection.opencode1.projector import Projector
-from shim.projection.opencode1.state import Message
 from shim.sessions.reading import joined
 from shim.store import stretches
 from shim.store.rows import EventRow, event_of, row_of
@@ -25,6 +23,8 @@ from tests.properties.walk import Walk
 from tests.unit.store.store_contract import LONE, event
 from universal.events import ItemData, ItemDeltaData, UniversalEvent
 from universal.items import Item, ItemKind, ItemStatus
+from universal.session.model import Message
+from universal.session.reducer import Reducer
 
 
 def said(sequence: int, text: str, item: str = "a", *, session: str = "ses_a") -> UniversalEvent:
@@ -45,10 +45,10 @@ def brief(journal: Iterable[UniversalEvent], over: Iterable[Stretch]) -> Iterato
 
 def folded(session_id: str, rows: Iterable[EventRow]) -> tuple[dict[str, Message], int]:
     """Messages, and how many lasting events there were."""
-    projector = Projector(session_id, "mock")
+    reducer = Reducer(session_id, "mock")
     for one in joined(rows):
-        projector.load(one, from_rfc3339(one.time))
-    return projector.conversation.messages, projector.history.next_seq
+        reducer.load(one, from_rfc3339(one.time))
+    return reducer.session.messages, reducer.session.lasting
 
 
 @settings(max_examples=LAW_EXAMPLES // 2, deadline=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from universal.events import (
     TurnData,
     UniversalEvent,
 )
+from universal.session.model import SessionRecord
 
 WAIT_S = 20.0
-INFO = {"id": "s", "title": "T", "directory": "/d"}
+RECORD = SessionRecord("s", title="T", directory="/d")
 
 
 def event(type_: EventType, data: EventData) -> UniversalEvent:
@@ -63,18 +65,18 @@ ENDED = event(EventType.TURN_ENDED, TurnData(phase="ended", turn_id="t", metadat
     ],
 )
 def test_what_is_told(type_: EventType, data: EventData, kind: str | None) -> None:
-    notice = notice_of(event(type_, data), INFO)
+    notice = notice_of(event(type_, data), RECORD)
     assert (notice.event if notice else None) == kind
     assert notice is None or (notice.body["session_id"], notice.body["title"]) == ("s", "T")
 
 
 def test_subagents_and_unknown_sessions_are_not_told() -> None:
-    assert notice_of(ENDED, {**INFO, "parentID": "p"}) is None
+    assert notice_of(ENDED, replace(RECORD, parent_id="p")) is None
     assert notice_of(ENDED, None) is None
 
 
 def test_secrets_are_redacted() -> None:
-    notice = notice_of(event(EventType.ERROR, ErrorData(message="key sk-ant-0123456789 is wrong")), INFO)
+    notice = notice_of(event(EventType.ERROR, ErrorData(message="key sk-ant-0123456789 is wrong")), RECORD)
     assert notice is not None
     assert "0123456789" not in json.dumps(notice.body)
 
@@ -111,7 +113,7 @@ async def test_a_webhook_gets_a_post() -> None:
     app.router.add_post("/hook", take)
     async with TestServer(app) as server:
         hook = Hook.model_validate({"on": ["idle"], "url": str(server.make_url("/hook")), "headers": {"X-Key": "k"}})
-        hooks = Hooks([hook], lambda _: INFO)
+        hooks = Hooks([hook], lambda _: RECORD)
         hooks.observe(ENDED)
         async with asyncio.timeout(WAIT_S):
             body, key = await told.get()
@@ -129,7 +131,7 @@ async def test_a_webhook_gets_a_post() -> None:
     ],
 )
 async def test_a_hook_that_fails_is_a_line_in_the_log(hook: Hook, why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    hooks = Hooks([hook], lambda _: INFO)
+    hooks = Hooks([hook], lambda _: RECORD)
     hooks.observe(ENDED)
     said = ""
     async with asyncio.timeout(WAIT_S):
@@ -140,7 +142,7 @@ async def test_a_hook_that_fails_is_a_line_in_the_log(hook: Hook, why: str, caps
 
 
 async def test_a_slow_hook_holds_a_bounded_queue_and_nobody_waits() -> None:
-    hooks = Hooks([Hook(on=("idle",), command=("sleep", "60"), timeout_s=60)], lambda _: INFO)
+    hooks = Hooks([Hook(on=("idle",), command=("sleep", "60"), timeout_s=60)], lambda _: RECORD)
     for _ in range(QUEUE * 3):
         hooks.observe(ENDED)
     [runner] = hooks._runners

@@ -9,6 +9,7 @@ import pytest
 from shim.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body
+from tests.support.views import children, permissions, questions, statuses, view
 from universal.codec import Enforcement, Fact, OwnFolder, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData
 from universal.permissions import Access, Rule
@@ -21,15 +22,15 @@ async def test_a_permission_is_asked_answered_and_remembered(w: World) -> None:
     message = w.agent.begin()
     w.agent.call(message, "c1")
     request = w.agent.ask("c1", "bash", command="git push origin")
-    [wire] = w.manager.permissions()
+    [wire] = permissions(w.manager)
     assert (wire["permission"], wire["patterns"], wire["always"]) == ("bash", ["git push origin"], ["git push *"])
     assert wire["tool"]["callID"] == "c1"
     w.manager.reply_permission(request, "always")
-    assert w.manager.permissions() == []
+    assert permissions(w.manager) == []
     with pytest.raises(PermissionNotFound):
         w.manager.reply_permission(request, "once")
     again = w.agent.ask("c1", "bash", command="git push --force")
-    assert w.manager.permissions() == []
+    assert permissions(w.manager) == []
     assert PermissionReply(again, "accept") in w.agent.commands
     w.agent.result("c1")
     w.agent.complete(message, "")
@@ -76,7 +77,7 @@ async def test_an_always_answers_what_it_covers_in_its_own_session_only(w: World
     first_agent.ask("c2", "bash", command="echo b")
     other = w.agent.ask("c3", "bash", command="echo c")
     w.manager.reply_permission(asked, "always")
-    assert [p["id"] for p in w.manager.permissions()] == [other]
+    assert [p["id"] for p in permissions(w.manager)] == [other]
     first_agent.done()
     w.agent.done()
 
@@ -85,7 +86,7 @@ async def test_a_question_is_answered_or_refused(w: World) -> None:
     session = w.session()
     await ask(w, session)
     request = w.agent.question()
-    assert [q["questions"][0]["question"] for q in w.manager.questions()] == ["Which?"]
+    assert [q["questions"][0]["question"] for q in questions(w.manager)] == ["Which?"]
     w.manager.reply_question(request, [["Blue"]])
     assert QuestionReply(request, [["Blue"]]) in w.agent.commands
     refused = w.agent.question()
@@ -101,11 +102,11 @@ async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
     message = w.agent.begin()
     w.agent.call(message, "t1", "task", arguments='{"description": "look", "subagent_type": "general"}')
     w.agent.child("t1")
-    [child] = w.manager.children(session)
+    [child] = children(w.manager, session)
     assert child["title"] == "look (@general subagent)"
     w.agent.text("I see", child="t1")
     request = w.agent.ask("x", "bash", child="t1", command="ls")
-    assert [p["sessionID"] for p in w.manager.permissions()] == [child["id"]]
+    assert [p["sessionID"] for p in permissions(w.manager)] == [child["id"]]
     w.manager.reply_permission(request, "once")
     w.agent.says(Signal(Input.DONE, child="t1"))
     assert w.hub.folds[child["id"]].idles == 1
@@ -113,7 +114,7 @@ async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
     w.agent.complete(message, "")
     w.agent.done()
     tool = next(
-        p for p in list((await w.manager.conversation(session)).messages.values())[1].wire()["parts"] if p["type"] == "tool"
+        p for p in list(view(await w.manager.session(session)).messages.values())[1].wire()["parts"] if p["type"] == "tool"
     )
     assert tool["state"]["metadata"]["sessionId"] == child["id"]
     with pytest.raises(InvalidRequest):
@@ -137,14 +138,14 @@ async def test_subagents_end_with_their_parents_turn(w: World, how: str) -> None
         await waiting
     else:
         w.agent.exits(1)
-    assert w.manager.statuses() == {}
-    [child] = w.manager.children(session)
+    assert statuses(w.manager) == {}
+    [child] = children(w.manager, session)
     assert w.hub.folds[child["id"]].idles == 1
 
 
 def shown(w: World) -> list[tuple[str, list[str]]]:
     """What a person is asked now."""
-    return [(wire["permission"], wire["patterns"]) for wire in w.manager.permissions()]
+    return [(wire["permission"], wire["patterns"]) for wire in permissions(w.manager)]
 
 
 async def test_a_checked_call_that_no_rule_concerns_goes_on_unseen(w: World) -> None:
@@ -164,7 +165,7 @@ async def test_a_denied_call_is_held_although_the_agent_does_not_ask(w: World) -
     checked = w.agent.check("c1", "edit", filePath="a.txt")
     assert w.agent.replies() == [(checked, "reject")]
     assert w.agent.proceeded == []
-    assert w.manager.permissions() == []
+    assert permissions(w.manager) == []
     w.agent.done()
 
 
@@ -185,7 +186,7 @@ async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) 
     await ask(w, session)
     checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
     assert shown(w) == [("external_directory", ["/etc/*"])]
-    [outside] = w.manager.permissions()
+    [outside] = permissions(w.manager)
     assert outside["id"] != checked
     w.manager.reply_permission(outside["id"], "once")
     assert shown(w) == [("edit", ["/etc/hosts"])]
@@ -201,10 +202,10 @@ async def test_a_refused_folder_refuses_the_call(w: World) -> None:
     w.rules.append(Rule("edit", "*", "ask"))
     await ask(w, session)
     checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
-    [outside] = w.manager.permissions()
+    [outside] = permissions(w.manager)
     w.manager.reply_permission(outside["id"], "reject")
     assert w.agent.replies() == [(checked, "reject")]
-    assert w.manager.permissions() == []
+    assert permissions(w.manager) == []
     w.agent.done()
 
 
@@ -222,10 +223,10 @@ async def test_always_for_a_folder_covers_the_rest_of_it(w: World) -> None:
     session = w.session()
     await ask(w, session)
     w.agent.check("c1", "read", filePath="/opt/x/a")
-    [outside] = w.manager.permissions()
+    [outside] = permissions(w.manager)
     w.manager.reply_permission(outside["id"], "always")
     again = w.agent.check("c2", "read", filePath="/opt/x/b")
-    assert w.manager.permissions() == []
+    assert permissions(w.manager) == []
     assert again in w.agent.proceeded
     w.agent.done()
 
@@ -234,7 +235,7 @@ async def test_who_grants_a_folder_has_not_granted_the_edit_in_it(w: World) -> N
     session = w.session()
     await ask(w, session)
     checked = w.agent.check("c1", "edit", filePath="/opt/x/a")
-    [outside] = w.manager.permissions()
+    [outside] = permissions(w.manager)
     w.manager.reply_permission(outside["id"], "once")
     assert w.agent.proceeded == [checked], "the agent goes on by its own mode"
     assert w.agent.replies() == []
@@ -249,7 +250,7 @@ async def test_who_grants_a_folder_has_granted_reading_in_it(w: World) -> None:
     session = w.session()
     await ask(w, session)
     checked = w.agent.check("c1", "read", filePath="/opt/x/a")
-    [outside] = w.manager.permissions()
+    [outside] = permissions(w.manager)
     w.manager.reply_permission(outside["id"], "once")
     assert w.agent.replies() == [(checked, "accept")]
     w.agent.done()
@@ -262,7 +263,7 @@ async def test_a_request_that_the_agent_withdraws_is_not_shown_any_more(w: World
     checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
     data = PermissionData(permission_id=checked, action="edit", status="reject", metadata={"withdrawn": True})
     w.agent.says(Fact(EventType.PERMISSION_RESOLVED, data))
-    assert w.manager.permissions() == []
+    assert permissions(w.manager) == []
     assert w.hub.kinds(session).count("permission.replied") == 1
     w.agent.done()
 

@@ -12,6 +12,7 @@ from shim.sessions.manager import SessionManager
 from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.submit import submit
 from tests.support.scripted import Project, World, ask, body
+from tests.support.views import children, permissions, questions
 from universal.codec import Fact, PermissionReply, QuestionReply, Signal
 from universal.events import EventType, QuestionData
 from universal.permissions import Rule
@@ -61,7 +62,7 @@ def server(w: World, value: str) -> None:
 
 
 def session(w: World, value: str) -> str:
-    return w.session(extra={"metadata": {"unattended": value}})
+    return w.session(metadata={"unattended": value})
 
 
 def permission_replies(w: World) -> list[PermissionReply]:
@@ -105,7 +106,7 @@ async def test_an_ask_waits_by_default(w: World, timers: ManualTimers) -> None:
     request = w.agent.ask("c1", "bash", command="make")
     assert timers.pending == []
     assert w.manager.unattended(id_) == WAIT
-    assert [p["id"] for p in w.manager.permissions()] == [request]
+    assert [p["id"] for p in permissions(w.manager)] == [request]
     w.agent.done()
 
 
@@ -123,7 +124,7 @@ async def test_a_permission_that_nobody_answers_is_rejected_with_the_reason(w: W
     assert (reply.permission_id, reply.decision) == (request, "reject")
     assert "Nobody answered within 30 s" in (reply.message or "")
     assert '"wait"' in (reply.message or "")
-    assert [p["id"] for p in w.manager.permissions()] == [other]
+    assert [p["id"] for p in permissions(w.manager)] == [other]
     assert counts(w.manager) == {"timeout": 1, "rules": 0}
     w.agent.result("c1", failed=True)
     w.agent.complete(message, "")
@@ -140,7 +141,7 @@ async def test_a_question_that_nobody_answers_is_rejected_with_the_reason(w: Wor
     [timer] = timers.pending
     timer.fire()
     assert QuestionReply(request, None, parse("reject:30").rejection) in w.agent.commands
-    assert w.manager.questions() == []
+    assert questions(w.manager) == []
     assert w.hub.kinds(id_).count("question.rejected") == 1
     w.agent.done()
 
@@ -196,11 +197,11 @@ async def test_every_request_of_a_call_has_its_own_time(w: World, timers: Manual
     id_ = w.session()
     await ask(w, id_)
     w.agent.ask("c1", "edit", filePath="/elsewhere/a.txt")
-    [outside] = w.manager.permissions()
+    [outside] = permissions(w.manager)
     assert outside["permission"] == "external_directory"
     [first] = timers.pending
     w.manager.reply_permission(outside["id"], "once")
-    [edit] = w.manager.permissions()
+    [edit] = permissions(w.manager)
     [second] = timers.pending
     assert (edit["permission"], second is first) == ("edit", False)
     second.fire()
@@ -274,18 +275,18 @@ async def test_a_subagents_ask_is_rejected_when_the_main_turn_is_idle(w: World, 
     w.agent.result("t1", "started")
     w.agent.complete(message, "")
     w.agent.done()
-    [child] = w.manager.children(id_)
+    [child] = children(w.manager, id_)
     assert w.hub.folds[id_].idles == 1
     inner = w.agent.begin(child="t1")
     w.agent.call(inner, "c1", child="t1")
     request = w.agent.ask("c1", "bash", child="t1", command="make")
-    assert [(p["id"], p["sessionID"]) for p in w.manager.permissions()] == [(request, child["id"])]
+    assert [(p["id"], p["sessionID"]) for p in permissions(w.manager)] == [(request, child["id"])]
     assert w.manager.waiting_since_ms(id_) == w.manager.waiting_since_ms(child["id"]) is not None
     [timer] = timers.pending
     assert timer.delay_s == 30.0
     timer.fire()
     assert [(reply.permission_id, reply.decision) for reply in permission_replies(w)] == [(request, "reject")]
-    assert w.manager.permissions() == []
+    assert permissions(w.manager) == []
     w.agent.result("c1", child="t1", failed=True)
     w.agent.complete(inner, "", child="t1")
     w.agent.says(Signal(Input.DONE, child="t1"))
@@ -325,7 +326,7 @@ async def test_open_asks_are_counted_from_the_oldest(w: World) -> None:
 
 async def test_metadata_of_a_session_is_checked(w: World) -> None:
     with pytest.raises(InvalidRequest, match=r"metadata\.unattended cannot be used: use"):
-        w.manager.create("/p", Project(), extra={"metadata": {"unattended": "later"}})
+        w.manager.create("/p", Project(), metadata={"unattended": "later"})
     id_ = w.session()
     with pytest.raises(InvalidRequest, match=r"metadata\.unattended cannot be used: use a string, not '5'"):
         await w.manager.patch(id_, metadata={"unattended": 5})

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shim.projection.opencode1.agents import claude, mock
-from shim.projection.opencode1.agents.row import Row
+from universal.tools import claude, mock
+from universal.tools.row import Row
 
 _FILE = {
     "path": "filePath",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shim.projection.opencode1.agents import acp, amp, claude, codex, mock, opencode, pi
-from shim.projection.opencode1.agents.row import Row
+from universal.tools import acp, amp, claude, codex, mock, opencode, pi
+from universal.tools.row import Row
 
 AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
     "claude": claude.TOOLS,

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shim.opencode.build import Wire
-from shim.projection.diffs import indexed, relative
-from shim.projection.opencode1.tools import permission_of, view_call
+from universal.diffs import indexed, relative
 from universal.events import PermissionData
 from universal.jsonvalue import arr, obj, text
 from universal.permissions import Access
 from universal.shell import parse_shell_line
+from universal.tools.cards import JsonObject, permission_of, view_call
 
 EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch"})
 
@@ -99,7 +98,7 @@ def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
     return accesses_of(agent, data, Place(directory))[-1]
 
 
-def _bash(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     """A command needs `external_directory` and `read` for the paths that it names, as far as they can be seen in the line."""
     texts = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
     lines = [parse_shell_line(line) for line in texts]
@@ -113,7 +112,7 @@ def _bash(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tu
         )
     )
     understood = all(line.understood for line in lines)
-    metadata: Wire = {"command": "\n".join(texts), **_description(meta)}
+    metadata: JsonObject = {"command": "\n".join(texts), **_description(meta)}
     if not understood:
         metadata |= {"understood": False, "reason": "; ".join(line.reason for line in lines if line.reason)}
     always = tuple(dict.fromkeys(map(always_of, commands))) if understood else ()
@@ -126,18 +125,18 @@ def _bash(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tu
     )
 
 
-def _edit(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+def _edit(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     path = _path(input_)
     paths = [str(item) for item in arr(meta.get("paths"))] or ([path] if path else [])
     absolute = place.absolute(path or (paths[0] if paths else "")) if paths else ""
-    metadata: Wire = {"filepath": absolute}
+    metadata: JsonObject = {"filepath": absolute}
     if isinstance(meta.get("diff"), str):
         metadata["diff"] = indexed(absolute, meta["diff"])
     patterns = tuple(dict.fromkeys(name for item in paths for name in place.names(item))) or ("",)
     return (*_outside(paths, meta, place), Access("edit", patterns, ("*",), metadata, opaque=opaque or not paths))
 
 
-def _read(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+def _read(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     path = _path(input_)
     paths = [str(item) for item in arr(meta.get("paths"))] or ([path] if path else [])
     metadata = {"filepath": place.absolute(paths[0]) if paths else ""}
@@ -145,7 +144,7 @@ def _read(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tu
     return (*_outside(paths, meta, place), Access(tool, patterns, ("*",), metadata, opaque=opaque))
 
 
-def _search(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+def _search(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     path = _path(input_)
     pattern = str(input_.get("pattern", "*"))
     folders = [path] if path else []
@@ -154,12 +153,12 @@ def _search(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> 
     return (*external(folders, place, are_folders=True), Access(tool, (pattern,), ("*",), dict(input_), opaque=opaque))
 
 
-def _webfetch(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+def _webfetch(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     url = str(input_.get("url", ""))
     return (Access("webfetch", (url,), (_origin(url),), dict(input_), opaque=opaque),)
 
 
-def _monitor(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+def _monitor(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     """A command in the background whose lines are told as they come, or a WebSocket."""
     url = obj(input_.get("ws")).get("url")
     if url is not None:
@@ -167,20 +166,20 @@ def _monitor(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) ->
     return _bash("bash", input_, meta, place, opaque)
 
 
-def _mcp_resource(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+def _mcp_resource(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     """As a tool `resource` of its MCP server; without a server, those of all are listed."""
     name = f"{input_['server']}_resource" if input_.get("server") else tool
     return (Access(name, (str(input_.get("uri") or "*"),), ("*",), dict(input_), opaque=opaque),)
 
 
 def _named_by(key: str) -> _Builder:
-    def build(tool: str, input_: Wire, meta: Wire, place: Place, opaque: bool) -> tuple[Access, ...]:
+    def build(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
         return (Access(tool, (str(input_.get(key) or "*"),), ("*",), {**input_, **_description(meta)}, opaque=opaque),)
 
     return build
 
 
-_Builder = Callable[[str, Wire, Wire, Place, bool], tuple[Access, ...]]
+_Builder = Callable[[str, JsonObject, JsonObject, Place, bool], tuple[Access, ...]]
 
 _BUILDERS: dict[str, _Builder] = {
     "bash": _bash,
@@ -201,7 +200,7 @@ _BUILDERS: dict[str, _Builder] = {
 """OpenCode's tool, or the `permission` of an agent's row, -> what a call needs."""
 
 
-def _outside(paths: Iterable[str], meta: Wire, place: Place) -> tuple[Access, ...]:
+def _outside(paths: Iterable[str], meta: JsonObject, place: Place) -> tuple[Access, ...]:
     """`external` for a call that nobody else confines."""
     return () if meta.get("confined") is True else external(paths, place)
 
@@ -223,11 +222,11 @@ def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -
     return tuple(found.values())
 
 
-def _path(input_: Wire) -> str:
+def _path(input_: JsonObject) -> str:
     return str(input_.get("filePath") or input_.get("path") or "")
 
 
-def _description(meta: dict[str, Any]) -> Wire:
+def _description(meta: dict[str, Any]) -> JsonObject:
     words = meta.get("description") or meta.get("title")
     return {"description": str(words)} if words else {}
 

@@ -7,7 +7,7 @@ their model, `sdk-tools.d.ts`.
 
 from __future__ import annotations
 
-from shim.projection.opencode1.agents.row import Row
+from universal.tools.row import Row
 
 _PATH = {"file_path": "filePath"}
 

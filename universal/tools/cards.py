@@ -1,4 +1,4 @@
-"""Tools look native: each agent's tools as OpenCode's, so that its UIs draw the cards that they know.
+"""Tools look native: each agent's tools by OpenCode's names, so that its UIs draw the cards that they know.
 
 `tools_of` gives the table of an agent: the agent's tool name -> OpenCode's name and how its argument keys are
 called there. `RESULTS` makes output, title and metadata from the universal result, by OpenCode's tool name.
@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from shim.opencode.build import Wire
-from shim.projection.diffs import count, hunks, indexed, relative
-from shim.projection.opencode1.agents import tools_of
+from universal.diffs import count, hunks, indexed, relative
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import arr, obj, whole
+from universal.tools import tools_of
+
+JsonObject: TypeAlias = dict[str, Any]
 
 PREVIEW_LINES = 20
 SHOWN_CHARS = 2**20
@@ -31,7 +32,7 @@ class ToolView:
     """A tool call as OpenCode shows it."""
 
     tool: str
-    input: Wire
+    input: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class ToolContext:
     agent: str
     session_id: str
     child_session_id: str | None = None
-    model: Wire | None = None
+    model: tuple[str, str] | None = None
+    """Provider and model of the message that the call stands in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,11 @@ class ResultView:
 
     output: str
     title: str
-    metadata: Wire
+    metadata: JsonObject
     attachments: tuple[ImagePart, ...] = ()
 
 
-def arguments_of(text: str) -> Wire:
+def arguments_of(text: str) -> JsonObject:
     """Tool arguments as an object; what is no JSON object is kept under `input`."""
     if not text:
         return {}
@@ -66,7 +68,7 @@ def arguments_of(text: str) -> Wire:
     return obj(value) if isinstance(value, dict) else {"input": value}
 
 
-def view_call(agent: str, name: str, arguments: Wire, todos: list[Wire]) -> ToolView:
+def view_call(agent: str, name: str, arguments: JsonObject, todos: Sequence[JsonObject]) -> ToolView:
     """OpenCode's name and input for one call. `todos`: the session's list, for agents that only send changes."""
     row = tools_of(agent).get(name)
     if row is None:
@@ -98,7 +100,7 @@ def says_changes(agent: str, name: str) -> bool:
     return row is not None and row.changes
 
 
-def todo(value: Any) -> Wire:
+def todo(value: Any) -> JsonObject:
     """One entry of a todo list in OpenCode's shape."""
     entry = obj(value) or {"content": str(value)}
     return {
@@ -108,9 +110,9 @@ def todo(value: Any) -> Wire:
     }
 
 
-def question(value: Mapping[str, Any]) -> Wire:
+def question(value: Mapping[str, Any]) -> JsonObject:
     """One question in OpenCode's shape."""
-    wire: Wire = {
+    wire: JsonObject = {
         "question": str(value.get("question", "")),
         "header": str(value.get("header", "")),
         "options": [
@@ -123,7 +125,7 @@ def question(value: Mapping[str, Any]) -> Wire:
     return wire
 
 
-def running_metadata(view: ToolView, context: ToolContext) -> tuple[str | None, Wire | None]:
+def running_metadata(view: ToolView, context: ToolContext) -> tuple[str | None, JsonObject | None]:
     """(title, metadata) of a tool that runs, where native shows some."""
     if view.tool == "task" and context.child_session_id:
         return str(view.input.get("description", "")), _task_metadata(context)
@@ -166,7 +168,7 @@ def _result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     return ResultView(result.output, result.title, {**result.metadata, "truncated": bool(meta.get("truncated", False))}, images)
 
 
-def _own(view: ToolView, output: str, own: Wire, images: tuple[ImagePart, ...], context: ToolContext) -> ResultView:
+def _own(view: ToolView, output: str, own: JsonObject, images: tuple[ImagePart, ...], context: ToolContext) -> ResultView:
     """A result of OpenCode's own tool, as it is; only a subagent's session has another id here."""
     metadata = obj(own.get("metadata"))
     if view.tool == "task":
@@ -203,7 +205,7 @@ def _read(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
     numbered = "".join(f"{start + i}: {line}\n" for i, line in enumerate(lines))
     closing = f"(Showing lines {start}-{end} of {total})" if truncated else f"(End of file - total {total} lines)"
     shown = f"<path>{absolute}</path>\n<type>file</type>\n<content>\n{numbered}\n{closing}\n</content>" if file else output
-    display: Wire = {
+    display: JsonObject = {
         "type": "file",
         "path": absolute,
         "text": text,
@@ -230,7 +232,7 @@ def _edit(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
 def _write(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
     absolute, title = _path(view, context)
     exists = any(f.action == "patch" for f in files)
-    metadata: Wire = {"diagnostics": {}, "filepath": absolute, "exists": exists}
+    metadata: JsonObject = {"diagnostics": {}, "filepath": absolute, "exists": exists}
     if exists and hunks(_diff_of(files)):
         metadata["diff"] = indexed(absolute, _diff_of(files))
     return ResultView("Wrote file successfully.", title, metadata)
@@ -246,7 +248,7 @@ def _apply_patch(
     changes = [obj(change) for change in arr(obj(meta.get("structured")).get("changes"))]
     if len(changes) != len(files):
         changes = [obj(None) for _ in files]
-    shown: list[Wire] = []
+    shown: list[JsonObject] = []
     lines: list[str] = []
     for file, change in zip(files, changes, strict=True):
         absolute = posixpath.normpath(posixpath.join(context.directory, file.path))
@@ -268,7 +270,7 @@ def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
         written = str(meta["stdout"] or "") + str(meta.get("stderr") or "")
         output = written if written or not meta.get("exit_code") else output
     output = output or "(no output)"  # native's words
-    metadata: Wire = {"output": output}
+    metadata: JsonObject = {"output": output}
     if isinstance(meta.get("exit_code"), int):
         metadata["exit"] = meta["exit_code"]
     return ResultView(output, command, metadata)
@@ -282,16 +284,16 @@ def _todos(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[
 
 def _question(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
     number = len(view.input.get("questions", []))
-    metadata: Wire = {"answers": arr(meta["answers"])} if "answers" in meta else {}
+    metadata: JsonObject = {"answers": arr(meta["answers"])} if "answers" in meta else {}
     return ResultView(output, f"Asked {number} question{'' if number == 1 else 's'}", metadata)
 
 
-def _task_metadata(context: ToolContext) -> Wire:
-    metadata: Wire = {"parentSessionId": context.session_id}
+def _task_metadata(context: ToolContext) -> JsonObject:
+    metadata: JsonObject = {"parentSessionId": context.session_id}
     if context.child_session_id:
         metadata["sessionId"] = context.child_session_id
     if context.model:
-        metadata["model"] = {"modelID": context.model["modelID"], "providerID": context.model["providerID"]}
+        metadata["model"] = {"modelID": context.model[1], "providerID": context.model[0]}
     return metadata
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.projection.opencode1.agents.row import Row
+from universal.tools.row import Row
 
 _PATH = {"path": "filePath"}
 

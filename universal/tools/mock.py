@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.projection.opencode1.agents.row import Row
+from universal.tools.row import Row
 
 NAMES = (
     "read", "edit", "write", "bash", "glob", "grep", "list", "webfetch", "websearch", "todowrite", "task", "question", "skill",

@@ -1,0 +1,352 @@
+"""OpenCode 1's JSON of a session's state: what GET answers hold, and the values that events carry. Pure.
+
+Every value that tests see is checked against OpenCode's own document (1.18.33). Times are epoch milliseconds.
+Its inverse is `universal.session.importer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from universal.session.model import (
+    AgentMention,
+    CallRef,
+    CompactionMark,
+    DiffTotals,
+    Failure,
+    File,
+    Message,
+    ModelRef,
+    OtherPart,
+    Part,
+    Patch,
+    PermissionRequest,
+    QuestionRequest,
+    Reasoning,
+    Revert,
+    Session,
+    SessionRecord,
+    Status,
+    StepFinish,
+    StepInfo,
+    StepStart,
+    Text,
+    Todo,
+    ToolCall,
+    Usage,
+    UserInfo,
+)
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+# --- small values ----------------------------------------------------------------------------------------------
+
+
+def usage(value: Usage) -> JsonObject:
+    """Token counts."""
+    counts = {"input": value.input, "output": value.output, "reasoning": value.reasoning}
+    made: JsonObject = {**counts, "cache": {"read": value.cache_read, "write": value.cache_write}}
+    return made if value.total is None else {"total": value.total, **made}
+
+
+def session_model(model: ModelRef) -> JsonObject:
+    """A session's model."""
+    made = {"id": model.model_id, "providerID": model.provider_id}
+    return made if model.variant is None else {**made, "variant": model.variant}
+
+
+def message_model(model: ModelRef) -> JsonObject:
+    """A message's model."""
+    made = {"providerID": model.provider_id, "modelID": model.model_id}
+    return made if model.variant is None else {**made, "variant": model.variant}
+
+
+def failure(value: Failure) -> JsonObject:
+    """An error object `{name, data}`.
+
+    Source: `AssistantMessage.error` of the document; ProviderAuthError is what clients show with a way to log in.
+    """
+    details = value.details or {}
+    native = details.get("opencode")
+    if isinstance(native, dict):  # OpenCode's own error
+        return cast(JsonObject, native)
+    hint = details.get("hint")
+    words = f"{value.message}\n{hint}" if hint else value.message
+    if value.code in ("authentication_failed", "ProviderAuthError"):
+        return {"name": "ProviderAuthError", "data": {"providerID": value.agent, "message": words}}
+    if value.code == "max_output_tokens":
+        return {"name": "MessageOutputLengthError", "data": {}}
+    if value.code == "aborted":
+        return {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+    status = details.get("status_code")
+    if isinstance(status, int) or value.code == "APIError":
+        data: JsonObject = {"message": words, "isRetryable": bool(details.get("is_retryable", False))}
+        return {"name": "APIError", "data": {**data, "statusCode": status} if isinstance(status, int) else data}
+    return {"name": "UnknownError", "data": {"message": words}}
+
+
+def status(value: Status) -> JsonObject:
+    """`SessionStatus`."""
+    if value.type == "retry":
+        return {"type": "retry", "attempt": value.attempt, "message": value.message, "next": value.next_ms}
+    return {"type": value.type}
+
+
+def todo(value: Todo) -> JsonObject:
+    """`Todo`."""
+    return {"content": value.content, "status": value.status, "priority": value.priority, **value.extra}
+
+
+def totals(value: DiffTotals) -> JsonObject:
+    """A session's `summary`."""
+    return {"additions": value.additions, "deletions": value.deletions, "files": value.files}
+
+
+def revert(value: Revert) -> JsonObject:
+    """A session's `revert`."""
+    fields = {"messageID": value.message_id, "partID": value.part_id, "snapshot": value.snapshot, "diff": value.diff}
+    return {key: inner for key, inner in fields.items() if inner is not None}
+
+
+def call_ref(value: CallRef) -> JsonObject:
+    """Which call asks."""
+    return {"messageID": value.message_id, "callID": value.call_id}
+
+
+# --- sessions --------------------------------------------------------------------------------------------------
+
+
+def session(record: SessionRecord) -> JsonObject:
+    """`Session`: a session's `info`."""
+    extra = dict(record.extra)
+    time: JsonObject = {"created": record.created_ms, "updated": record.updated_ms}
+    if record.archived_ms is not None:
+        time["archived"] = record.archived_ms
+    optional: JsonObject = {
+        "path": record.path,
+        "parentID": record.parent_id,
+        "agent": record.mode,
+        "model": session_model(record.model) if record.model is not None else None,
+        "permission": list(record.permission) if record.permission is not None else None,
+        "metadata": record.metadata,
+        "share": record.share,
+        "revert": revert(record.revert) if record.revert is not None else None,
+    }
+    if record.summary is not None:
+        optional["summary"] = {**totals(record.summary), **extra.pop("summary", {})}
+    return {
+        "id": record.id,
+        "slug": record.slug,
+        "version": record.version,
+        "projectID": record.project_id,
+        "directory": record.directory,
+        "title": record.title,
+        "cost": record.cost,
+        "tokens": usage(record.usage),
+        "time": {**time, **extra.pop("time", {})},
+        **{key: value for key, value in optional.items() if value is not None},
+        **extra,
+    }
+
+
+# --- messages --------------------------------------------------------------------------------------------------
+
+
+def info(value: UserInfo | StepInfo, session_id: str) -> JsonObject:
+    """`Message`: a message's `info`."""
+    return _user(value, session_id) if isinstance(value, UserInfo) else _step(value, session_id)
+
+
+def _user(value: UserInfo, session_id: str) -> JsonObject:
+    extra = dict(value.extra)
+    made: JsonObject = {
+        "id": value.id,
+        "sessionID": session_id,
+        "role": "user",
+        "time": {"created": value.created_ms, **extra.pop("time", {})},
+        "agent": value.mode,
+        "model": message_model(value.model),
+    }
+    optional = {"system": value.system, "tools": value.tools, "format": value.format}
+    made |= {key: inner for key, inner in optional.items() if inner is not None}
+    summary = extra.pop("summary", {})
+    if value.diffs is not None or summary:
+        made["summary"] = {**summary, **({"diffs": [d.to_json() for d in value.diffs]} if value.diffs is not None else {})}
+    return {**made, **extra}
+
+
+def _step(value: StepInfo, session_id: str) -> JsonObject:
+    extra = dict(value.extra)
+    time: JsonObject = {"created": value.created_ms}
+    if value.completed_ms is not None:
+        time["completed"] = value.completed_ms
+    made: JsonObject = {
+        "id": value.id,
+        "sessionID": session_id,
+        "role": "assistant",
+        "parentID": value.parent_id,
+        "mode": value.mode,
+        "agent": value.mode,
+        "path": {"cwd": value.cwd, "root": value.root},
+        "cost": value.cost,
+        "tokens": usage(value.usage),
+        "modelID": value.model.model_id,
+        "providerID": value.model.provider_id,
+        "time": {**time, **extra.pop("time", {})},
+    }
+    if value.model.variant:
+        made["variant"] = value.model.variant
+    if value.compacts:
+        made["summary"] = True
+    if value.error is not None:
+        made["error"] = failure(value.error)
+    if value.finish is not None:
+        made["finish"] = value.finish
+    return {**made, **extra}
+
+
+def message(value: Message, session_id: str) -> JsonObject:
+    """`{info, parts}`."""
+    message_id = value.info.id
+    return {"info": info(value.info, session_id), "parts": [part(one, session_id, message_id) for one in value.all_parts()]}
+
+
+# --- parts -----------------------------------------------------------------------------------------------------
+
+
+def part(value: Part, session_id: str, message_id: str) -> JsonObject:
+    """`Part`."""
+    place = {"sessionID": session_id, "messageID": message_id}
+    made = _PARTS[type(value)](value)
+    if isinstance(value, ToolCall) and value.attachments is not None:
+        made["state"]["attachments"] = [part(one, session_id, message_id) for one in value.attachments]
+    return {"id": value.id, **place, **made}
+
+
+def _present(**fields: Any) -> JsonObject:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _time(start: int | None, end: int | None) -> JsonObject:
+    return {} if start is None and end is None else {"time": _present(start=start, end=end)}
+
+
+def _text(value: Text) -> JsonObject:
+    made: JsonObject = {"type": "text", "text": value.text, **_time(value.start_ms, value.end_ms)}
+    return {**made, **_present(synthetic=value.synthetic, ignored=value.ignored, metadata=value.metadata), **value.extra}
+
+
+def _reasoning(value: Reasoning) -> JsonObject:
+    made: JsonObject = {"type": "reasoning", "text": value.text, **_time(value.start_ms, value.end_ms)}
+    return {**made, **_present(metadata=value.metadata), **value.extra}
+
+
+def _file(value: File) -> JsonObject:
+    optional = _present(filename=value.filename, source=value.source)
+    return {"type": "file", "mime": value.mime, "url": value.url, **optional, **value.extra}
+
+
+def _agent(value: AgentMention) -> JsonObject:
+    return {"type": "agent", "name": value.name, **_present(source=value.source), **value.extra}
+
+
+def _compaction(value: CompactionMark) -> JsonObject:
+    return {"type": "compaction", "auto": value.auto, **value.extra}
+
+
+def _step_start(value: StepStart) -> JsonObject:
+    return {"type": "step-start", **_present(snapshot=value.snapshot), **value.extra}
+
+
+def _step_finish(value: StepFinish) -> JsonObject:
+    made: JsonObject = {"type": "step-finish", "reason": value.reason, "cost": value.cost, "tokens": usage(value.usage)}
+    return {**made, **_present(snapshot=value.snapshot), **value.extra}
+
+
+def _patch(value: Patch) -> JsonObject:
+    return {"type": "patch", "hash": value.hash, "files": list(value.files), **value.extra}
+
+
+def _other(value: OtherPart) -> JsonObject:
+    return {"type": value.type, **value.fields}
+
+
+def _tool(value: ToolCall) -> JsonObject:
+    return {"type": "tool", "tool": value.tool, "callID": value.call_id, "state": tool_state(value), **value.extra}
+
+
+def tool_state(call: ToolCall) -> JsonObject:
+    """`ToolState` of a call, without its attachments."""
+    extra = dict(call.state_extra)
+    made: JsonObject = {"status": call.status, "input": dict(call.input)}
+    time: JsonObject = {"start": call.start_ms}
+    if call.status in ("completed", "error"):
+        time["end"] = call.end_ms
+    if call.status == "pending":
+        made["raw"] = call.raw
+    else:
+        made["time"] = {**time, **extra.pop("time", {})}
+    match call.status:
+        case "running":
+            made |= _present(title=call.title, metadata=call.metadata)
+        case "completed":
+            made |= {"output": call.output, "title": call.title or "", "metadata": call.metadata or {}}
+        case "error":
+            made |= {"error": call.error, **_present(metadata=call.metadata)}
+        case _:
+            pass
+    return {**made, **extra}
+
+
+_PARTS: Mapping[type[Any], Callable[[Any], JsonObject]] = {
+    Text: _text,
+    Reasoning: _reasoning,
+    File: _file,
+    AgentMention: _agent,
+    CompactionMark: _compaction,
+    StepStart: _step_start,
+    StepFinish: _step_finish,
+    Patch: _patch,
+    ToolCall: _tool,
+    OtherPart: _other,
+}
+
+
+# --- requests --------------------------------------------------------------------------------------------------
+
+
+def request(value: PermissionRequest | QuestionRequest, session_id: str) -> JsonObject:
+    """`PermissionRequest` or `QuestionRequest`."""
+    made = _permission(value) if isinstance(value, PermissionRequest) else _question(value)
+    tool = {"tool": call_ref(value.call)} if value.call is not None else {}
+    return {"id": value.id, "sessionID": session_id, **made, **tool}
+
+
+def _permission(value: PermissionRequest) -> JsonObject:
+    access = value.access
+    return {
+        "permission": access.permission,
+        "patterns": list(access.patterns),
+        "metadata": dict(access.metadata),
+        "always": list(access.always),
+    }
+
+
+def _question(value: QuestionRequest) -> JsonObject:
+    questions: list[JsonObject] = []
+    for one in value.questions:
+        options = [{"label": option.label, "description": option.description} for option in one.options]
+        made: JsonObject = {"question": one.question, "header": one.header, "options": options}
+        if one.multiple:
+            made["multiple"] = True
+        if not one.custom:
+            made["custom"] = False
+        questions.append(made)
+    return {"questions": questions}
+
+
+def export(value: Session) -> JsonObject:
+    """The document of `opencode export`: `{info, messages}`, messages in order of their times."""
+    return {"info": session(value.record), "messages": [message(one, value.id) for one in value.oldest_first()]}

@@ -1,0 +1,197 @@
+"""A session's changes as OpenCode 1 events. Pure; keeps nothing.
+
+`RENDER` is the table: kind of change -> its event. Source: recordings of OpenCode 1.18.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.read import JsonObject
+from shim.opencode.events import OpenCodeEvent, Sync
+from universal.ids import COUNTER_SPAN, MASK, hashed_tail
+from universal.ids import render as render_id
+from universal.session.changes import (
+    LASTING,
+    Change,
+    CommandExecuted,
+    Compacted,
+    DiffsChanged,
+    FileEdited,
+    MessageChanged,
+    MessageRemoved,
+    Notice,
+    PartChanged,
+    PartRemoved,
+    PromptFailed,
+    RequestClosed,
+    RequestOpened,
+    SessionChanged,
+    SessionCreated,
+    StatusChanged,
+    TextGrew,
+    TodosChanged,
+    TurnEnded,
+)
+from universal.session.model import PermissionRequest, Session
+
+TOAST_MS = 15_000
+"""How long a notice is shown."""
+REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
+"""Universal decision -> OpenCode's reply."""
+URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, RequestClosed})
+"""Changes that are sent at once, without waiting for more. A retry that is over is not."""
+
+
+def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> list[OpenCodeEvent]:
+    """The events of these changes, which the session has just made. Resent ones are no part of its history."""
+    first = session.lasting - sum(isinstance(change, LASTING) for change in changes)
+    record = session.record
+    events: list[OpenCodeEvent] = []
+    for change in changes:
+        kind, properties = RENDER[type(change)](change, session)
+        legacy = _legacy(change, session)
+        sync: Sync | None = None
+        if not is_resent and isinstance(change, LASTING):
+            sync, first = _sync(session.id, first, at_ms), first + 1
+        urgent = type(change) in URGENT
+        events.append(OpenCodeEvent(kind, properties, record.directory, record.project_id, urgent, legacy, sync))
+    return events
+
+
+def _sync(session_id: str, seq: int, at_ms: int) -> Sync:
+    """The place of a lasting event in the session's history. It depends on the journal alone."""
+    value = (at_ms * COUNTER_SPAN + seq % COUNTER_SPAN) & MASK
+    return Sync(session_id, seq, render_id("evt", value, hashed_tail(f"{session_id}:sync:{seq}")))
+
+
+def _legacy(change: Change, session: Session) -> Callable[[], OpenCodeEvent | None] | None:
+    """What clients of 1.1 and older get instead: a growing text comes as its whole part."""
+    match change:
+        case PartChanged(is_empty=True):
+            return _nothing
+        case TextGrew(message_id=message_id, part_id=part_id, delta=delta):
+
+            def whole() -> OpenCodeEvent | None:
+                message = session.messages.get(message_id)
+                if message is None or part_id not in message.parts:
+                    return None
+                part = read.part(message.part(part_id), session.id, message_id)
+                return OpenCodeEvent("message.part.updated", {"sessionID": session.id, "part": part, "delta": delta})
+
+            return whole
+        case _:
+            return None
+
+
+def _nothing() -> OpenCodeEvent | None:
+    return None
+
+
+Rendered = tuple[str, JsonObject]
+
+
+def _created(change: SessionCreated, session: Session) -> Rendered:
+    return "session.created", {"sessionID": session.id, "info": read.session(change.record)}
+
+
+def _changed(change: SessionChanged, session: Session) -> Rendered:
+    return "session.updated", {"sessionID": session.id, "info": read.session(change.record)}
+
+
+def _status(change: StatusChanged, session: Session) -> Rendered:
+    return "session.status", {"sessionID": session.id, "status": read.status(change.status)}
+
+
+def _idle(change: TurnEnded, session: Session) -> Rendered:
+    return "session.idle", {"sessionID": session.id}
+
+
+def _failed(change: PromptFailed, session: Session) -> Rendered:
+    return "session.error", {"sessionID": session.id, "error": read.failure(change.failure)}
+
+
+def _diffs(change: DiffsChanged, session: Session) -> Rendered:
+    return "session.diff", {"sessionID": session.id, "diff": [diff.to_json() for diff in change.diffs]}
+
+
+def _todos(change: TodosChanged, session: Session) -> Rendered:
+    return "todo.updated", {"sessionID": session.id, "todos": list(map(read.todo, change.todos))}
+
+
+def _command(change: CommandExecuted, session: Session) -> Rendered:
+    properties = {"name": change.name, "arguments": change.arguments, "messageID": change.message_id}
+    return "command.executed", {"sessionID": session.id, **properties}
+
+
+def _compacted(change: Compacted, session: Session) -> Rendered:
+    return "session.compacted", {"sessionID": session.id}
+
+
+def _notice(change: Notice, session: Session) -> Rendered:
+    return "tui.toast.show", {"message": change.text, "variant": change.level, "duration": TOAST_MS}
+
+
+def _file(change: FileEdited, session: Session) -> Rendered:
+    return "file.edited", {"file": change.path}
+
+
+def _message(change: MessageChanged, session: Session) -> Rendered:
+    return "message.updated", {"sessionID": session.id, "info": read.info(change.info, session.id)}
+
+
+def _message_removed(change: MessageRemoved, session: Session) -> Rendered:
+    return "message.removed", {"sessionID": session.id, "messageID": change.message_id}
+
+
+def _part(change: PartChanged, session: Session) -> Rendered:
+    part = read.part(change.part, session.id, change.message_id)
+    return "message.part.updated", {"sessionID": session.id, "part": part, "time": change.at_ms}
+
+
+def _delta(change: TextGrew, session: Session) -> Rendered:
+    place = {"messageID": change.message_id, "partID": change.part_id}
+    return "message.part.delta", {"sessionID": session.id, **place, "field": "text", "delta": change.delta}
+
+
+def _part_removed(change: PartRemoved, session: Session) -> Rendered:
+    place = {"messageID": change.message_id, "partID": change.part_id}
+    return "message.part.removed", {"sessionID": session.id, **place}
+
+
+def _opened(change: RequestOpened, session: Session) -> Rendered:
+    kind = "permission" if isinstance(change.request, PermissionRequest) else "question"
+    return f"{kind}.asked", read.request(change.request, session.id)
+
+
+def _closed(change: RequestClosed, session: Session) -> Rendered:
+    place: JsonObject = {"sessionID": session.id, "requestID": change.request.id}
+    if isinstance(change.request, PermissionRequest):
+        return "permission.replied", {**place, "reply": REPLIES[change.answer]}
+    if change.answer == "answered":
+        return "question.replied", {**place, "answers": [list(answer) for answer in change.answers]}
+    return "question.rejected", place
+
+
+RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
+    SessionCreated: _created,
+    SessionChanged: _changed,
+    StatusChanged: _status,
+    TurnEnded: _idle,
+    PromptFailed: _failed,
+    DiffsChanged: _diffs,
+    TodosChanged: _todos,
+    CommandExecuted: _command,
+    Compacted: _compacted,
+    Notice: _notice,
+    FileEdited: _file,
+    MessageChanged: _message,
+    MessageRemoved: _message_removed,
+    PartChanged: _part,
+    TextGrew: _delta,
+    PartRemoved: _part_removed,
+    RequestOpened: _opened,
+    RequestClosed: _closed,
+}

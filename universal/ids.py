@@ -1,0 +1,74 @@
+"""OpenCode's ids: `prefix_` + 12 hex digits of time + 14 base-62 characters.
+
+    value = unix_ms * 0x1000 + counter, lower 48 bits; sessions descend (`~value`), all others ascend
+
+48 bits hold 36 bits of milliseconds, so the value wraps every 795 days (last on 2026-08-14, next in October
+2028). Clients order parts, messages and sessions by id, so within one session ids must ascend even then:
+`IdSequence` never goes back, it counts on from its last value instead.
+Source: recordings of OpenCode 1.18.33, `docs/wire.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+MASK = (1 << 48) - 1
+COUNTER_SPAN = 0x1000
+SAME_CLOCK_MS = 24 * 3600 * 1000
+"""A client's id is taken as a time only if it is within a day of ours; `msg_zzz...` must not push ours up."""
+TAIL = 14
+BYTE_TO_BASE_62 = bytes(ord(ALPHABET[b % 62]) for b in range(256))
+
+
+def hashed_tail(seed: str) -> str:
+    """14 base-62 characters that depend on `seed` alone: a rebuilt projection has the same ids."""
+    return hashlib.blake2b(seed.encode(), digest_size=TAIL).digest().translate(BYTE_TO_BASE_62).decode("ascii")
+
+
+def render(prefix: str, value: int, tail: str, *, descending: bool = False) -> str:
+    """One id from its 48-bit value and tail."""
+    return f"{prefix}_{(~value if descending else value) & MASK:012x}{tail}"
+
+
+def value_of(id_: str) -> int | None:
+    """The 48-bit value of an ascending id, None if it has another form."""
+    _, _, rest = id_.partition("_")
+    try:
+        return int(rest[:12], 16) if len(rest) == 26 else None
+    except ValueError:
+        return None
+
+
+class IdSequence:
+    """Strictly ascending 48-bit values for one session, across clock jumps and the wrap.
+
+    In: epoch ms of the thing that gets the id. State: the last value, so a replay gives the same ids.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    @property
+    def last(self) -> int:
+        """The last value that was given out or seen; -1 before the first."""
+        return self._last
+
+    def next(self, ms: int) -> int:
+        """The next value, at least the one of `ms` and always above the last."""
+        value = (ms * COUNTER_SPAN + 1) & MASK
+        if value <= self._last:
+            value = self._last + 1
+        self._last = value & MASK
+        return self._last
+
+    def saw(self, id_: str, ms: int) -> None:
+        """A client made this id itself: ours must sort after it, if its clock is about ours."""
+        value = value_of(id_)
+        if value is None:
+            return
+        distance = (value - (ms * COUNTER_SPAN & MASK)) & MASK
+        if distance < SAME_CLOCK_MS * COUNTER_SPAN or distance > MASK - SAME_CLOCK_MS * COUNTER_SPAN:
+            self._last = max(self._last, value)

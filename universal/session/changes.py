@@ -1,0 +1,186 @@
+"""What has changed in a session: the typed values that the reducer gives and that faces render. Pure.
+
+A change carries the new value as it was then, so it stays true when it is rendered later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from universal.diffs import FileDiff
+from universal.session.model import (
+    Failure,
+    Part,
+    PermissionRequest,
+    QuestionRequest,
+    SessionRecord,
+    Status,
+    StepInfo,
+    Todo,
+    UserInfo,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCreated:
+    """The session exists."""
+
+    record: SessionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChanged:
+    """The session's record has changed."""
+
+    record: SessionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """The session is busy, waits for a retry, or is idle."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The turn is over: the last change of it, always, right after `StatusChanged(IDLE)`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFailed:
+    """The prompt that is being answered has failed, or was aborted."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class DiffsChanged:
+    """What the session has changed in files."""
+
+    diffs: tuple[FileDiff, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TodosChanged:
+    """The session's todo list."""
+
+    todos: tuple[Todo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandExecuted:
+    """A slash command was carried out; `message_id` is its last answer."""
+
+    name: str
+    arguments: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The agent has compacted its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the person should know and no message says."""
+
+    text: str
+    level: Literal["info", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdited:
+    """A tool has changed a file (its path as the agent told it)."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageChanged:
+    """A message is new, or its `info` has changed."""
+
+    info: UserInfo | StepInfo
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRemoved:
+    """A message is gone."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartChanged:
+    """A part is new, or has changed. `is_empty`: a text that begins to grow and has no words yet."""
+
+    message_id: str
+    part: Part
+    at_ms: int
+    is_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextGrew:
+    """A text or a thought has grown by `delta`."""
+
+    message_id: str
+    part_id: str
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartRemoved:
+    """A part is gone."""
+
+    message_id: str
+    part_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOpened:
+    """A person is asked for something."""
+
+    request: PermissionRequest | QuestionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClosed:
+    """What was asked is answered, refused or withdrawn.
+
+    answer   permission: `accept`, `accept_for_session`, `reject`; question: `answered`, `rejected`
+    answers  of each question, if answered
+    """
+
+    request: PermissionRequest | QuestionRequest
+    answer: Literal["accept", "accept_for_session", "reject", "answered", "rejected"]
+    answers: tuple[tuple[str, ...], ...] = ()
+
+
+Change: TypeAlias = (
+    SessionCreated
+    | SessionChanged
+    | StatusChanged
+    | TurnEnded
+    | PromptFailed
+    | DiffsChanged
+    | TodosChanged
+    | CommandExecuted
+    | Compacted
+    | Notice
+    | FileEdited
+    | MessageChanged
+    | MessageRemoved
+    | PartChanged
+    | TextGrew
+    | PartRemoved
+    | RequestOpened
+    | RequestClosed
+)
+
+LASTING = (SessionCreated, SessionChanged, MessageChanged, MessageRemoved, PartChanged, PartRemoved)
+"""Changes that make up the session's history: whoever has all of them has the session."""

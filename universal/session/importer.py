@@ -1,0 +1,355 @@
+"""OpenCode 1's JSON of sessions, messages and parts as typed values. Pure.
+
+Journals hold it in `metadata.opencode` (what a client has sent) and `metadata.imported` (messages of another server). A field
+that has no place of its own is kept in `extra`; a part that has not the form of its type is kept as `OtherPart`, so that it is
+given back as it came. Its inverse is `shim.faces.opencode1.read`, to which a test holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from universal.diffs import FileDiff
+from universal.jsonvalue import arr, obj, text, whole, whole_number
+from universal.session.model import (
+    AgentMention,
+    CompactionMark,
+    DiffTotals,
+    Failure,
+    Fields,
+    File,
+    Message,
+    ModelRef,
+    OtherPart,
+    Part,
+    Patch,
+    Reasoning,
+    Revert,
+    SessionRecord,
+    StepFinish,
+    StepInfo,
+    StepStart,
+    Text,
+    Todo,
+    ToolCall,
+    Usage,
+    UserInfo,
+)
+
+Json = dict[str, Any]
+PLACE = ("id", "sessionID", "messageID", "type")
+"""Fields of a part that say where it belongs."""
+
+
+def without(value: Mapping[str, Any], *keys: str) -> Json:
+    """The fields that have no place of their own."""
+    return {key: inner for key, inner in value.items() if key not in keys}
+
+
+# --- small values ----------------------------------------------------------------------------------------------
+
+
+def session_model(value: Any) -> ModelRef | None:
+    """A session's model, `{id, providerID, variant?}`."""
+    wire = obj(value)
+    return ModelRef(text(wire.get("providerID")), text(wire.get("id")), _optional(wire.get("variant"))) if wire else None
+
+
+def message_model(value: Any) -> ModelRef | None:
+    """A message's model, `{modelID, providerID, variant?}`."""
+    wire = obj(value)
+    return ModelRef(text(wire.get("providerID")), text(wire.get("modelID")), _optional(wire.get("variant"))) if wire else None
+
+
+def usage(value: Any) -> Usage:
+    """Token counts, `{total?, input, output, reasoning, cache: {read, write}}`."""
+    wire = obj(value)
+    cache = obj(wire.get("cache"))
+    return Usage(
+        input=whole_number(wire.get("input", 0)),
+        output=whole_number(wire.get("output", 0)),
+        reasoning=whole_number(wire.get("reasoning", 0)),
+        cache_read=whole_number(cache.get("read", 0)),
+        cache_write=whole_number(cache.get("write", 0)),
+        total=wire.get("total"),
+    )
+
+
+def failure(value: Any) -> Failure | None:
+    """An error object, `{name, data}`."""
+    wire = obj(value)
+    return Failure(text(obj(wire.get("data")).get("message")), text(wire.get("name")), {"opencode": wire}) if wire else None
+
+
+def diffs(value: Any) -> tuple[FileDiff, ...]:
+    """Diffs of files."""
+    return tuple(FileDiff.from_json(obj(one)) for one in arr(value))
+
+
+def revert(value: Any) -> Revert | None:
+    """A pending undo, `{messageID, partID?, snapshot?, diff?}`."""
+    wire = obj(value)
+    if not wire:
+        return None
+    return Revert(text(wire.get("messageID")), *(_optional(wire.get(key)) for key in ("partID", "snapshot", "diff")))
+
+
+def todo(value: Any) -> Todo:
+    """An entry of a todo list, as agents tell it: what is missing has a default."""
+    wire = obj(value)
+    return Todo(text(wire.get("content")), text(wire.get("status"), "pending"), text(wire.get("priority"), "medium"))
+
+
+def imported_todo(value: Any) -> Todo:
+    """An entry of an imported todo list, with all its fields."""
+    wire = obj(value)
+    return Todo(
+        text(wire["content"]), text(wire["status"]), text(wire["priority"]), without(wire, "content", "status", "priority")
+    )
+
+
+def _optional(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# --- sessions --------------------------------------------------------------------------------------------------
+
+_SESSION = (
+    *("id", "slug", "version", "projectID", "directory", "path", "title", "time", "parentID", "agent", "model", "cost"),
+    *("tokens", "permission", "metadata", "share", "summary", "revert"),
+)
+
+
+def session(value: Mapping[str, Any]) -> SessionRecord:
+    """A session's record from OpenCode 1's `Session`."""
+    time, summary = obj(value.get("time")), obj(value.get("summary"))
+    extra = without(value, *_SESSION)
+    if more := without(time, "created", "updated", "archived"):
+        extra["time"] = more
+    if more := without(summary, "additions", "deletions", "files"):
+        extra["summary"] = more
+    permission = value.get("permission")
+    archived = time.get("archived")
+    return SessionRecord(
+        id=text(value.get("id")),
+        slug=text(value.get("slug")),
+        version=text(value.get("version")),
+        project_id=text(value.get("projectID"), "global"),
+        directory=text(value.get("directory"), "/"),
+        path=_optional(value.get("path")),
+        title=text(value.get("title")),
+        created_ms=whole(time.get("created")),
+        updated_ms=whole(time.get("updated")),
+        archived_ms=None if archived is None else whole(archived),
+        parent_id=_optional(value.get("parentID")),
+        mode=_optional(value.get("agent")),
+        model=session_model(value.get("model")),
+        cost=value.get("cost", 0),
+        usage=usage(value.get("tokens")),
+        permission=tuple(arr(permission)) if permission is not None else None,
+        metadata=value.get("metadata"),
+        share=value.get("share"),
+        summary=DiffTotals(*(whole(summary.get(key)) for key in ("additions", "deletions", "files"))) if summary else None,
+        revert=revert(value.get("revert")),
+        extra=extra,
+    )
+
+
+# --- messages --------------------------------------------------------------------------------------------------
+
+_USER = ("id", "sessionID", "role", "time", "agent", "model", "system", "tools", "format", "summary")
+_STEP = (
+    *("id", "sessionID", "role", "parentID", "time", "mode", "agent", "modelID", "providerID", "variant", "path", "cost"),
+    *("tokens", "finish", "error", "summary"),
+)
+
+
+def message(value: Mapping[str, Any]) -> Message:
+    """An imported message, `{info, parts}`: nothing more comes in it."""
+    wire = obj(value.get("info"))
+    info = user_info(wire) if wire.get("role") == "user" else step_info(wire)
+    found = [part(obj(one)) for one in arr(value.get("parts"))]
+    return Message(info, {one.id: one for one in found}, is_said=True, is_over=True)
+
+
+def user_info(wire: Json) -> UserInfo:
+    """A prompt's `info`."""
+    summary, time = obj(wire.get("summary")), obj(wire.get("time"))
+    extra = without(wire, *_USER)
+    if more := without(summary, "diffs"):
+        extra["summary"] = more
+    if more := without(time, "created"):
+        extra["time"] = more
+    return UserInfo(
+        id=text(wire.get("id")),
+        created_ms=whole(time.get("created")),
+        mode=text(wire.get("agent")),
+        model=message_model(wire.get("model")) or ModelRef("", ""),
+        system=wire.get("system"),
+        tools=wire.get("tools"),
+        format=wire.get("format"),
+        diffs=diffs(summary["diffs"]) if "diffs" in summary else None,
+        extra=extra,
+    )
+
+
+def step_info(wire: Json) -> StepInfo:
+    """An assistant message's `info`."""
+    time, path = obj(wire.get("time")), obj(wire.get("path"))
+    extra = without(wire, *_STEP)
+    if more := without(time, "created", "completed"):
+        extra["time"] = more
+    mode = text(wire.get("mode"))
+    if wire.get("agent") != mode:
+        extra["agent"] = wire.get("agent")
+    completed = time.get("completed")
+    return StepInfo(
+        id=text(wire.get("id")),
+        parent_id=text(wire.get("parentID")),
+        created_ms=whole(time.get("created")),
+        mode=mode,
+        model=message_model(wire) or ModelRef("", ""),
+        cwd=text(path.get("cwd")),
+        root=text(path.get("root")),
+        cost=wire.get("cost", 0),
+        usage=usage(wire.get("tokens")),
+        completed_ms=None if completed is None else whole(completed),
+        finish=_optional(wire.get("finish")),
+        error=failure(wire.get("error")),
+        compacts=wire.get("summary") is True,
+        extra=extra,
+    )
+
+
+# --- parts -----------------------------------------------------------------------------------------------------
+
+
+def part(wire: Json, part_id: str | None = None) -> Part:
+    """A part, `{id, type, ...}`; `part_id` in the place of an id that it has not."""
+    id_ = part_id or text(wire.get("id"))
+    read = _PARTS.get(text(wire.get("type")))
+    found = read(id_, wire) if read is not None else None
+    return found or OtherPart(id_, text(wire.get("type")), without(wire, *PLACE))
+
+
+def _times(wire: Json) -> tuple[int | None, int | None] | None:
+    """Start and end of `time`; None if it holds anything else."""
+    time = obj(wire.get("time"))
+    if ("time" in wire and not time) or not time.keys() <= {"start", "end"}:
+        return None
+    return time.get("start"), time.get("end")
+
+
+def _text(id_: str, wire: Json) -> Part | None:
+    times = _times(wire)
+    if times is None or not isinstance(wire.get("text"), str):
+        return None
+    extra = without(wire, *PLACE, "text", "time", "synthetic", "ignored", "metadata")
+    return Text(id_, wire["text"], *times, wire.get("synthetic"), wire.get("ignored"), wire.get("metadata"), extra)
+
+
+def _reasoning(id_: str, wire: Json) -> Part | None:
+    times = _times(wire)
+    if times is None or not isinstance(wire.get("text"), str):
+        return None
+    return Reasoning(id_, wire["text"], *times, wire.get("metadata"), without(wire, *PLACE, "text", "time", "metadata"))
+
+
+def _file(id_: str, wire: Json) -> Part | None:
+    if not isinstance(wire.get("mime"), str) or not isinstance(wire.get("url"), str):
+        return None
+    extra = without(wire, *PLACE, "mime", "url", "filename", "source")
+    return File(id_, wire["mime"], wire["url"], wire.get("filename"), wire.get("source"), extra)
+
+
+def _agent(id_: str, wire: Json) -> Part | None:
+    if not isinstance(wire.get("name"), str):
+        return None
+    return AgentMention(id_, wire["name"], wire.get("source"), without(wire, *PLACE, "name", "source"))
+
+
+def _compaction(id_: str, wire: Json) -> Part | None:
+    return CompactionMark(id_, wire["auto"], without(wire, *PLACE, "auto")) if isinstance(wire.get("auto"), bool) else None
+
+
+def _step_start(id_: str, wire: Json) -> Part | None:
+    return StepStart(id_, wire.get("snapshot"), without(wire, *PLACE, "snapshot"))
+
+
+def _step_finish(id_: str, wire: Json) -> Part | None:
+    if not isinstance(wire.get("reason"), str) or "tokens" not in wire or "cost" not in wire:
+        return None
+    extra = without(wire, *PLACE, "reason", "cost", "tokens", "snapshot")
+    return StepFinish(id_, wire["reason"], wire["cost"], usage(wire["tokens"]), wire.get("snapshot"), extra)
+
+
+def _patch(id_: str, wire: Json) -> Part | None:
+    if not isinstance(wire.get("hash"), str) or not all(isinstance(name, str) for name in arr(wire.get("files"))):
+        return None
+    return Patch(id_, wire["hash"], tuple(arr(wire.get("files"))), without(wire, *PLACE, "hash", "files"))
+
+
+_STATE = ("status", "input", "raw", "title", "output", "metadata", "error", "attachments", "time")
+
+
+def _tool(id_: str, wire: Json) -> Part | None:
+    state = obj(wire.get("state"))
+    status, time = state.get("status"), obj(state.get("time"))
+    if status not in ("pending", "running", "completed", "error"):
+        return None
+    extra = without(state, *_STATE)
+    if more := without(time, "start", "end"):
+        extra["time"] = more
+    attachments = state.get("attachments")
+    return ToolCall(
+        id=id_,
+        call_id=text(wire.get("callID")),
+        tool=text(wire.get("tool")),
+        input=obj(state.get("input")),
+        status=status,
+        start_ms=whole(time.get("start")),
+        end_ms=whole(time.get("end")),
+        title=state.get("title"),
+        output=text(state.get("output")),
+        metadata=state.get("metadata"),
+        error=text(state.get("error")),
+        attachments=tuple(part(obj(one)) for one in arr(attachments)) if attachments is not None else None,
+        raw=text(state.get("raw")),
+        extra=without(wire, *PLACE, "callID", "tool", "state"),
+        state_extra=extra,
+    )
+
+
+_PARTS = {
+    "text": _text,
+    "reasoning": _reasoning,
+    "file": _file,
+    "agent": _agent,
+    "compaction": _compaction,
+    "step-start": _step_start,
+    "step-finish": _step_finish,
+    "patch": _patch,
+    "tool": _tool,
+}
+
+
+def patched(record: SessionRecord, fields: Fields) -> SessionRecord:
+    """The record with what a `session` status changes: title, permission, metadata, share, agent, model, archived."""
+    changes: dict[str, Any] = {}
+    if "title" in fields:
+        changes["title"] = fields["title"]
+    if "permission" in fields:
+        changes["permission"] = None if fields["permission"] is None else tuple(arr(fields["permission"]))
+    if "metadata" in fields:
+        changes["metadata"] = fields["metadata"]
+    if "share" in fields:
+        changes["share"] = fields["share"]
+    if "agent" in fields:
+        changes["mode"] = fields["agent"]
+    if "model" in fields:
+        changes["model"] = session_model(fields["model"])
+    if "archived" in fields:
+        changes["archived_ms"] = None if fields["archived"] is None else whole_number(fields["archived"])
+    return replace(record, **changes)

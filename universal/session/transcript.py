@@ -1,0 +1,576 @@
+"""Messages and parts of one session, from universal items. Pure; owner of the order of parts and of the ends of messages.
+
+One assistant message for each step of the model: `StepStart`, texts, thoughts and tools, `StepFinish`.
+A step ends when the model has said all *and* all its tools have results, whichever comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from universal.diffs import FileChange, FileDiff, turn_diff
+from universal.events import ItemDeltaData
+from universal.ids import IdSequence, hashed_tail, render
+from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from universal.jsonvalue import arr, obj, text
+from universal.session import importer
+from universal.session.changes import Change, FileEdited, MessageChanged, PartChanged, TextGrew
+from universal.session.model import (
+    HANDOVER,
+    CompactionMark,
+    Failure,
+    File,
+    Message,
+    ModelRef,
+    Part,
+    Patch,
+    Reasoning,
+    Session,
+    StepFinish,
+    StepInfo,
+    StepStart,
+    Text,
+    Todo,
+    ToolCall,
+    Usage,
+    UserInfo,
+)
+from universal.tools import cards
+
+COST_ROUNDING = 1e-9
+"""USD. Smaller differences between a turn's cost and its steps' are floating point."""
+INTERRUPTED = "Tool execution aborted"
+"""Native's words for a call that did not run. The TUI draws an error that has them as refused, not as failed."""
+NO_RESULT = "The agent went on without a result for this tool call."
+PERSONS_COMMAND = "shell"
+"""`metadata.origin` of items that are a person's shell command."""
+
+Emit = Callable[[Change], None]
+
+
+class Transcript:
+    """The part of the reducer that owns messages. Ids depend on the journal alone.
+
+    agent          whose tool table is used
+    parent_id      the prompt that is being answered
+    open_id        the message that the model is at
+    compaction_id  the message of a compaction that goes on
+    turn_messages  messages of this turn
+    awaiting       messages whose step is over but for the snapshot of what their tools changed
+    """
+
+    def __init__(self, session: Session, emit: Emit) -> None:
+        self.session = session
+        self._emit = emit
+        self.ids = IdSequence()
+        self._message_of_item: dict[str, str] = {}
+        self._prompt_of_item: dict[str, str] = {}
+        self._call_of_item: dict[str, str] = {}
+        self._changes: list[FileChange] = []
+        self._note = ""
+        self.parent_id: str | None = None
+        self.open_id: str | None = None
+        self.compaction_id: str | None = None
+        self.turn_messages: list[str] = []
+        self.awaiting: list[str] = []
+
+    # --- ids and emission --------------------------------------------------------------------------------
+
+    def _id(self, prefix: str, at_ms: int) -> str:
+        value = self.ids.next(at_ms)
+        return render(prefix, value, hashed_tail(f"{self.session.id}:{prefix}:{value}"))
+
+    def _put(self, message: Message, part: Part, at_ms: int, *, is_empty: bool = False) -> None:
+        message.parts[part.id] = part
+        self._emit(PartChanged(message.info.id, part, at_ms, is_empty))
+
+    def _say(self, message: Message, words: str, at_ms: int, *, handover: bool = False) -> None:
+        part = Text(self._id("prt", at_ms), words, at_ms, at_ms)
+        self._put(message, replace(part, synthetic=True, metadata=HANDOVER) if handover else part, at_ms)
+
+    def _in_turn(self) -> list[Message]:
+        return [message for id_ in self.turn_messages if (message := self.session.messages.get(id_))]
+
+    # --- prompts -----------------------------------------------------------------------------------------
+
+    def user(self, item: Item, at_ms: int) -> UserInfo:
+        """A prompt. `metadata.opencode` holds what the client sent: message_id, parts, agent, model ..."""
+        sent = obj(obj(item.metadata).get("opencode"))
+        record = self.session.record
+        message_id = text(sent.get("message_id"))
+        if message_id:
+            self.ids.saw(message_id, at_ms)
+        else:
+            message_id = self._id("msg", at_ms)
+        info = UserInfo(
+            message_id,
+            at_ms,
+            text(sent.get("agent"), record.mode or "build"),
+            importer.message_model(sent.get("model")) or self.model(),
+            sent.get("system"),
+            sent.get("tools"),
+            sent.get("format"),
+        )
+        message = Message(info, is_said=True, is_over=True)
+        self.session.add(message)
+        self._prompt_of_item[item.item_id] = message_id
+        self._emit(MessageChanged(info))
+        for part in self._parts_of(arr(sent.get("parts")), item, at_ms):
+            self._put(message, part, at_ms)
+        return info
+
+    def _parts_of(self, sent: list[object], item: Item, at_ms: int) -> Iterable[Part]:
+        """The parts that an OpenCode client sent, else those of the item's content (a subagent's prompt, another face)."""
+        for one in sent:
+            wire = {key: value for key, value in obj(one).items() if value is not None}
+            if wire.get("id"):
+                self.ids.saw(wire["id"], at_ms)
+                yield importer.part(wire)
+            else:
+                yield importer.part(wire, self._id("prt", at_ms))
+        for content in () if sent else item.content:
+            if isinstance(content, TextPart):
+                yield Text(self._id("prt", at_ms), content.text)
+            elif isinstance(content, ImagePart):
+                yield File(self._id("prt", at_ms), content.mime or "image/png", url_of(content))
+            elif isinstance(content, FileRefPart):
+                name = content.path.rsplit("/", 1)[-1]
+                yield File(self._id("prt", at_ms), "text/plain", f"file://{content.path}", name)
+
+    def model(self) -> ModelRef:
+        """The model that the session used last, as messages name it."""
+        model = self.session.record.model
+        if model is None:
+            return ModelRef(self.session.agent, "default")
+        return replace(model, variant=None) if model.variant == "default" else model
+
+    def show(self, message: Message) -> None:
+        """Add an imported message. What comes later sorts after it."""
+        self.session.add(message)
+        created = message.info.created_ms
+        for id_ in (message.info.id, *message.parts):
+            self.ids.saw(id_, created)
+        self._emit(MessageChanged(message.info))
+        for part in message.parts.values():
+            self._put(message, part, created)
+
+    def prompt_of_item(self, item_id: str) -> str:
+        """The id of the prompt that this item became; empty if it is none."""
+        return self._prompt_of_item.get(item_id, "")
+
+    def dispatched(self, item_id: str, carried: Iterable[str], agent: str, note: str = "") -> None:
+        """The prompt of this item is being answered now; `carried` messages went along, `note` is shown above the answer."""
+        self.summarise()
+        self._note = note
+        self.parent_id = self._prompt_of_item.get(item_id, self.parent_id)
+        for message_id in (*carried, self.parent_id):
+            if message_id in self.session.messages:
+                self.session.messages[message_id].known_by.add(agent)
+
+    def summarise(self, diffs: tuple[FileDiff, ...] | None = None) -> None:
+        """The prompt that is being answered gets the changes of its answer; without `diffs`, what tools have told."""
+        message = self.session.messages.get(self.parent_id or "")
+        changes, self._changes = self._changes, []
+        if message is None or not isinstance(message.info, UserInfo):
+            return
+        if message.info.diffs is not None or "summary" in message.info.extra:
+            return
+        self.session.changes.extend(changes)
+        if diffs is None:
+            diffs = turn_diff(changes, self.session.record.directory)
+        message.info = replace(message.info, diffs=diffs)
+        self._emit(MessageChanged(message.info))
+
+    # --- assistant messages ------------------------------------------------------------------------------
+
+    def assistant(self, item: Item, at_ms: int) -> Message:
+        """The message of this item, made (with its step's start) if it is new."""
+        found = self.session.messages.get(self._message_of_item.get(item.item_id, ""))
+        if found is not None:
+            return found
+        compaction = self.session.messages.get(self.compaction_id or "")
+        if compaction is not None and not compaction.is_over:  # what is said in it is the summary
+            self._message_of_item[item.item_id] = compaction.info.id
+            return compaction
+        return self._new_assistant(at_ms, item)
+
+    def begin_compaction(self, at_ms: int, *, auto: bool) -> None:
+        """The agent compacts: a message for the summary, below a prompt that says so (there already if a person asked)."""
+        parent = self.parent_id
+        if auto:
+            number = self.ids.next(at_ms)
+            self.parent_id = self._compaction_prompt(number, at_ms)
+        self.compaction_id = self._new_assistant(at_ms, None, compacts=True).info.id
+        self.parent_id = parent
+
+    def _compaction_prompt(self, number: int, at_ms: int) -> str:
+        """The prompt of a compaction that nobody asked for. Its ids depend on the journal alone."""
+        record = self.session.record
+        info = UserInfo(self._id("msg", at_ms), at_ms, record.mode or "build", self.model())
+        message = Message(info, is_said=True, is_over=True)
+        self.session.add(message)
+        self._prompt_of_item[f"{self.session.id}:compaction:{number}"] = info.id
+        self._emit(MessageChanged(info))
+        self._put(message, CompactionMark(self._id("prt", at_ms), auto=True), at_ms)
+        message.known_by.add(self.session.agent)
+        return info.id
+
+    def end_compaction(self, summary: str, at_ms: int, failure: Failure | None = None) -> None:
+        """The summary is there, as a text of its own or said in the message; or the compaction has failed."""
+        message = self.session.messages.get(self.compaction_id or "")
+        self.compaction_id = None
+        if message is None or message.is_over:
+            return
+        if summary and not any(isinstance(part, Text) for part in message.parts.values()):
+            self._say(message, summary, at_ms)
+        if failure is not None:
+            self._finish(message, at_ms, failure=failure)
+        else:
+            self._finish_step(message, at_ms)
+
+    def _new_assistant(self, at_ms: int, item: Item | None, *, compacts: bool = False) -> Message:
+        self.close_step(at_ms)
+        record = self.session.record
+        parent = self.parent_id or self.session.last_user()
+        prompt = self.session.messages.get(parent or "")
+        user = prompt.info if prompt is not None else None
+        mode = "compaction" if compacts else user.mode if user is not None else record.mode or "build"
+        model = user.model if user is not None else self.model()
+        made = self._id("msg", at_ms)
+        place = record.directory
+        info = StepInfo(made, parent or self._id("msg", at_ms), at_ms, mode, model, place, place, compacts=compacts)
+        message = Message(info)
+        is_persons = item is not None and obj(item.metadata).get("origin") == PERSONS_COMMAND
+        if not is_persons:
+            message.known_by.add(self.session.agent)
+        self.session.add(message)
+        self.turn_messages.append(made)
+        self.open_id = made
+        if item is not None:
+            self._message_of_item[item.item_id] = made
+        self._emit(MessageChanged(info))
+        if (item is not None and not is_persons) or compacts:
+            self._put(message, StepStart(self._id("prt", at_ms), self._tree()), at_ms)
+        if self._note and not compacts:
+            self._say(message, f"*{self._note}*", at_ms, handover=True)
+            self._note = ""
+        return message
+
+    def delta(self, data: ItemDeltaData, at_ms: int) -> None:
+        """A piece of text, reasoning or tool output."""
+        if data.part_type == "tool_output":
+            self._tool_output(data, at_ms)
+            return
+        message = self.session.messages.get(self._message_of_item.get(data.item_id, ""))
+        if data.part_type == "tool_input" or message is None or message.is_said:
+            return
+        part_id = message.text_parts.get(data.part_index)
+        if part_id is None:
+            kind = Text if data.part_type == "text" else Reasoning
+            part = kind(self._id("prt", at_ms), "", at_ms)
+            part_id = message.text_parts[data.part_index] = part.id
+            message.streaming[part_id] = []
+            self._put(message, part, at_ms, is_empty=True)
+        pieces = message.streaming.get(part_id)
+        if pieces is not None:
+            pieces.append(data.delta)
+            self._emit(TextGrew(message.info.id, part_id, data.delta))
+
+    def complete(self, item: Item, at_ms: int) -> None:
+        """An assistant message is complete: final texts, usage. Its step ends when its tools have."""
+        message = self.assistant(item, at_ms)
+        if message.is_said:
+            return
+        for index, part in enumerate(p for p in item.content if isinstance(p, (TextPart, ReasoningPart))):
+            self._final_text(message, index, part, at_ms)
+        self._end_texts(message, at_ms)
+        meta = obj(item.metadata)
+        message.is_said = True
+        message.finish = text(meta.get("finish")) or None
+        assert isinstance(message.info, StepInfo)
+        message.info = replace(message.info, usage=Usage.of(obj(meta.get("usage"))), cost=meta.get("cost") or 0)
+        is_persons = meta.get("origin") == PERSONS_COMMAND  # that is no step of a model
+        if is_persons or (item.status is ItemStatus.FAILED and not message.open_calls):
+            self._finish(message, at_ms)
+        else:
+            self._finish_if_over(message, at_ms)
+
+    def _final_text(self, message: Message, index: int, part: TextPart | ReasoningPart, at_ms: int) -> None:
+        part_id = message.text_parts.get(index)
+        if part_id is None and not part.text:
+            return
+        if part_id is None:
+            kind = Text if isinstance(part, TextPart) else Reasoning
+            made = kind(self._id("prt", at_ms), "", at_ms)
+            part_id = message.text_parts[index] = made.id
+            message.parts[part_id] = made
+        message.streaming.pop(part_id, None)
+        shown = message.parts[part_id]
+        assert isinstance(shown, (Text, Reasoning))
+        self._put(message, replace(shown, text=part.text, end_ms=at_ms), at_ms)
+
+    def _end_texts(self, message: Message, at_ms: int) -> None:
+        for part_id in list(message.streaming):
+            part = message.part(part_id)
+            del message.streaming[part_id]
+            assert isinstance(part, (Text, Reasoning))
+            self._put(message, replace(part, end_ms=at_ms), at_ms)
+
+    # --- the ends of steps ---------------------------------------------------------------------------------
+
+    def _finish_if_over(self, message: Message, at_ms: int) -> None:
+        if not message.is_said or message.open_calls or message.is_over:
+            return
+        if not (message.had_calls and self.session.snapshots.is_on):
+            self._finish_step(message, at_ms)
+        elif message.info.id not in self.awaiting:
+            self.awaiting.append(message.info.id)
+            self.open_id = None if self.open_id == message.info.id else self.open_id
+
+    def _tree(self) -> str | None:
+        """The newest snapshot, while snapshots are taken."""
+        return self.session.snapshots.last if self.session.snapshots.is_on else None
+
+    def snapshot_taken(self, patch: tuple[str, tuple[str, ...]] | None, at_ms: int) -> None:
+        """`snapshots.last` is new: steps that waited for it end. `patch`: the snapshot before, and files changed since."""
+        messages = self.session.messages
+        waiting = [m for id_ in self.awaiting if (m := messages.get(id_)) and not m.open_calls]
+        self.awaiting = [id_ for id_ in self.awaiting if id_ in messages and messages[id_].open_calls]
+        for message in waiting:
+            is_last = message is waiting[-1]
+            if not message.is_over:
+                self._finish_step(message, at_ms, patch=patch if is_last else None)
+                patch = None if is_last else patch
+        turn = self._in_turn()
+        if patch is not None and turn:
+            at = next((m for m in reversed(turn) if m.had_calls), turn[-1])
+            self._put(at, Patch(self._id("prt", at_ms), *patch), at_ms)
+        current = messages.get(self.open_id or "")
+        if current is not None:
+            first = next(iter(current.parts.values()), None)
+            if isinstance(first, StepStart) and first.snapshot != self._tree():
+                self._put(current, replace(first, snapshot=self._tree() or first.snapshot), at_ms)
+
+    def _settle(self, at_ms: int) -> None:
+        """Steps that still wait for a snapshot end without it."""
+        waiting, self.awaiting = self.awaiting, []
+        for message in [m for id_ in waiting if (m := self.session.messages.get(id_)) and not m.is_over]:
+            self._finish_step(message, at_ms, with_tree=False)
+
+    def _finish_step(
+        self, message: Message, at_ms: int, *, with_tree: bool = True, patch: tuple[str, tuple[str, ...]] | None = None
+    ) -> None:
+        """The model's step is over, and has not failed."""
+        self._end_texts(message, at_ms)
+        assert isinstance(message.info, StepInfo)
+        info, reason = message.info, message.finish or ("tool-calls" if message.had_calls else "stop")
+        tree = self._tree() if with_tree else None
+        self._put(message, StepFinish(self._id("prt", at_ms), reason, info.cost, info.usage, tree), at_ms)
+        if patch is not None:
+            self._put(message, Patch(self._id("prt", at_ms), *patch), at_ms)
+        self._close(message, replace(info, completed_ms=at_ms, finish=reason))
+
+    def _finish(self, message: Message, at_ms: int, failure: Failure | None = None) -> None:
+        """The message is over without the end of a step: it has failed, or is none of a model's."""
+        self._end_texts(message, at_ms)
+        assert isinstance(message.info, StepInfo)
+        self._close(message, replace(message.info, completed_ms=at_ms, error=failure or message.info.error))
+
+    def _close(self, message: Message, info: StepInfo) -> None:
+        message.info = info
+        message.is_said = message.is_over = True
+        if self.open_id == info.id:
+            self.open_id = None
+        self._emit(MessageChanged(info))
+
+    def close_step(self, at_ms: int) -> None:
+        """The model goes on with another message: the step of the last one ends now, but not its calls (a subagent's)."""
+        self._settle(at_ms)
+        message = self.session.messages.get(self.open_id or "")
+        if message is not None and not message.is_over:
+            self._finish_step(message, at_ms)
+
+    # --- tools ---------------------------------------------------------------------------------------------
+
+    def tool_call(self, item: Item, at_ms: int, *, complete: bool) -> None:
+        """A tool call is seen (pending) or its arguments are complete (running)."""
+        part = next((p for p in item.content if isinstance(p, ToolCallPart)), None)
+        if part is None:
+            return
+        agent = self.session.agent
+        call = self.session.call(part.call_id)
+        if call is None and part.call_id in self.session.calls:
+            return  # a person has removed its message
+        if call is None:
+            message = self._message_for(item, at_ms)
+            tool = cards.view_call(agent, part.name, {}, []).tool
+            call = ToolCall(self._id("prt", at_ms), part.call_id, tool, name=part.name)
+            self.session.calls[part.call_id] = (message.info.id, call.id)
+            message.open_calls.add(part.call_id)
+            message.had_calls = self.session.snapshots.is_due = True
+            self._put(message, call, at_ms)
+        if complete and call.status == "pending":
+            view = cards.view_call(agent, part.name, cards.arguments_of(part.arguments), todos_json(self.session.todos))
+            self._run(replace(call, tool=view.tool, input=view.input, status="running", start_ms=at_ms), at_ms)
+            if view.tool == "plan_exit" and view.input.get("plan"):
+                self._say(self.session.messages[self.session.calls[part.call_id][0]], str(view.input["plan"]), at_ms)
+
+    def _message_for(self, item: Item, at_ms: int) -> Message:
+        parent = self.session.messages.get(self._message_of_item.get(item.parent_id or "", ""))
+        if parent is not None and not parent.is_over:
+            return parent
+        current = self.session.messages.get(self.open_id or "")
+        return current if current is not None else self._new_assistant(at_ms, None)
+
+    def _context(self, call: ToolCall) -> cards.ToolContext:
+        message = self.session.messages[self.session.calls[call.call_id][0]]
+        model = (message.info.model.provider_id, message.info.model.model_id)
+        return cards.ToolContext(self.session.record.directory, self.session.agent, self.session.id, call.child_id, model)
+
+    def put_call(self, call: ToolCall, at_ms: int) -> None:
+        """A call has changed."""
+        self._put(self.session.messages[self.session.calls[call.call_id][0]], call, at_ms)
+
+    def _run(self, call: ToolCall, at_ms: int, output: str | None = None) -> None:
+        title, metadata = cards.running_metadata(cards.ToolView(call.tool, dict(call.input)), self._context(call))
+        if output is not None:
+            metadata = {**(metadata or {}), "output": output}
+        self.put_call(replace(call, title=title, metadata=metadata, output=call.output if output is None else output), at_ms)
+
+    def child_opened(self, call_id: str, child_id: str, at_ms: int) -> None:
+        """A subagent's session exists now: its tool card can be opened."""
+        call = self.session.call(call_id)
+        if call is None:
+            return
+        call = replace(call, child_id=child_id)
+        if call.status == "running":
+            self._run(call, at_ms)
+        else:
+            self.note_call(call)
+
+    def note_call(self, call: ToolCall) -> None:
+        """Keep what is known of a call without showing it: nothing of its card has changed."""
+        message_id, part_id = self.session.calls[call.call_id]
+        self.session.messages[message_id].parts[part_id] = call
+
+    def result_started(self, item: Item) -> None:
+        """A tool begins to give output."""
+        part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
+        if part is not None:
+            self._call_of_item[item.item_id] = part.call_id
+
+    def _tool_output(self, data: ItemDeltaData, at_ms: int) -> None:
+        call = self.session.call(self._call_of_item.get(data.item_id, ""))
+        if call is not None and call.status == "running":
+            self._run(call, at_ms, call.wrote(data.delta))
+
+    def result(self, item: Item, at_ms: int) -> None:
+        """A tool has ended, well or not."""
+        part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
+        call = self.session.call(part.call_id) if part is not None else None
+        if part is None or call is None or call.status in ("completed", "error"):
+            return
+        message = self.session.messages[self.session.calls[call.call_id][0]]
+        meta = obj(item.metadata)
+        interrupted = meta.get("interrupted") is True
+        failed_shell = call.tool == "bash" and isinstance(meta.get("exit_code"), int)
+        if item.status is ItemStatus.FAILED and not failed_shell:
+            error = INTERRUPTED if interrupted else call.refused or cards.failure(part.output, self.session.id)
+            self._fail_call(call, error, at_ms, interrupted=interrupted)
+        else:
+            self._complete_call(call, item, at_ms)
+        message.open_calls.discard(call.call_id)
+        self._finish_if_over(message, at_ms)
+
+    def _complete_call(self, call: ToolCall, item: Item, at_ms: int) -> None:
+        for part in item.content:
+            if isinstance(part, FileRefPart) and part.action != "read":
+                self._changes.append(FileChange(part.path, part.diff or "", part.action == "write"))
+                self._emit(FileEdited(part.path))
+        if cards.says_changes(self.session.agent, call.name):
+            call = replace(call, tool="todowrite", input={"todos": todos_json(self.session.todos)})
+        card = cards.view_result(cards.ToolView(call.tool, dict(call.input)), item, self._context(call))
+        attachments = tuple(File(self._id("prt", at_ms), a.mime or "image/png", url_of(a)) for a in card.attachments)
+        done = replace(
+            call,
+            status="completed",
+            output=card.output,
+            title=card.title,
+            metadata=card.metadata,
+            start_ms=call.start_ms or at_ms,
+            end_ms=at_ms,
+            attachments=attachments or None,
+        )
+        self.put_call(done, at_ms)
+
+    def _fail_call(self, call: ToolCall, error: str, at_ms: int, *, interrupted: bool = False) -> None:
+        metadata: dict[str, object] = {"output": call.output} if call.output else {}
+        if interrupted:
+            metadata["interrupted"] = True
+        times = {"start_ms": call.start_ms or at_ms, "end_ms": at_ms}
+        self.put_call(replace(call, status="error", error=error, metadata=metadata or None, title=None, **times), at_ms)
+
+    # --- the end of a turn ---------------------------------------------------------------------------------
+
+    def _fail_open_calls(self, error: str, at_ms: int, *, interrupted: bool = False) -> None:
+        """Calls of this turn that have no result will have none."""
+        for message in self._in_turn():
+            for call_id in sorted(message.open_calls):
+                if (call := self.session.call(call_id)) is not None:
+                    self._fail_call(call, error, at_ms, interrupted=interrupted)
+            message.open_calls.clear()
+
+    def fail(self, failure: Failure, at_ms: int, *, call_error: str) -> None:
+        """The prompt that is being answered has failed: its message says so, whatever it was doing."""
+        if self.open_id is None:
+            self._settle(at_ms)
+        message = self.session.messages.get(self.open_id or "")
+        if message is None and self.turn_messages:
+            message = self.session.messages.get(self.turn_messages[-1])
+            info = message.info if message is not None else None
+            if isinstance(info, StepInfo):
+                if info.compacts and info.error is not None:
+                    return  # a compaction that said so itself
+                if info.parent_id != self.parent_id or info.compacts or info.error is not None:
+                    message = None
+        if message is None:
+            message = self._new_assistant(at_ms, None)
+        self._fail_open_calls(call_error, at_ms, interrupted=True)
+        self._finish(message, at_ms, failure=failure)
+
+    def end_turn(self, turn_cost: float, at_ms: int) -> None:
+        """Everything of the turn that is still open ends now; what no step has paid of `turn_cost` goes to the last message."""
+        self._fail_open_calls(NO_RESULT, at_ms)
+        self.close_step(at_ms)
+        messages = [message for message in self._in_turn() if isinstance(message.info, StepInfo)]
+        unpaid = turn_cost - sum(_cost(message) for message in messages)
+        if messages and unpaid > COST_ROUNDING:
+            last = messages[-1]
+            assert isinstance(last.info, StepInfo)
+            last.info = replace(last.info, cost=last.info.cost + unpaid)
+            self._emit(MessageChanged(last.info))
+        self.summarise()
+        record = self.session.record
+        total = record.usage
+        for message in messages:
+            assert isinstance(message.info, StepInfo)
+            total = total + message.info.usage
+        cost = record.cost + sum(_cost(message) for message in messages)
+        self.session.record = replace(record, usage=total, cost=cost)
+        self.turn_messages = []
+        self.parent_id = self.compaction_id = None
+
+
+def _cost(message: Message) -> float:
+    return message.info.cost if isinstance(message.info, StepInfo) else 0
+
+
+def url_of(image: ImagePart) -> str:
+    """An image as a URL."""
+    return image.path if image.path.startswith(("data:", "http:", "https:", "file:")) else f"file://{image.path}"
+
+
+def todos_json(todos: Iterable[Todo]) -> list[dict[str, object]]:
+    """The todo list as tools have it in their input."""
+    return [{"content": t.content, "status": t.status, "priority": t.priority, **t.extra} for t in todos]

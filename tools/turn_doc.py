@@ -31,6 +31,10 @@ STEPS: dict[Step, str] = {
     "kill": "the process is ended, which counts as stopped",
     "lost": "nothing is open any more; the reason is agent_exited, unless it has one already",
     "close": "what is queued is cancelled, the process is ended",
+    "restore": "a turn of a journal that is read, or copied, counts",
+    "replayed": "the journal says that it ended",
+    "recover": "it was lost with the server: it ends as agent_exited",
+    "drop": "a copy leaves it out: it ends as aborted",
 }
 
 HEAD = """# The turn machine
@@ -44,6 +48,7 @@ ends exactly once. The machine is pure: inputs go in, effects come out, and the 
 - **running**: the agent works on a prompt, or on something of its own.
 - **draining**: it has answered, but something that it started is still open (a background task).
 - **aborting**: we have asked it to stop.
+- **restored**: a journal says that a turn began, and nobody works on it.
 - **closed**: the session is deleted.
 """
 

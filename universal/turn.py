@@ -32,17 +32,18 @@ from typing import Literal, TypeAlias, assert_never
 
 class State(StrEnum):
     """IDLE no turn; RUNNING the agent works; DRAINING it answered, but something holds the turn open;
-    ABORTING we asked it to stop; CLOSED the session is gone."""
+    ABORTING we asked it to stop; RESTORED a turn of a journal, on which nobody works; CLOSED the session is gone."""
 
     IDLE = "idle"
     RUNNING = "running"
     DRAINING = "draining"
     ABORTING = "aborting"
+    RESTORED = "restored"
     CLOSED = "closed"
 
 
 class Input(StrEnum):
-    """What can happen to a turn."""
+    """What can happen to a turn. REPLAY_STARTED, REPLAY_ENDED: a journal that is read, or copied, says so."""
 
     PROMPT = "prompt"
     ACTIVITY = "activity"
@@ -54,6 +55,8 @@ class Input(StrEnum):
     ABORT_TIMEOUT = "abort_timeout"
     EXIT = "exit"
     DELETE = "delete"
+    REPLAY_STARTED = "replay_started"
+    REPLAY_ENDED = "replay_ended"
 
 
 Reason: TypeAlias = Literal["completed", "aborted", "error", "agent_exited"]
@@ -108,7 +111,23 @@ class Ended:
 Effect: TypeAlias = Started | Hand | Cancelled | InterruptAgent | KillAgent | Ended
 
 Step: TypeAlias = Literal[
-    "wake", "work", "queue", "answer", "fail", "hold", "release", "interrupt", "cancel", "stopped", "kill", "lost", "close"
+    "wake",
+    "work",
+    "queue",
+    "answer",
+    "fail",
+    "hold",
+    "release",
+    "interrupt",
+    "cancel",
+    "stopped",
+    "kill",
+    "lost",
+    "close",
+    "restore",
+    "replayed",
+    "recover",
+    "drop",
 ]
 
 OURS = "server:"
@@ -148,6 +167,11 @@ TRANSITIONS: Table = {
     (State.ABORTING, Input.ABORT_TIMEOUT): (State.ABORTING, "kill"),
     (State.ABORTING, Input.EXIT): (State.ABORTING, "stopped"),
     (State.ABORTING, Input.DELETE): (State.CLOSED, "close"),
+    (State.IDLE, Input.REPLAY_STARTED): (State.RESTORED, "restore"),
+    (State.RESTORED, Input.REPLAY_ENDED): (State.IDLE, "replayed"),
+    (State.RESTORED, Input.EXIT): (State.RESTORED, "recover"),
+    (State.RESTORED, Input.ABORT): (State.RESTORED, "drop"),
+    (State.RESTORED, Input.DELETE): (State.CLOSED, "close"),
 }
 
 
@@ -175,7 +199,7 @@ class TurnMachine:
     @property
     def busy(self) -> bool:
         """A turn has started and not ended."""
-        return self.state in (State.RUNNING, State.DRAINING, State.ABORTING)
+        return self.state in (State.RUNNING, State.DRAINING, State.ABORTING, State.RESTORED)
 
     @property
     def agent_at_work(self) -> bool:
@@ -229,11 +253,9 @@ class TurnMachine:
                 self.open.add(key)
             case "release":
                 self.open.discard(key)
-            case "interrupt":
+            case "interrupt" | "cancel":
                 self._cancel(effects)
-                effects.append(InterruptAgent())
-            case "cancel":
-                self._cancel(effects)
+                effects += [InterruptAgent()] if step == "interrupt" else []
             case "stopped":
                 self._stopped = True
             case "kill":
@@ -243,8 +265,17 @@ class TurnMachine:
             case "close":
                 self._cancel(effects)
                 effects.append(KillAgent())
+            case "restore" | "replayed" | "recover" | "drop":
+                self._step_restored(step, effects)
             case _:
                 assert_never(step)
+
+    def _step_restored(self, step: Literal["restore", "replayed", "recover", "drop"], effects: list[Effect]) -> None:
+        """A turn of a journal begins, is found ended, was lost with the server, or is left out of a copy."""
+        if step == "restore":
+            self.turn += 1
+        elif step != "replayed":
+            self._end("agent_exited" if step == "recover" else "aborted", effects)
 
     def _settle(self, effects: list[Effect]) -> None:
         """The joint conditions, to a fixed point. The only place where a prompt is handed over."""

@@ -8,6 +8,7 @@ happens here becomes one of its inputs, and its effects are carried out by `_car
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -100,6 +101,8 @@ class SessionActor:
         self._codec: Codec | None = None
         self._handle: AgentHandle | None = None
         self._generation = 0
+        self._outputs: deque[Output] = deque()
+        self._is_draining = False
         self._bound = (0, "")
         self._launching: asyncio.Task[None] | None = None
         self._waiting_hand: str | None = None
@@ -414,28 +417,40 @@ class SessionActor:
         return self.deps.store.room()
 
     def _process(self, outputs: Sequence[Output]) -> None:
-        for output in outputs:
-            match output:
-                case Fact():
-                    self._fact(output)
-                case ToolCheck(request=request):
-                    self._check(request)
-                case Signal():
-                    self._signal(output)
-                case WriteLine(data=data):
-                    self._write(data)
-                case Stop(why=why, again=again):
-                    log.info("agent.stopping", session_id=self.main.id, why=why)
-                    self._note_native_id()
-                    self._drop_process(kill=False)
-                    if again and self._handed is not None:
-                        self._hand(self._handed)
-                case InterruptProcess():
-                    if self._handle is not None:
-                        self._handle.interrupt()
-                case HostCall():
-                    self._host.do(output)
+        """Carry out what the codec says, in order. What that makes it say is carried out next, before the rest."""
+        self._outputs.extendleft(reversed(outputs))
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            while self._outputs:
+                self._carry_out_output(self._outputs.popleft())
+        finally:
+            self._is_draining = False
+            self._outputs.clear()
         self._note_native_id()
+
+    def _carry_out_output(self, output: Output) -> None:
+        match output:
+            case Fact():
+                self._fact(output)
+            case ToolCheck(request=request):
+                self._check(request)
+            case Signal():
+                self._signal(output)
+            case WriteLine(data=data):
+                self._write(data)
+            case Stop(why=why, again=again):
+                log.info("agent.stopping", session_id=self.main.id, why=why)
+                self._note_native_id()
+                self._drop_process(kill=False)
+                if again and self._handed is not None:
+                    self._hand(self._handed)
+            case InterruptProcess():
+                if self._handle is not None:
+                    self._handle.interrupt()
+            case HostCall():
+                self._host.do(output)
 
     def _write(self, data: bytes) -> None:
         if self._handle is None:

@@ -20,6 +20,7 @@ from shim.faces.opencode1.render import render
 from shim.ids import Ids
 from shim.opencode.build import Wire
 from shim.opencode.events import OpenCodeEvent
+from shim.sessions.ended import SERVER_STOPPED
 from shim.sessions.given import Waiting
 from shim.sessions.instructions import Instructions
 from shim.sessions.retelling import Changed, Retelling
@@ -40,6 +41,7 @@ from universal.events import (
 )
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.jsonvalue import obj
+from universal.session.changes import Change, RequestClosed, RequestOpened
 from universal.session.model import Session
 from universal.session.reducer import Reducer
 from universal.turn import Effect, Ended, Input, Started, State, TurnMachine
@@ -65,6 +67,28 @@ class Publisher(Protocol):
         ...
 
 
+class OpenRequests:
+    """Which session each open permission request and question of the server belongs to, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._branches: dict[str, Branch] = {}
+
+    def note(self, change: Change, branch: Branch) -> None:
+        """A session has changed."""
+        if isinstance(change, RequestOpened):
+            self._branches[change.request.id] = branch
+        elif isinstance(change, RequestClosed):
+            self._branches.pop(change.request.id, None)
+
+    def branch_of(self, request_id: str) -> Branch | None:
+        """The session that waits for this answer."""
+        return self._branches.get(request_id)
+
+    def branches(self) -> list[Branch]:
+        """The sessions that wait for an answer."""
+        return list({branch.id: branch for branch in self._branches.values()}.values())
+
+
 class Branch:
     """One session. `sequence` is the last one used. `on_change` is called after turns and info changed, `feed` with each event.
 
@@ -87,8 +111,10 @@ class Branch:
         ids: Ids,
         on_change: Callable[[Branch], None],
         feed: Callable[[UniversalEvent], object] | None = None,
+        requests: OpenRequests | None = None,
     ) -> None:
         self.id = session_id
+        self._requests = requests or OpenRequests()
         self.reducer = Reducer(session_id, agent)
         self.machine = TurnMachine()
         self.sequence = 0
@@ -127,9 +153,22 @@ class Branch:
             self.native_session_id = event.native_session_id or self.native_session_id
             self._note_end(event)
             self._note_item(event)
-            if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
-                self.machine.turn += 1
-                self.turn_id = event.data.turn_id
+            self._replay_turn(event)
+
+    def _replay_turn(self, event: UniversalEvent) -> None:
+        """Tell the turn machine of a turn that a journal holds."""
+        if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
+            self.turn_id = event.data.turn_id
+            self.machine.apply(Input.REPLAY_STARTED)
+        elif event.type is EventType.TURN_ENDED:
+            self.machine.apply(Input.REPLAY_ENDED)
+
+    def recover(self) -> None:
+        """End the turn that ran when the server was stopped, if the journal that was read holds one."""
+        if self.machine.busy:
+            log.warning("turn.lost", session_id=self.id)
+            self.record(EventType.ERROR, ErrorData(message=SERVER_STOPPED, code="agent_exited"))
+            self.apply(Input.EXIT)
 
     @property
     def terminated(self) -> bool:
@@ -172,8 +211,9 @@ class Branch:
         changes = self.reducer.apply(event, now)
         for out in render(changes, self.session, now):
             self._hub.publish(out)
-        if self._retelling.waits:
-            for change in changes:
+        for change in changes:
+            self._requests.note(change, self)
+            if self._retelling.waits:
                 self._retelling.note(change)
         if self._feed is not None:
             self._feed(event)
@@ -245,6 +285,7 @@ class Branch:
         self._note_fact(event)
         self.reducer.load(event, from_rfc3339(event.time))
         self._note_item(event)
+        self._replay_turn(event)
 
     def _note_item(self, event: UniversalEvent) -> None:
         if event.type is EventType.ITEM_COMPLETED and isinstance(event.data, ItemData):
@@ -316,7 +357,7 @@ class Branch:
                 self._note_fact(self.record(EventType.TURN_STARTED, data))
                 self.changed()
             elif isinstance(effect, Ended):
-                self.end_turn(effect.reason)
+                self._end_turn(effect.reason)
         return effects
 
     def _add_metadata(self, metadata: dict[str, Any]) -> None:
@@ -332,7 +373,7 @@ class Branch:
             for key, value in usage.items():
                 total[key] = total.get(key, 0) + value
 
-    def end_turn(self, reason: str) -> None:
+    def _end_turn(self, reason: str) -> None:
         """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
         self.withdraw_requests()
         if (rest := self._unparsed.end()) is not None:

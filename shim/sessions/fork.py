@@ -21,6 +21,7 @@ from universal.jsonvalue import arr, obj
 from universal.session.changes import MessageChanged, PartChanged
 from universal.session.model import Session, SessionRecord
 from universal.session.reducer import Reducer
+from universal.turn import Input
 
 
 async def fork(manager: SessionManager, session_id: str, before: str | None) -> SessionRecord:
@@ -85,8 +86,8 @@ def replay(target: Branch, events: Sequence[UniversalEvent]) -> None:
         target.status("revert", revert=None)
     if target.session.record.archived_ms is not None:
         target.status("session", archived=None)
-    if target.session.is_busy:
-        target.end_turn("aborted")
+    if target.machine.busy:
+        target.apply(Input.ABORT)
 
 
 _NAMES_MESSAGES = ("message.removed", "part.removed", "part.updated", "revert")

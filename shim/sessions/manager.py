@@ -28,15 +28,15 @@ from shim.host.roots import require
 from shim.opencode import build
 from shim.opencode.events import OpenCodeEvent
 from shim.sessions.actor import SessionActor
-from shim.sessions.branch import Branch
+from shim.sessions.branch import Branch, OpenRequests
 from shim.sessions.deps import ProjectLike, SessionDeps
-from shim.sessions.ended import SERVER_STOPPED, ended_by_us
+from shim.sessions.ended import ended_by_us
 from shim.sessions.known import Known, from_row
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.requests import check_unattended, unattended_of_session
 from shim.sessions.reading import read as read_journal
 from universal.codec import Fact, PermissionReply, QuestionReply
-from universal.events import ErrorData, EventType, SessionStartedData
+from universal.events import EventType, SessionStartedData
 from universal.items import Json
 from universal.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
@@ -68,6 +68,7 @@ class SessionManager:
     def __init__(self, deps: SessionDeps) -> None:
         self.deps = deps
         self._known: dict[str, Known] = {}
+        self._requests = OpenRequests()
         self.grants = Grants(deps.clock, deps.ids)
         self.generating = 0
         """Answers of `shim.sessions.generate` that are being made."""
@@ -83,7 +84,7 @@ class SessionManager:
             self._known[row.id] = from_row(row)
         for session_id, known in list(self._known.items()):
             if known.busy:
-                await self._recover(session_id)
+                await self._load(session_id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
 
     async def close(self) -> None:
@@ -102,17 +103,6 @@ class SessionManager:
         unsaved, self._unsaved = self._unsaved, set()
         for session_id in unsaved & self._known.keys():
             self._save(self._known[session_id])
-
-    async def _recover(self, session_id: str) -> None:
-        known = await self._load(session_id)
-        branch = known.branch
-        if branch is None or not branch.session.is_busy:
-            known.busy = False
-            self._save(known)
-            return
-        log.warning("turn.lost", session_id=session_id)
-        branch.record(EventType.ERROR, ErrorData(message=SERVER_STOPPED, code="agent_exited"))
-        branch.end_turn("agent_exited")
 
     async def _reap_idle(self) -> None:
         while True:
@@ -140,6 +130,7 @@ class SessionManager:
             ids=self.deps.ids,
             on_change=self._branch_changed,
             feed=self.deps.feed.publish,
+            requests=self._requests,
         )
 
     def create(
@@ -296,6 +287,9 @@ class SessionManager:
         branch = self._branch(session_id, known.agent)
         await read_journal(branch, self.deps.store)
         self._open(known, branch)
+        branch.recover()
+        if known.busy != branch.machine.busy:
+            self._branch_changed(branch)
         self.restore(session_id)
         return known
 
@@ -497,7 +491,9 @@ class SessionManager:
         return sorted(found, key=lambda pair: pair[1].id)
 
     def _in(self, directory: str | None) -> Iterable[Session]:
-        return (session for session in self._loaded() if directory is None or session.record.directory == directory)
+        """Sessions that wait for an answer."""
+        sessions = (branch.session for branch in self._requests.branches())
+        return (session for session in sessions if directory is None or session.record.directory == directory)
 
     def unattended(self, session_id: str) -> Unattended:
         """What happens to asks of this session that nobody answers. Raises NotFound."""
@@ -520,24 +516,22 @@ class SessionManager:
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """`once`, `always` or `reject`. Raises PermissionNotFound."""
-        for known in self._known.values():
-            request = known.branch.session.permissions.get(request_id) if known.branch is not None else None
-            if request is None or known.actor is None or known.branch is None:
-                continue
-            if reply == "always":
-                self.grants.allow(known.branch.session.record.directory, request.access.permission, list(request.access.always))
-            decision = DECISIONS[reply]
-            known.actor.reply_permission(PermissionReply(request_id, decision, message))
-            return
-        raise PermissionNotFound(request_id)
+        branch = self._requests.branch_of(request_id)
+        known = self._known.get(branch.id) if branch is not None else None
+        request = branch.session.permissions.get(request_id) if branch is not None else None
+        if branch is None or known is None or known.actor is None or request is None:
+            raise PermissionNotFound(request_id)
+        if reply == "always":
+            self.grants.allow(branch.session.record.directory, request.access.permission, list(request.access.always))
+        known.actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
         """Labels per question, or None to refuse. Raises QuestionNotFound."""
-        for known in self._known.values():
-            if known.branch is not None and known.actor is not None and request_id in known.branch.session.questions:
-                known.actor.reply_question(QuestionReply(request_id, answers))
-                return
-        raise QuestionNotFound(request_id)
+        branch = self._requests.branch_of(request_id)
+        known = self._known.get(branch.id) if branch is not None else None
+        if branch is None or known is None or known.actor is None or request_id not in branch.session.questions:
+            raise QuestionNotFound(request_id)
+        known.actor.reply_question(QuestionReply(request_id, answers))
 
     # --- rows -------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from universal.turn import OURS, Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent, Started, TurnMachine
 
 IDLE_MAY_HEED = (Input.PROMPT, Input.ACTIVITY, Input.DELETE)
+REPLAYS = (Input.REPLAY_STARTED, Input.REPLAY_ENDED)
 
 
 class LawBroken(AssertionError):
@@ -33,6 +34,8 @@ class LawBook:
     turns: int = 0
     live: bool = False
     deleted: bool = False
+    restored: bool = False
+    """A journal says that a turn began, and nobody works on it."""
     working: bool = False
     """A handed prompt, or activity of the agent's own, has not been answered yet."""
     held: set[str] = field(default_factory=set)
@@ -53,6 +56,9 @@ class LawBook:
         effects = machine.apply(input_, key)
         self.history.append((input_, key, effects))
         try:
+            if self.restored or (input_ in REPLAYS and not was_live):
+                self._watch_restored(machine, input_, effects)
+                return effects
             law(
                 "L5 an idle or deleted session does not heed it",
                 was_live or not effects or (input_ in IDLE_MAY_HEED and not was_deleted),
@@ -76,6 +82,23 @@ class LawBook:
             raise LawBroken(f"{broken}{''.join(told)}") from None
         return effects
 
+    def _watch_restored(self, machine: TurnMachine, input_: Input, effects: list[Effect]) -> None:
+        """A turn that a journal holds: nobody works on it, and it ends once, by the journal, a recovery or a copy's abort."""
+        reasons = {Input.EXIT: "agent_exited", Input.ABORT: "aborted", Input.DELETE: "aborted"}
+        if not self.restored:
+            self.restored = input_ is Input.REPLAY_STARTED and not self.deleted
+            self.turns += self.restored
+            law("a replayed turn has no effects", not effects)
+        elif input_ in reasons:
+            law("L1 a restored turn ends once, and says why", effects[-1:] == [Ended(self.turns, reasons[input_])])
+            law("only a deletion kills", effects[:-1] == ([KillAgent()] if input_ is Input.DELETE else []))
+            self.restored, self.deleted = False, input_ is Input.DELETE
+        else:
+            law("nothing else happens in a restored turn", not effects)
+            self.restored = input_ is not Input.REPLAY_ENDED
+        law("L2 a restored turn is busy until it has ended", machine.busy == self.restored)
+        law("turns that were replayed count", machine.turn == self.turns)
+
     def _hear(self, input_: Input, key: str) -> None:
         """What the input says, whatever the machine makes of it."""
         if input_ is Input.PROMPT:
@@ -85,7 +108,7 @@ class LawBook:
             self.working = True
         elif input_ is Input.DELETE:
             self.deleted = True
-        elif not self.live:
+        elif not self.live or input_ in REPLAYS:
             return
         elif input_ is Input.OPENED:
             self.held.add(key)

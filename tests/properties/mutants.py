@@ -328,6 +328,10 @@ MUTANTS: dict[str, Callable[[], TurnMachine]] = {
             WakesUnnumbered,
         )
     },
+    "RestoredTurnNeverEnds": table({(State.RESTORED, Input.EXIT): None}),
+    "RestoredTurnIsAborted": table({(State.RESTORED, Input.EXIT): (State.RESTORED, "drop")}),
+    "ReplayMissed": table({(State.IDLE, Input.REPLAY_STARTED): None}),
+    "ReplayStartsWork": table({(State.IDLE, Input.REPLAY_STARTED): (State.RUNNING, "wake")}),
     "ExitWithoutEnd": table({(State.RUNNING, Input.EXIT): (State.IDLE, "lost")}),
     "ExitIgnoredInDraining": table({(State.DRAINING, Input.EXIT): None}),
     "ExitIgnoredInAborting": table({(State.ABORTING, Input.EXIT): None}),

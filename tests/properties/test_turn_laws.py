@@ -87,6 +87,14 @@ class TurnRules(RuleBasedStateMachine):
     def exit(self) -> None:
         self.send(Input.EXIT)
 
+    @rule()
+    def replay_started(self) -> None:
+        self.send(Input.REPLAY_STARTED)
+
+    @rule()
+    def replay_ended(self) -> None:
+        self.send(Input.REPLAY_ENDED)
+
     @rule(one_in_ten=st.integers(0, 9))
     def delete(self, one_in_ten: int) -> None:
         if one_in_ten == 9:
@@ -102,7 +110,7 @@ def rules_for(machine: Callable[[], TurnMachine]) -> type[TurnRules]:
 
 
 def test_each_move_in_each_reachable_state() -> None:
-    assert walk(TurnMachine) == 879
+    assert walk(TurnMachine) == 882
 
 
 @pytest.mark.timeout(180)

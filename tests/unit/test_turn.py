@@ -50,6 +50,7 @@ BEFORE: dict[State, tuple[Move, ...]] = {
     State.RUNNING: (PROMPT,),
     State.DRAINING: (PROMPT, OPENED, Input.DONE),
     State.ABORTING: (PROMPT, Input.ABORT),
+    State.RESTORED: (Input.REPLAY_STARTED,),
     State.CLOSED: (Input.DELETE,),
 }
 """How to get into each state."""
@@ -58,6 +59,11 @@ ROWS: dict[tuple[State, Move], tuple[list[Effect], State]] = {
     (State.IDLE, PROMPT): (BEGUN, State.RUNNING),
     (State.IDLE, Input.ACTIVITY): ([Started(1, "agent")], State.RUNNING),
     (State.IDLE, Input.DELETE): ([KillAgent()], State.CLOSED),
+    (State.IDLE, Input.REPLAY_STARTED): ([], State.RESTORED),
+    (State.RESTORED, Input.REPLAY_ENDED): ([], State.IDLE),
+    (State.RESTORED, Input.EXIT): ([Ended(1, "agent_exited")], State.IDLE),
+    (State.RESTORED, Input.ABORT): ([Ended(1, "aborted")], State.IDLE),
+    (State.RESTORED, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
     (State.RUNNING, SECOND): ([], State.RUNNING),
     (State.RUNNING, Input.ACTIVITY): ([], State.RUNNING),
     (State.RUNNING, Input.DONE): ([Ended(1, "completed")], State.IDLE),

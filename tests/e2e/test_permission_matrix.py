@@ -90,6 +90,8 @@ class Case:
             asked = self._answer(stream, watch.session, at, reply)
             self._at_rest(stream, watch, at)
             messages = self.server.api.messages(watch.session)
+            # Its agent would stay until it is idle for long: hundreds of them fill the machine.
+            self.server.api.call("DELETE", f"/session/{watch.session}")
         finally:
             stream.close()
         bodies = [obj for r in self.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]

@@ -116,7 +116,7 @@ class Puppet:
         spec = replace(MOCK, name=NAME, title="Scripted", make=PuppetCodec, default_catalogue=catalogue)
 
         def directory(specs: Any, **options: Any) -> AgentDirectory:
-            return AgentDirectory(specs, programs={NAME: self}, **options)
+            return AgentDirectory(specs, **{**options, "programs": {NAME: self}})
 
         monkeypatch.setattr(app, "known_agents", lambda: {NAME: spec})
         monkeypatch.setattr(app, "AgentDirectory", directory)

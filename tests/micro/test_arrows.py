@@ -22,10 +22,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from shim.clock import ManualClock, rfc3339
+from shim.faces.opencode1.render import render
 from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
 from shim.opencode.stream import EventEncoder
-from shim.projection.opencode1.projector import Projector
 from shim.runtime.process import LINES_AT_ONCE
 from shim.store.sqlite import SqliteStore
 from shim.stream.hub import Hub
@@ -34,6 +34,7 @@ from universal.agents.claude import ClaudeCodec
 from universal.codec import Fact, Prompt
 from universal.events import EventType, ItemDeltaData, Source, TurnData, UniversalEvent
 from universal.framing import LineFramer
+from universal.session.reducer import Reducer
 from universal.turn import Input, TurnMachine
 
 PIECES = 1_000
@@ -124,8 +125,11 @@ def events(facts: list[Fact]) -> list[UniversalEvent]:
 @pytest.fixture(scope="module")
 def told(events: list[UniversalEvent]) -> list[OpenCodeEvent]:
     """The same for OpenCode's clients."""
-    projector = Projector(SESSION, "claude")
-    return [out for event in events for out in projector.feed(event, 0)]
+    return opencode1_events(Reducer(SESSION, "claude"), events)
+
+
+def opencode1_events(reducer: Reducer, events: list[UniversalEvent]) -> list[OpenCodeEvent]:
+    return [out for event in events for out in render(reducer.apply(event, 0), reducer.session, 0)]
 
 
 def fresh_codec() -> ClaudeCodec:
@@ -191,7 +195,7 @@ def test_turn(hold: Callable[..., None]) -> None:
 
 
 def test_projection(hold: Callable[..., None], events: list[UniversalEvent]) -> None:
-    hold(lambda projector: [projector.feed(event, 0) for event in events], lambda: (Projector(SESSION, "claude"),))
+    hold(lambda reducer: opencode1_events(reducer, events), lambda: (Reducer(SESSION, "claude"),))
 
 
 def test_encode(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:

@@ -25,6 +25,8 @@ from tests.support.both import normal1, normal2, second_of
 from tests.support.fold import Fold
 from tests.support.fold2 import ENDS, Fold2
 from tests.support.oracle2 import check_event, check_type
+from universal.session.changes import TextGrew
+from universal.session.model import StepInfo
 
 HISTORY = st.binary(min_size=40, max_size=160)
 
@@ -39,11 +41,11 @@ def compare(history: bytes) -> None:
         second.feed(made)
     second.check(story.now)
     one = normal1(first.wire())
-    assert one == normal1(m.wire() for m in story.first.conversation.messages.values())
+    assert one == normal1(m.wire() for m in story.opencode1.messages.values())
     two = normal2(story.now.messages.values(), story.now.inbox.values())
     assert two == normal2(second.messages.values(), story.now.inbox.values())
     assert [(key, one[key], two[key]) for key in one if one[key] != two[key]] == []
-    assert story.now.running == story.first.conversation.busy
+    assert story.now.running == story.opencode1.busy
 
 
 FAILED_AFTER_COMPACTION = b"\x00\x00vM" + bytes(10) + b"(\x01\x00\x00(\xdf" + bytes(16) + b"p\x00\x00\x00"
@@ -128,14 +130,14 @@ def _silent(*_: object, **__: object) -> None:
     """Nothing is done."""
 
 
-def _no_place(self: Steps, properties: dict[str, Any]) -> None:
+def _no_place(self: Steps, change: TextGrew) -> None:
     """Each piece belongs to the first text."""
-    step = self._steps.get(properties["messageID"])
+    step = self._steps.get(change.message_id)
     if step is not None:
-        self._teller.tell("session.text.delta", {"assistantMessageID": step.id, "ordinal": 0, "delta": properties["delta"]})
+        self._teller.tell("session.text.delta", {"assistantMessageID": step.id, "ordinal": 0, "delta": change.delta})
 
 
-def _forgets_the_promise(self: Steps, info: dict[str, Any], snapshot: str | None, *, since: int | None = None) -> None:
+def _forgets_the_promise(self: Steps, info: StepInfo, snapshot: str | None, *, since: int | None = None) -> None:
     """A retry's step is never taken up."""
     self._promised = None
     BEGIN(self, info, snapshot, since=since)

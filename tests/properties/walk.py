@@ -209,7 +209,7 @@ class Walk:
         if self.running:
             self.story.status("session", title=f"title {arg}")
             return
-        messages = self.story.first.conversation.messages
+        messages = self.story.opencode1.messages
         match arg % 7:
             case 0:
                 self.story.status("session", agent=f"a{arg % 3}", model={"id": f"m{arg % 2}", "providerID": "mock"})
@@ -231,10 +231,10 @@ class Walk:
                     self.story.status("session", metadata={"a": arg}, permission=[])
 
     def revert(self, arg: int) -> None:
-        messages = list(self.story.first.conversation.messages)
-        users = [id_ for id_ in messages if self.story.first.conversation.messages[id_].info["role"] == "user"]
-        if "revert" in self.story.first.conversation.info:
-            point = self.story.first.conversation.info["revert"]["messageID"]
+        messages = list(self.story.opencode1.messages)
+        users = [id_ for id_ in messages if self.story.opencode1.messages[id_].info["role"] == "user"]
+        if "revert" in self.story.opencode1.info:
+            point = self.story.opencode1.info["revert"]["messageID"]
             gone = messages[messages.index(point) :] if arg % 2 and point in messages else []
             self.story.status("revert", revert=None, messages=gone, parts=[])
         elif users:

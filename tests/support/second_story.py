@@ -12,11 +12,12 @@ import json
 from typing import Any
 
 from shim.clock import from_rfc3339, rfc3339
+from shim.faces.opencode1.render import render
 from shim.opencode.events import OpenCodeEvent
 from shim.opencode2.events import Event2
-from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode2.projector import Projector2
 from shim.projection.opencode2.state import Conversation2
+from tests.support.views import view
 from universal.events import (
     ErrorData,
     EventData,
@@ -41,6 +42,7 @@ from universal.items import (
     ToolCallPart,
     ToolResultPart,
 )
+from universal.session.reducer import Reducer
 
 Wire = dict[str, Any]
 START_MS = 1_795_293_784_000
@@ -62,7 +64,9 @@ class Story:
         self.told_first: list[OpenCodeEvent] = []
         self.batches: list[list[str]] = []
         """Types of what each event made."""
-        self.first = Projector(session_id, agent)
+        self.reducer = Reducer(session_id, agent)
+        self.opencode1 = view(self.reducer.session)
+        """What a client of OpenCode 1 can read."""
         self.second = Projector2(session_id, agent)
         self._step_ms = step_ms
         self._items = 0
@@ -96,8 +100,9 @@ class Story:
             data=data,
         )
         self.journal.append(event)
-        self.told_first += self.first.feed(event, from_rfc3339(event.time))
-        made = self.second.feed(event, from_rfc3339(event.time))
+        at = from_rfc3339(event.time)
+        self.told_first += render(self.reducer.apply(event, at), self.reducer.session, at)
+        made = self.second.feed(event, at)
         self.told += made
         self.batches.append([one.type for one in made])
         return made
@@ -145,7 +150,7 @@ class Story:
 
     def message_id(self, item_id: str) -> str:
         """What a prompt's message is called."""
-        return self.first.transcript.prompt_of_item(item_id)
+        return self.reducer.transcript.prompt_of_item(item_id)
 
     def start(self, origin: str = "user") -> None:
         """A turn begins."""
@@ -330,7 +335,7 @@ def everything() -> list[Story]:
     story.status("revert", revert=staged, diffs=diffs)
     story.status("revert", revert=None)
     story.status("revert", revert=staged, diffs=diffs)
-    messages = list(story.first.conversation.messages)
+    messages = list(story.opencode1.messages)
     gone = messages[messages.index(staged["messageID"]) :]
     story.status("revert", revert=None, messages=gone, parts=[], diffs=[])
     story.told += story.second.deleted(START_MS + 1_000_000)

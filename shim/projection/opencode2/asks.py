@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from shim.opencode2.events import Wire
 from shim.projection.opencode2.names import ACTIONS
-from universal.jsonvalue import arr, obj, text
+from universal.events import Question
+from universal.jsonvalue import arr
+from universal.session.model import CallRef, PermissionRequest, QuestionRequest
 
 TITLE = "Questions"
 
@@ -19,48 +21,47 @@ def form_id(question_id: str) -> str:
     return f"frm_{question_id.removeprefix('que_')}"
 
 
-def source(tool: Mapping[str, object]) -> Wire:
-    """Where a 1.x request came from, `{messageID, callID}`, by R's names; empty if it came from no call."""
-    return {"messageID": tool["messageID"], "id": tool["callID"]} if tool else {}
+def source(call: CallRef | None, message_id: str) -> Wire:
+    """The call that asks, in its message by this face's id; empty for a request of no call."""
+    return {"messageID": message_id, "id": call.call_id} if call is not None else {}
 
 
-def permission(asked: Wire) -> Wire:
-    """`PermissionRequest` from `permission.asked` of 1.x."""
-    tool, metadata = source(obj(asked.get("tool"))), obj(asked.get("metadata"))
+def permission(request: PermissionRequest, session_id: str, tool: Wire) -> Wire:
+    """`PermissionRequest`. `tool` is its `source`."""
+    access = request.access
     wire: Wire = {
-        "id": asked["id"],
-        "sessionID": asked["sessionID"],
-        "action": ACTIONS.get(asked["permission"], asked["permission"]),
-        "resources": list(asked["patterns"]),
-        "save": list(asked["always"]),
+        "id": request.id,
+        "sessionID": session_id,
+        "action": ACTIONS.get(access.permission, access.permission),
+        "resources": list(access.patterns),
+        "save": list(access.always),
     }
-    if metadata:
-        wire["metadata"] = metadata
+    if access.metadata:
+        wire["metadata"] = dict(access.metadata)
     return {**wire, "source": {"type": "tool", **tool}} if tool else wire
 
 
-def form(asked: Wire) -> Wire:
-    """`FormInfo` from `question.asked` of 1.x: fields `q0`, `q1` ..."""
-    tool = source(obj(asked.get("tool")))
+def form(request: QuestionRequest, session_id: str, tool: Wire) -> Wire:
+    """`FormInfo`: fields `q0`, `q1` ... `tool` is its `source`."""
     return {
-        "id": form_id(asked["id"]),
-        "sessionID": asked["sessionID"],
+        "id": form_id(request.id),
+        "sessionID": session_id,
         "title": TITLE,
         "metadata": {"kind": "question", **({"tool": tool} if tool else {})},
-        "fields": [_field(number, obj(question)) for number, question in enumerate(arr(asked.get("questions")))],
+        "fields": [_field(number, question) for number, question in enumerate(request.questions)],
     }
 
 
-def _field(number: int, question: Wire) -> Wire:
-    multiple = question.get("multiple") is True
-    field: Wire = {"key": f"q{number}", "title": text(question.get("header")), "description": text(question.get("question"))}
-    field["type"] = "multiselect" if multiple else "string"
-    field["options"] = [
-        {"value": text(o.get("label")), "label": text(o.get("label")), "description": text(o.get("description"))}
-        for o in map(obj, arr(question.get("options")))
-    ]
-    field["custom"] = question.get("custom") is not False
-    return field
+def _field(number: int, question: Question) -> Wire:
+    options = [{"value": one.label, "label": one.label, "description": one.description} for one in question.options]
+    return {
+        "key": f"q{number}",
+        "title": question.header,
+        "description": question.question,
+        "type": "multiselect" if question.multiple else "string",
+        "options": options,
+        "custom": question.custom,
+    }
 
 
 def answer(form: Wire, answers: Sequence[Sequence[str]]) -> Wire:

@@ -1,6 +1,6 @@
 """What has another name on OpenCode 2's wire: tools, their arguments, permissions, models, errors. Pure; tables first.
 
-In: values of the first face (`shim.projection.opencode1`). Out: R's. Source: `OPENCODE_V2_WIRE` sections 6, 7, 11.
+In: values of the core (tools by the names of `universal.tools`). Out: R's. Source: `OPENCODE_V2_WIRE` sections 6, 7, 11.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from shim.opencode2.events import Wire
 from universal.jsonvalue import arr, obj, text
+from universal.session.model import Failure, ModelRef
 from universal.session.transcript import INTERRUPTED
 
 TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
@@ -29,7 +30,17 @@ ACTIONS: dict[str, str] = {"bash": "shell", "task": "subagent", "write": "edit",
 """Permission of 1.x -> action of 2.x; all others keep their name."""
 
 ERRORS: dict[str, str] = {"ProviderAuthError": "provider.auth", "MessageAbortedError": "aborted"}
-"""Name of an error of 1.x -> type of 2.x; `APIError` goes by its status (`STATUSES`), the rest is `unknown`."""
+"""Name of an error object of OpenCode 1 -> type of 2.x; an API's error goes by its status (`STATUSES`), the rest is `unknown`."""
+
+CODES: dict[str, str] = {
+    "authentication_failed": "ProviderAuthError",
+    "ProviderAuthError": "ProviderAuthError",
+    "aborted": "MessageAbortedError",
+}
+"""Code of a failure -> its name in `ERRORS`."""
+
+CUT_OFF = "The answer was cut off at the model's limit."
+"""Message of a failure with the code `max_output_tokens`."""
 
 STATUSES: tuple[tuple[range, str], ...] = (
     (range(401, 402), "provider.auth"),
@@ -58,11 +69,10 @@ def arguments(tool: str, given: Mapping[str, Any]) -> Wire:
     return {names.get(key, key): value for key, value in given.items()}
 
 
-def model_ref(model: Mapping[str, Any]) -> Wire:
-    """`ModelRef` from a session's (`id`) or a message's (`modelID`) model."""
-    variant = text(model.get("variant"))
-    ref: Wire = {"id": text(model.get("modelID")) or text(model.get("id")), "providerID": text(model.get("providerID"))}
-    return ref | ({"variant": variant} if variant and variant != "default" else {})
+def model_ref(model: ModelRef) -> Wire:
+    """`ModelRef`; the default variant has no name."""
+    ref: Wire = {"id": model.model_id, "providerID": model.provider_id}
+    return ref | ({"variant": model.variant} if model.variant and model.variant != "default" else {})
 
 
 def rules(permission: Any) -> list[Wire]:
@@ -77,17 +87,29 @@ def rules(permission: Any) -> list[Wire]:
     ]
 
 
-def error(given: Mapping[str, Any]) -> Wire:
-    """`SessionStructuredError` from a message's error of 1.x."""
-    name, data = text(given.get("name")), obj(given.get("data"))
-    status = data.get("statusCode")
+def error(failure: Failure) -> Wire:
+    """`SessionStructuredError`."""
+    details = failure.details or {}
+    native = details.get("opencode")
+    if isinstance(native, dict):  # the error object of an OpenCode
+        name, data = text(obj(native).get("name")), obj(obj(native).get("data"))
+        return _error(name, text(data.get("message")), data.get("statusCode"))
+    if failure.code == "max_output_tokens":
+        return _error("", CUT_OFF, None)
+    hint = details.get("hint")
+    words = f"{failure.message}\n{hint}" if hint else failure.message
+    if failure.code in CODES:
+        return _error(CODES[failure.code], words, None)
+    status = details.get("status_code")
+    return _error("APIError" if isinstance(status, int) or failure.code == "APIError" else "UnknownError", words, status)
+
+
+def _error(name: str, words: str, status: object) -> Wire:
     kind = ERRORS.get(name, "unknown")
-    words = text(data.get("message")) or ("The answer was cut off at the model's limit." if "Length" in name else name)
     if isinstance(status, int):
         kind = next((type_ for statuses, type_ in STATUSES if status in statuses), kind)
-    if kind == "aborted":
-        words = STEP_INTERRUPTED
-    made: Wire = {"type": kind, "message": words}
+    message = STEP_INTERRUPTED if kind == "aborted" else words or (CUT_OFF if "Length" in name else name)
+    made: Wire = {"type": kind, "message": message}
     return {**made, "status": status} if isinstance(status, int) else made
 
 

@@ -1,7 +1,7 @@
 """Universal events of one session -> its OpenCode 2 state and events, in R's form. Pure: the same journal, the same result.
 
-A fold over the universal event and what the first projection made of it: part order, step boundaries, endings and ids of
-messages are that one's (`shim.projection.opencode1`); this one says them in the other grammar.
+A fold over the universal event and what the core made of it: part order, step boundaries, endings and ids of messages are the
+core's (`universal.session.reducer`).
 
 Owned here: one `execution.started`, then one of `succeeded`, `failed`, `interrupted`, then `session.status` idle and one
 `session.idle`, and nothing of the turn after that (`divergences.toml`: native lists the two and does not send them); a prompt
@@ -13,50 +13,76 @@ Source: `OPENCODE_V2_WIRE` sections 4, 5, 7, 11, 12; recordings `v2-20260717`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from shim.faces.opencode1 import read
 from shim.opencode2.events import Event2, Wire
-from shim.projection.opencode1.projector import Projector
-from shim.projection.opencode1.state import NOT_BEGUN, START_ERRORS
 from shim.projection.opencode2 import asks, names, prompts, session
 from shim.projection.opencode2.asides import Asides
 from shim.projection.opencode2.state import Conversation2
 from shim.projection.opencode2.statuses import STATUSES, Statuses
 from shim.projection.opencode2.steps import Steps
 from shim.projection.opencode2.teller import Teller, message_id
-from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, TurnData, UniversalEvent
+from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
 from universal.ids import IdSequence
 from universal.items import Item, ItemKind, ItemRole, StatusPart, ToolCallPart
-from universal.jsonvalue import obj, text
-from universal.session.model import StepInfo
+from universal.jsonvalue import obj
+from universal.session.changes import (
+    Change,
+    MessageChanged,
+    PartChanged,
+    RequestClosed,
+    RequestOpened,
+    SessionChanged,
+    StatusChanged,
+    TextGrew,
+    TurnEnded,
+)
+from universal.session.model import (
+    IDLE,
+    NOT_BEGUN,
+    START_ERRORS,
+    CompactionMark,
+    Failure,
+    ModelRef,
+    Part,
+    PermissionRequest,
+    QuestionRequest,
+    Status,
+    StepInfo,
+    UserInfo,
+)
+from universal.session.reducer import Reducer
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome; all others failed."""
 CARRIERS = frozenset({EventType.ERROR, EventType.TURN_ENDED})
-"""Events for which the first projection makes a message that only carries an error."""
+"""Events for which the core makes a message that only carries an error."""
 LOST = {"type": "unknown", "message": "The agent ended without a word."}
 SHELL_ORIGIN = "shell"
 """`metadata.origin` of items that are a person's command."""
+REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
+"""Answer of a permission -> OpenCode's reply."""
 
 
 class Projector2:
     """One session on the OpenCode 2 face. `agent` is the name of its agent."""
 
     def __init__(self, session_id: str, agent: str) -> None:
-        self._first = Projector(session_id, agent)
-        self.conversation = Conversation2(session.info_of(self._first.conversation.info))
+        self.reducer = Reducer(session_id, agent)
+        self._session = self.reducer.session
+        self.conversation = Conversation2(session.info_of(self._session.record))
         self._used = IdSequence()
         self._teller = Teller(session_id, lambda: self._used.last, lambda: self.conversation.info["location"]["directory"])
-        self._steps = Steps(self.conversation, self._teller, self._first.conversation)
+        self._steps = Steps(self.conversation, self._teller, self._session)
         self._asides = Asides(self.conversation, self._teller, self._steps.names)
-        self._statuses = Statuses(self.conversation, self._teller, self._steps, self._first, self._deliver)
+        self._statuses = Statuses(self.conversation, self._teller, self._steps, self.reducer, self._deliver)
         self._event: UniversalEvent | None = None
         self._label = ""
         self._calls: dict[str, str] = {}
         self._error: Wire | None = None
-        self._status_sent: Wire = {"type": "idle"}
+        self._status_sent = IDLE
         self._asked_at = 0
         """When the model was last given something to answer: a prompt, or the results of the step before."""
 
@@ -65,16 +91,16 @@ class Projector2:
         self._teller.begin(at_ms)
         self._event = event
         self._label = _label(event)
-        made = self._first.feed(event, at_ms)
+        changes = self.reducer.apply(event, at_ms)
         if self._label == "imported":
-            self._imported(event)
+            self._imported(changes)
             return self._teller.out
         if isinstance(event.data, ErrorData) and event.data.code in START_ERRORS:
             self._deliver(self._statuses.take_cancelled())
-        for one in made:
-            handler = self._FIRST.get(one.type)
+        for change in changes:
+            handler = self._CHANGES.get(type(change))
             if handler is not None:
-                handler(self, one.properties)
+                handler(self, change)
         after = self._AFTER.get(event.type)
         if after is not None:
             after(self, event.data)
@@ -90,29 +116,29 @@ class Projector2:
 
     def _session_started(self, data: SessionStartedData) -> None:
         """Its first event. `metadata.fork` says of what it is one."""
-        first, fork = self._first.conversation.info, obj(obj(data.metadata).get("fork"))
-        if self._teller.next_seq or not self._first.reducer.session.is_begun:
+        record, fork = self._session.record, obj(obj(data.metadata).get("fork"))
+        if self._teller.next_seq or not self._session.is_begun:
             return
-        info = session.info_of(first)
+        info = session.info_of(record)
         if fork:
             info = {**info, "fork": fork}
             self.conversation.info = info
             self._teller.tell("session.forked", {"parentID": fork["sessionID"], "boundary": fork["boundary"]})
             return
         self.conversation.info = info
-        self._teller.tell("session.created", session.created(info, text(first.get("slug"))))
+        self._teller.tell("session.created", session.created(info, record.slug))
 
-    def _session_updated(self, properties: Wire) -> None:
-        self._statuses.updated(session.info_of(obj(properties["info"])), chosen=_chosen(self._event, self._label))
+    def _session_changed(self, change: SessionChanged) -> None:
+        self._statuses.updated(session.info_of(change.record), chosen=_chosen(self._event, self._label))
 
     # --- executions ----------------------------------------------------------------------------------------
 
-    def _status(self, properties: Wire) -> None:
-        status, conversation = obj(properties["status"]), self.conversation
-        if status["type"] == "idle":
-            self._ended()
-        elif status["type"] == "retry":
-            self._steps.retry(self._first.transcript.open_id, status, self._answering())
+    def _status_changed(self, change: StatusChanged) -> None:
+        status, conversation = change.status, self.conversation
+        if status.type == "idle":
+            pass  # `TurnEnded` comes next
+        elif status.type == "retry":
+            self._steps.retry(self.reducer.transcript.open_id, status, *self._answering())
             self._tell_status(status)
         elif conversation.running:
             self._steps.again()
@@ -128,29 +154,28 @@ class Projector2:
             if "parentID" in conversation.info:
                 self._deliver(list(conversation.inbox))
 
-    def _tell_status(self, status: Wire) -> None:
+    def _tell_status(self, status: Status) -> None:
         """`session.status`, if it is another one than the last that was sent."""
         if status != self._status_sent:
             self._status_sent = status
-            self._teller.accompany("session.status", {"status": status})
+            self._teller.accompany("session.status", {"status": session.status(status)})
 
-    def _answering(self) -> Wire:
-        """`info` of the prompt that is being answered, for its agent and model."""
-        first = self._first.conversation
-        user = first.messages.get(self._first.transcript.parent_id or first.last_user() or "")
-        return user.info if user is not None else first.info
+    def _answering(self) -> tuple[str, ModelRef | None]:
+        """Mode and model of the prompt that is being answered."""
+        current = self._session
+        prompt = current.messages.get(self.reducer.transcript.parent_id or current.last_user() or "")
+        if prompt is not None:
+            return prompt.info.mode, prompt.info.model
+        return current.record.mode or "build", current.record.model
 
-    def _ended(self) -> None:
+    def _turn_ended(self, change: TurnEnded) -> None:
         conversation = self.conversation
         if not conversation.running:
             return
-        data = self._event.data if self._event is not None else None
-        reason = text(obj(data.metadata).get("reason"), "completed") if isinstance(data, TurnData) else "completed"
-        outcome = OUTCOMES.get(reason, "failed")
+        outcome = OUTCOMES.get(change.reason, "failed")
         self._steps.release()
         self._steps.give_up(interrupted=outcome == "interrupted")
-        first = self._first.conversation.info
-        tokens, cost = session.counts(obj(first["tokens"])), first["cost"]
+        tokens, cost = session.counts(self._session.record.usage), self._session.record.cost
         if (tokens, cost) != (conversation.info["tokens"], conversation.info["cost"]):
             self._steps.total(tokens, cost)
         told: Wire = {}
@@ -163,86 +188,82 @@ class Projector2:
         id_ = message_id(event)
         created = {"created": self._teller.at}
         conversation.messages[id_] = {"id": id_, "time": created, "type": "idle", "outcome": outcome, **told}
-        self._tell_status({"type": "idle"})
+        self._tell_status(IDLE)
         self._teller.accompany("session.idle", {})
 
     def _failed(self, data: ErrorData) -> None:
         """What the last error was, for the end of the turn."""
         if self.conversation.running:
-            steps = (m.info for m in reversed(self._first.reducer.session.messages.values()) if isinstance(m.info, StepInfo))
-            error = next((s.error for s in steps if s.error is not None), None) if data.code != NOT_BEGUN else None
-            told = read.failure(error) if error is not None else {"name": "UnknownError", "data": {"message": data.message}}
-            self._error = names.error(obj(told))
+            steps = (m.info for m in reversed(self._session.messages.values()) if isinstance(m.info, StepInfo))
+            failure = next((s.error for s in steps if s.error is not None), None) if data.code != NOT_BEGUN else None
+            self._error = names.error(failure or Failure(data.message))
 
-    # --- messages of the first face ------------------------------------------------------------------------
+    # --- messages ------------------------------------------------------------------------------------------
 
-    def _message_updated(self, properties: Wire) -> None:
-        info = obj(properties["info"])
-        self._used.saw(info["id"], self._teller.at)
-        if info["role"] != "assistant":
-            return
-        known, id_ = self._steps.knows(info["id"]), info["id"]
-        if not known and not self._asides.knows(id_):
+    def _message_changed(self, change: MessageChanged) -> None:
+        info = change.info
+        self._used.saw(info.id, self._teller.at)
+        if isinstance(info, StepInfo):
+            self._step_changed(info)
+
+    def _step_changed(self, info: StepInfo) -> None:
+        if not self._steps.knows(info.id) and not self._asides.knows(info.id):
             self._begin(info)
-        if "completed" not in obj(info["time"]):
+        if info.completed_ms is None:
             return
-        message = self._first.conversation.messages.get(id_)
-        if self._steps.knows(id_):
+        message = self._session.messages.get(info.id)
+        if self._steps.knows(info.id):
             self._steps.finish(info, message)
             self._asked_at = self._teller.at
-        elif self._asides.compacted(info, message) is not None:
-            tokens, cost = session.counts(obj(info["tokens"])), info["cost"]
-            if cost or tokens["input"] or tokens["output"]:
-                self._steps.spend(tokens, cost)
+        elif self._asides.compacted(info, message) is not None and (info.cost or info.usage.input or info.usage.output):
+            self._steps.spend(info.usage, info.cost)
 
-    def _begin(self, info: Wire) -> None:
+    def _begin(self, info: StepInfo) -> None:
         data = self._event.data if self._event is not None else None
         item = data.item if isinstance(data, ItemData) else None
-        if info.get("summary") is True:
-            parent = self._first.conversation.messages.get(info["parentID"])
+        if info.compacts:
+            parent = self._session.messages.get(info.parent_id)
             parts = parent.parts.values() if parent is not None else ()
-            self._asides.compaction(info, auto=any(p["type"] == "compaction" and p.get("auto") for p in parts))
+            self._asides.compaction(info, auto=any(isinstance(part, CompactionMark) and part.auto for part in parts))
         elif item is not None and obj(item.metadata).get("origin") == SHELL_ORIGIN:
             self._asides.shell(info)
         else:
-            trees = self._first.conversation.trees
+            snapshots = self._session.snapshots
             is_error = self._event is not None and self._event.type in CARRIERS
-            self._steps.begin(info, trees.last if trees.is_on else None, since=self._asked_at if is_error else None)
+            self._steps.begin(info, snapshots.last if snapshots.is_on else None, since=self._asked_at if is_error else None)
 
-    def _part_updated(self, properties: Wire) -> None:
-        part = obj(properties["part"])
-        self._used.saw(part["id"], self._teller.at)
-        if self._label == "part.updated":
-            return
-        first = self._first.conversation
-        if self._steps.knows(part["messageID"]):
-            self._steps.part(part, first.typed.call(part.get("callID", "")))
-        elif self._asides.knows(part["messageID"]):
-            self._asides.part(part, first.messages[part["messageID"]].info["parentID"])
+    def _part_changed(self, change: PartChanged) -> None:
+        self._used.saw(change.part.id, self._teller.at)
+        if self._label != "part.updated":
+            self._part(change.message_id, change.part)
 
-    def _part_delta(self, properties: Wire) -> None:
-        self._steps.delta(properties)
-        if self._asides.knows(properties["messageID"]):
-            self._asides.delta(properties)
+    def _part(self, core_id: str, part: Part) -> None:
+        if self._steps.knows(core_id):
+            self._steps.part(core_id, part)
+        elif self._asides.knows(core_id):
+            info = self._session.messages[core_id].info
+            assert isinstance(info, StepInfo)
+            self._asides.part(info, part)
 
-    def _imported(self, event: UniversalEvent) -> None:
+    def _text_grew(self, change: TextGrew) -> None:
+        self._steps.delta(change)
+        self._asides.delta(change)
+
+    def _imported(self, changes: Sequence[Change]) -> None:
         """A message that was made elsewhere, whole: as if it came now, at its own time."""
-        wire = obj(obj(event.data.item.metadata).get("imported")) if isinstance(event.data, ItemData) else {}
-        info = obj(wire.get("info"))
-        message = self._first.conversation.messages[info["id"]]
-        self._teller.at = info["time"]["created"]
-        for id_ in (info["id"], *message.parts):
+        message = self._session.messages[next(change.info.id for change in changes if isinstance(change, MessageChanged))]
+        info = message.info
+        self._teller.at = info.created_ms
+        for id_ in (info.id, *message.parts):
             self._used.saw(id_, self._teller.at)
-        if info["role"] == "user":
-            self._enqueue(info["id"], list(message.parts.values()), {})
-            self._deliver([info["id"]])
+        if isinstance(info, UserInfo):
+            self._enqueue(info.id, list(message.parts.values()), {})
+            self._deliver([info.id])
             return
-        self._begin({**info, "agent": info.get("agent") or info.get("mode")})
+        self._begin(info)
         for part in message.parts.values():
-            self._steps.part(part, None)
-            if self._asides.knows(info["id"]):
-                self._asides.part(part, info["parentID"])
-        self._message_updated({"info": {**info, "time": {"completed": self._teller.at, **info["time"]}}})
+            self._part(info.id, part)
+        self._step_changed(info if info.completed_ms is not None else replace(info, completed_ms=self._teller.at))
         self._steps.release()
 
     # --- prompts -------------------------------------------------------------------------------------------
@@ -257,10 +278,10 @@ class Projector2:
             self._prompt(item)
         else:
             self._item_started(data)
-            for first_id in list(self._steps.open):
-                message = self._first.conversation.messages.get(first_id)
-                if message is not None and message.done:
-                    self._steps.streamed(first_id)
+            for core_id in list(self._steps.open):
+                message = self._session.messages.get(core_id)
+                if message is not None and message.is_said:
+                    self._steps.streamed(core_id)
 
     def _item_started(self, data: ItemData) -> None:
         """The call that an item is, for the pieces of its arguments."""
@@ -275,21 +296,21 @@ class Projector2:
 
     def _prompt(self, item: Item) -> None:
         meta = obj(item.metadata)
-        id_ = self._first.transcript.prompt_of_item(item.item_id)
-        message = self._first.conversation.messages.get(id_)
+        id_ = self.reducer.transcript.prompt_of_item(item.item_id)
+        message = self._session.messages.get(id_)
         if message is None or meta.get("origin") == SHELL_ORIGIN:
             return
-        given = obj(meta.get("opencode"))
-        if given.get("kind") == "skill":  # told at once, whenever the agent gets it
-            self._statuses.skill(obj(given.get("skill")))
+        sent = obj(meta.get("opencode"))
+        if sent.get("kind") == "skill":  # told at once, whenever the agent gets it
+            self._statuses.skill(obj(sent.get("skill")))
             self._steps.names[id_] = message_id(self._teller.out[-1])
             return
-        self._enqueue(id_, list(message.parts.values()), given)
+        self._enqueue(id_, list(message.parts.values()), sent)
         if "parentID" in self.conversation.info and self.conversation.running:
             self._deliver([id_])  # a subagent's prompts are handed by its agent
 
-    def _enqueue(self, id_: str, parts: list[Wire], given: Wire) -> None:
-        enqueued = prompts.item(parts, given)
+    def _enqueue(self, id_: str, parts: Sequence[Part], sent: Wire) -> None:
+        enqueued = prompts.item(parts, sent)
         self._teller.tell("session.inbox.enqueued", {"inboxID": id_, "item": enqueued})
         self.conversation.inbox[id_] = prompts.entry(id_, self.conversation.id, enqueued, self._teller.at)
         if enqueued["type"] == "compaction":
@@ -309,58 +330,55 @@ class Projector2:
 
     # --- permissions and questions -------------------------------------------------------------------------
 
-    def _named(self, asked: Wire) -> Wire:
-        tool = obj(asked.get("tool"))
-        return {**asked, "tool": {**tool, "messageID": self._steps.second(tool["messageID"])}} if tool else asked
+    def _request_opened(self, change: RequestOpened) -> None:
+        request = change.request
+        core_id = request.call.message_id if request.call is not None else ""
+        tool = asks.source(request.call, self._steps.wire_id(core_id))
+        if isinstance(request, PermissionRequest):
+            self._steps.settle(core_id)
+            wire = asks.permission(request, self._session.id, tool)
+            self.conversation.permissions[request.id] = wire
+            self._teller.tell("permission.asked", wire)
+        else:
+            form = asks.form(request, self._session.id, tool)
+            self.conversation.forms[form["id"]] = form
+            self.conversation.questions[form["id"]] = request.id
+            self._teller.tell("form.created", {"form": form})
+            self._steps.settle(core_id)
 
-    def _permission_asked(self, properties: Wire) -> None:
-        self._steps.settle(text(obj(properties.get("tool")).get("messageID")))
-        wire = asks.permission(self._named(properties))
-        self.conversation.permissions[wire["id"]] = wire
-        self._teller.tell("permission.asked", wire)
+    def _request_closed(self, change: RequestClosed) -> None:
+        if isinstance(change.request, QuestionRequest):
+            self._question_closed(change)
+            return
+        self.conversation.permissions.pop(change.request.id, None)
+        self._teller.tell("permission.replied", {"requestID": change.request.id, "reply": REPLIES[change.answer]})
 
-    def _permission_replied(self, properties: Wire) -> None:
-        id_ = properties["requestID"]
-        self.conversation.permissions.pop(id_, None)
-        self._teller.tell("permission.replied", {"requestID": id_, "reply": properties["reply"]})
-
-    def _question_asked(self, properties: Wire) -> None:
-        form = asks.form(self._named(properties))
-        self.conversation.forms[form["id"]] = form
-        self.conversation.questions[form["id"]] = properties["id"]
-        self._teller.tell("form.created", {"form": form})
-        self._steps.settle(text(obj(properties.get("tool")).get("messageID")))
-
-    def _question_replied(self, properties: Wire) -> None:
-        id_ = asks.form_id(properties["requestID"])
+    def _question_closed(self, change: RequestClosed) -> None:
+        id_ = asks.form_id(change.request.id)
         form = self.conversation.forms.pop(id_, None)
-        if form is not None:
-            answer = asks.answer(form, properties["answers"])
+        if form is None:
+            return
+        if change.answer == "answered":
+            answer = asks.answer(form, change.answers)
             self.conversation.settled[id_] = {**form, "state": {"status": "answered", "answer": answer}}
             self._teller.tell("form.replied", {"id": id_, "answer": answer})
-
-    def _question_rejected(self, properties: Wire) -> None:
-        id_ = asks.form_id(properties["requestID"])
-        form = self.conversation.forms.pop(id_, None)
-        if form is not None:
+        else:
             self.conversation.settled[id_] = {**form, "state": {"status": "cancelled"}}
             self._teller.tell("form.cancelled", {"id": id_})
 
     # --- tables --------------------------------------------------------------------------------------------
 
-    _FIRST: ClassVar[dict[str, Callable[[Projector2, Wire], None]]] = {
-        "session.updated": _session_updated,
-        "session.status": _status,
-        "message.updated": _message_updated,
-        "message.part.updated": _part_updated,
-        "message.part.delta": _part_delta,
-        "permission.asked": _permission_asked,
-        "permission.replied": _permission_replied,
-        "question.asked": _question_asked,
-        "question.replied": _question_replied,
-        "question.rejected": _question_rejected,
+    _CHANGES: ClassVar[Mapping[type[Any], Callable[[Any, Any], None]]] = {
+        SessionChanged: _session_changed,
+        StatusChanged: _status_changed,
+        TurnEnded: _turn_ended,
+        MessageChanged: _message_changed,
+        PartChanged: _part_changed,
+        TextGrew: _text_grew,
+        RequestOpened: _request_opened,
+        RequestClosed: _request_closed,
     }
-    """Events of the first face -> what this one makes of them. Those without a row have no other form here."""
+    """Changes of the core -> what this face makes of them. Those without a row have no form of their own here."""
 
     _AFTER: ClassVar[dict[EventType, Callable[[Projector2, Any], None]]] = {
         EventType.SESSION_STARTED: _session_started,
@@ -369,7 +387,7 @@ class Projector2:
         EventType.ITEM_COMPLETED: _item_completed,
         EventType.ERROR: _failed,
     }
-    """Universal events -> what the first face has no event for."""
+    """Universal events -> what no change of the core says."""
 
 
 def _chosen(event: UniversalEvent | None, label: str) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """What tools gave back, as OpenCode 2 tells it: `content` for the model's eyes and people's, `metadata` for clients. Pure.
 
-`METADATA` is the table: tool -> how its metadata is made of 1.x's. Tools without a row hand theirs on.
+`METADATA` is the table: tool -> how its metadata is made of the card's. Tools without a row hand theirs on.
 Source: recordings `read_edit`, `bash`, `task`, `question` of `v2-20260717`.
 """
 
@@ -12,12 +12,13 @@ from typing import TypeAlias
 from shim.opencode2.events import Wire
 from universal.diffs import count, hunks, indexed, relative
 from universal.jsonvalue import arr, obj, text
+from universal.session.model import File, ToolCall
 
 Maker: TypeAlias = Callable[[Wire, Wire, str], Wire]
-"""(arguments by 2.x's names, metadata of 1.x, directory) -> metadata."""
+"""(arguments by 2.x's names, metadata of the card, directory) -> metadata."""
 
 _TASK, _TASK_END = "<task_result>\n", "\n</task_result>"
-"""Around what a subagent said, inside of what 1.x tells of it."""
+"""Around what a subagent said, inside of the card's output."""
 _STATUSES = {"add": "added", "delete": "deleted"}
 """Kinds of `apply_patch`; the others modify."""
 
@@ -88,7 +89,7 @@ METADATA: dict[str, Maker] = {
 
 
 def metadata(tool: str, given: Wire, meta: Wire, directory: str) -> Wire:
-    """Of a call that has ended. `meta` is 1.x's."""
+    """Of a call that has ended. `meta` is that of the card (`universal.tools`)."""
     make = METADATA.get(tool)
     return make(given, meta, directory) if make is not None else {k: v for k, v in meta.items() if k != "truncated"}
 
@@ -109,16 +110,15 @@ def _said(output: str) -> str:
     return said if begun and ended else output
 
 
-def content(tool: str, state: Wire) -> list[Wire]:
-    """What a completed call gave, never empty; `state` is 1.x's."""
-    output = text(state.get("output"))
-    if tool == "subagent":
-        output = _said(output)
-    told: list[Wire] = [{"type": "text", "text": output}]
-    exit_ = obj(state.get("metadata")).get("exit")
+def content(tool: str, call: ToolCall) -> list[Wire]:
+    """What a completed call gave, never empty. `tool` by 2.x's name."""
+    output = _said(call.output) if tool == "subagent" else call.output
+    made: list[Wire] = [{"type": "text", "text": output}]
+    exit_ = obj(call.metadata).get("exit")
     if tool == "shell" and isinstance(exit_, int):
-        told.append({"type": "text", "text": f"Command exited with code {exit_}."})
-    for file in map(obj, arr(state.get("attachments"))):
-        name = {"name": file["filename"]} if file.get("filename") else {}
-        told.append({"type": "file", "uri": text(file.get("url")), "mime": text(file.get("mime")), **name})
-    return told
+        made.append({"type": "text", "text": f"Command exited with code {exit_}."})
+    for file in call.attachments or ():
+        if isinstance(file, File):
+            name = {"name": file.filename} if file.filename else {}
+            made.append({"type": "file", "uri": file.url, "mime": file.mime, **name})
+    return made

@@ -3,50 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from shim.opencode2.events import Wire
 from shim.opencode2.operations import OPENCODE2_VERSION
 from shim.projection.opencode2.names import model_ref, rules
-from universal.jsonvalue import arr, obj, text, whole
+from universal.diffs import FileDiff
+from universal.session.model import Revert, SessionRecord, Status, Usage
 
 SUBAGENT_MARK = re.compile(r" \(@[^()]* subagent\)$")
 """What titles of subagents end with in 1.x. OpenCode 2 has none (recording `task` of v2-20260717)."""
 
 
-def info_of(first: Mapping[str, Any]) -> Wire:
-    """`SessionInfo` from 1.x's `info`, without what only this face knows (`outcome`, `fork`, times of idle and view)."""
-    time = obj(first.get("time"))
+def info_of(record: SessionRecord) -> Wire:
+    """`SessionInfo`, without what only this face keeps (`outcome`, `fork`, times of idle and view)."""
     info: Wire = {
-        "id": first["id"],
-        "projectID": text(first.get("projectID"), "global"),
-        "cost": first.get("cost") or 0,
-        "tokens": counts(obj(first.get("tokens"))),
-        "time": {key: whole(time.get(key)) for key in ("created", "updated")},
-        "location": {"directory": text(first.get("directory"), "/")},
+        "id": record.id,
+        "projectID": record.project_id,
+        "cost": record.cost or 0,
+        "tokens": counts(record.usage),
+        "time": {"created": record.created_ms, "updated": record.updated_ms},
+        "location": {"directory": record.directory},
     }
-    if time.get("archived") is not None:
-        info["time"]["archived"] = whole(time["archived"])
-    for key, name in (("parentID", "parentID"), ("title", "title"), ("agent", "agent"), ("path", "subpath")):
-        if text(first.get(key)):
-            info[name] = first[key]
-    if "parentID" in info and "title" in info:
-        info["title"] = SUBAGENT_MARK.sub("", info["title"])
-    if first.get("model"):
-        info["model"] = model_ref(obj(first["model"]))
-    if first.get("metadata"):
-        info["metadata"] = first["metadata"]
-    if first.get("permission"):
-        info["permissions"] = rules(first["permission"])
-    return info
+    if record.archived_ms is not None:
+        info["time"]["archived"] = record.archived_ms
+    optional: Wire = {
+        "parentID": record.parent_id,
+        "title": SUBAGENT_MARK.sub("", record.title) if record.parent_id else record.title,
+        "agent": record.mode,
+        "subpath": record.path,
+        "model": model_ref(record.model) if record.model is not None else None,
+        "metadata": record.metadata,
+        "permissions": rules(list(record.permission or ())),
+    }
+    return info | {key: value for key, value in optional.items() if value}
 
 
-def counts(tokens: Mapping[str, Any]) -> Wire:
+def counts(usage: Usage) -> Wire:
     """`TokenUsageInfo`."""
-    cache = obj(tokens.get("cache"))
-    made: Wire = {key: whole(tokens.get(key)) for key in ("input", "output", "reasoning")}
-    return {**made, "cache": {key: whole(cache.get(key)) for key in ("read", "write")}}
+    cache = {"read": usage.cache_read, "write": usage.cache_write}
+    return {"input": usage.input, "output": usage.output, "reasoning": usage.reasoning, "cache": cache}
+
+
+def status(value: Status) -> Wire:
+    """`SessionStatus`."""
+    if value.type == "retry":
+        return {"type": "retry", "attempt": value.attempt, "message": value.message, "next": value.next_ms}
+    return {"type": value.type}
 
 
 def added(total: Wire, step: Wire) -> Wire:
@@ -64,21 +67,21 @@ def created(info: Wire, slug: str) -> Wire:
     return {"projectID": info["projectID"], "location": info["location"], "slug": slug, "version": OPENCODE2_VERSION, **told}
 
 
-def revert_of(first: Mapping[str, Any], diffs: Any) -> Wire:
-    """`SessionRevert` from `info.revert` of 1.x and the diffs of what was undone: here they are of the undoing itself."""
-    kept = {key: first[key] for key in ("messageID", "partID", "snapshot") if first.get(key)}
-    return {**kept, "files": [_undone(obj(diff)) for diff in arr(diffs)]}
+def revert_of(revert: Revert, message_id: str, diffs: Sequence[FileDiff]) -> Wire:
+    """`SessionRevert` of an undo from `message_id` on. `diffs` are of what is undone; here they are of the undoing itself."""
+    kept = {"messageID": message_id, "partID": revert.part_id, "snapshot": revert.snapshot}
+    return {**{key: value for key, value in kept.items() if value}, "files": list(map(_undone, diffs))}
 
 
 _OTHER_WAY = {"added": "deleted", "deleted": "added"}
 _HUNK = re.compile(r"^@@ -(\S+) \+(\S+) @@")
 
 
-def _undone(diff: Wire) -> Wire:
+def _undone(diff: FileDiff) -> Wire:
     """A file's diff the other way round."""
-    status = text(diff.get("status"), "modified")
-    counted = {"additions": diff["deletions"], "deletions": diff["additions"]}
-    return {"file": diff["file"], "patch": turned(diff["patch"]), **counted, "status": _OTHER_WAY.get(status, status)}
+    counted = {"additions": diff.deletions, "deletions": diff.additions}
+    status = diff.status or "modified"
+    return {"file": diff.file, "patch": turned(diff.patch), **counted, "status": _OTHER_WAY.get(status, status)}
 
 
 def turned(patch: str) -> str:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shim.opencode2.events import Wire
-from shim.projection.opencode1.projector import Projector
 from shim.projection.opencode2 import session
 from shim.projection.opencode2.state import Conversation2
 from shim.projection.opencode2.steps import Steps
 from shim.projection.opencode2.teller import Teller, message_id
 from universal.jsonvalue import arr, obj, text, whole
+from universal.session import importer
+from universal.session.reducer import Reducer
 
 Deliver = Callable[[list[str]], None]
 
@@ -31,20 +32,20 @@ PROPERTIES: dict[str, tuple[str, object]] = {
 
 
 class Statuses:
-    """Status items of one session. `first` is the first face after the same event."""
+    """Status items of one session. `reducer` has the session after the same event."""
 
-    def __init__(self, conversation: Conversation2, teller: Teller, steps: Steps, first: Projector, deliver: Deliver) -> None:
+    def __init__(self, conversation: Conversation2, teller: Teller, steps: Steps, reducer: Reducer, deliver: Deliver) -> None:
         self._conversation = conversation
         self._teller = teller
         self._steps = steps
-        self._first = first
+        self._reducer = reducer
         self._deliver = deliver
         self._cancelled: list[str] = []
 
     # --- the session's properties --------------------------------------------------------------------------
 
     def updated(self, new: Wire, *, chosen: frozenset[str]) -> None:
-        """The first face's `info` has changed. `chosen`: what of agent and model somebody selected, and no prompt brought along.
+        """The record has changed; `new` is its `info`. `chosen`: which of agent and model somebody selected.
 
         A session that has neither gets those of its first step; what a prompt brings is told when it is another one.
         """
@@ -86,7 +87,7 @@ class Statuses:
     def prompt(self, meta: Wire) -> None:
         """What became of a prompt."""
         inbox, state = self._conversation.inbox, meta.get("state")
-        id_ = self._first.transcript.prompt_of_item(text(meta.get("item_id")))
+        id_ = self._reducer.transcript.prompt_of_item(text(meta.get("item_id")))
         entry = inbox.get(id_)
         if state == "handed":
             carried = {text(one) for one in arr(meta.get("carried"))}
@@ -147,17 +148,17 @@ class Statuses:
 
     def revert(self, meta: Wire) -> None:
         """An undo is staged, taken back, or made for good."""
-        info, new = self._conversation.info, obj(meta.get("revert"))
-        if new:
-            staged = session.revert_of({**new, "messageID": self._steps.second(text(new.get("messageID")))}, meta.get("diffs"))
+        info, new = self._conversation.info, importer.revert(meta.get("revert"))
+        if new is not None:
+            staged = session.revert_of(new, self._steps.wire_id(new.message_id), importer.diffs(meta.get("diffs")))
             self._conversation.info = {**info, "revert": staged}
             self._teller.tell("session.revert.staged", {"revert": staged})
             return
         self._conversation.info = {key: value for key, value in info.items() if key != "revert"}
-        touched = {text(first_id) for first_id, _ in map(arr, arr(meta.get("parts")))}
-        for first_id in touched:
-            self._rewrite(first_id)
-        gone = [self._steps.second(text(first_id)) for first_id in arr(meta.get("messages"))]
+        touched = {text(core_id) for core_id, _ in map(arr, arr(meta.get("parts")))}
+        for core_id in touched:
+            self._rewrite(core_id)
+        gone = [self._steps.wire_id(text(core_id)) for core_id in arr(meta.get("messages"))]
         for id_ in gone:
             self.withdraw(id_)
         to = next((id_ for id_ in self._conversation.messages if id_ in gone), None)
@@ -173,7 +174,7 @@ class Statuses:
         cut = [messages.pop(id_) for id_ in known[known.index(to) :]]
         self._teller.tell("session.revert.committed", {"to": to})
         for message in cut:
-            if message["type"] in ("user", "synthetic") and message["id"] in self._first.conversation.messages:
+            if message["type"] in ("user", "synthetic") and message["id"] in self._reducer.session.messages:
                 payload = {key: value for key, value in message.items() if key not in ("id", "time", "type")}
                 item = {"type": message["type"], "payload": payload, "delivery": "steer"}
                 self._teller.tell("session.inbox.enqueued", {"inboxID": message["id"], "item": item})
@@ -181,9 +182,9 @@ class Statuses:
                 messages[message["id"]] = {**message, "time": {"created": self._teller.at}}
 
     def removed(self, meta: Wire) -> None:
-        """A client of the first face has removed a message. Events can only say so of the last ones, and empty others."""
-        first_id = text(meta.get("message_id"))
-        id_ = self._steps.second(first_id)
+        """A client of OpenCode 1 has removed a message. Events can only say so of the last ones, and empty others."""
+        core_id = text(meta.get("message_id"))
+        id_ = self._steps.wire_id(core_id)
         self.withdraw(id_)
         messages = self._conversation.messages
         if id_ not in messages:
@@ -199,16 +200,16 @@ class Statuses:
         del messages[id_]
 
     def rewritten(self, meta: Wire) -> None:
-        """A client of the first face has changed or removed a part. Of prompts, no event can say so."""
+        """A client of OpenCode 1 has changed or removed a part. Of prompts, no event can say so."""
         self._rewrite(text(meta.get("message_id")) or text(obj(meta.get("part")).get("messageID")))
 
-    def _rewrite(self, first_id: str) -> None:
-        message = self._first.conversation.messages.get(first_id)
-        shown = self._conversation.messages.get(first_id)
-        if message is not None and self._steps.knows(first_id):
-            self._steps.rewritten(first_id, message)
+    def _rewrite(self, core_id: str) -> None:
+        message = self._reducer.session.messages.get(core_id)
+        shown = self._conversation.messages.get(core_id)
+        if message is not None and self._steps.knows(core_id):
+            self._steps.rewritten(core_id, message)
         elif message is not None and shown is not None and shown["type"] == "user":
-            self._conversation.messages[first_id] = {**shown, "text": message.text()}
+            self._conversation.messages[core_id] = {**shown, "text": message.text()}
 
 
 STATUSES: dict[str, Callable[[Statuses, Wire], None]] = {
@@ -222,4 +223,4 @@ STATUSES: dict[str, Callable[[Statuses, Wire], None]] = {
     "part.removed": Statuses.rewritten,
     "part.updated": Statuses.rewritten,
 }
-"""Labels without a row say nothing here, or say it by what the first face makes of them (title, retry, compaction ...)."""
+"""Labels without a row say nothing here, or are told by the changes that the core makes of them (retry ...)."""

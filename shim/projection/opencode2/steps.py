@@ -7,7 +7,7 @@ whole text is told once more, in the end.
 Owner of: `step.started` before what belongs to it; `text.started`, deltas, `text.ended` always; tools: `input.started`, deltas,
 `input.ended`, `called`, progress, `success` or `failed`; ordinals, which count for each kind; in GET, a text is "" until it ends.
 
-In: messages and parts of the first face, in its order. Out: events, told by the `Teller`.
+In: changes of the core's messages and parts, in its order. Out: events, told by the `Teller`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,38 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from shim.opencode2.events import Wire
-from shim.projection.opencode1.state import Conversation, Message
 from shim.projection.opencode2 import names, results
 from shim.projection.opencode2.session import added, counts
 from shim.projection.opencode2.state import Conversation2
 from shim.projection.opencode2.teller import Teller, message_id
-from universal.jsonvalue import obj, text, whole
-from universal.session.model import ToolCall
+from universal.diffs import relative
+from universal.jsonvalue import obj, text
+from universal.session.changes import TextGrew
+from universal.session.model import (
+    Message,
+    ModelRef,
+    Part,
+    Patch,
+    Reasoning,
+    Session,
+    Status,
+    StepFinish,
+    StepInfo,
+    Text,
+    ToolCall,
+    Usage,
+)
 from universal.session.reducer import DISMISSED, rejection
 
 Kind: TypeAlias = Literal["text", "reasoning"]
 REFUSALS = (rejection(""), DISMISSED)
 """Words of calls that a person refused, and said no more; who says why is heard by the model, as of any error."""
-TALK: dict[str, Kind] = {"text": "text", "reasoning": "reasoning"}
-"""Parts of 1.x that are text -> how events and content name them."""
+NO_MODEL = ModelRef("", "")
 
 
 @dataclass(slots=True)
 class Step:
-    """One message. `places`: part of 1.x -> (kind, ordinal, index in `content`); `calls`: call -> index in `content`."""
+    """One message. `places`: part of the core -> (kind, ordinal, index in `content`); `calls`: call -> index in `content`."""
 
     id: str
     wire: Wire
@@ -49,28 +62,28 @@ class Step:
 
 
 class Steps:
-    """The steps of one session. `names` has the ids of messages that are called otherwise than on the first face."""
+    """The steps of one session. `names` has the ids of messages that are called otherwise than in the core."""
 
-    def __init__(self, conversation: Conversation2, teller: Teller, first: Conversation) -> None:
+    def __init__(self, conversation: Conversation2, teller: Teller, session: Session) -> None:
         self._conversation = conversation
-        self._first = first
+        self._session = session
         self._teller = teller
         self._steps: dict[str, Step] = {}
         self._called: dict[str, str] = {}
         self._promised: Step | None = None
-        self._held: dict[str, tuple[Wire, Message | None]] = {}
-        """Open steps whose message is over, by their id of the first face: why it is will be told."""
+        self._held: dict[str, tuple[StepInfo, Message | None]] = {}
+        """Open steps whose message is over, by their id of the core: why it is will be told."""
         self.open: dict[str, Step] = {}
-        """Those that have not ended, by their id of the first face."""
+        """Those that have not ended, by their id of the core."""
         self.names: dict[str, str] = {}
 
-    def knows(self, first_id: str) -> bool:
-        """Whether this message of the first face is a step."""
-        return first_id in self._steps
+    def knows(self, core_id: str) -> bool:
+        """Whether this message of the core is a step."""
+        return core_id in self._steps
 
-    def second(self, first_id: str) -> str:
-        """The id that a message of the first face has here."""
-        return self.names.get(first_id, first_id)
+    def wire_id(self, core_id: str) -> str:
+        """The id that a message of the core has here."""
+        return self.names.get(core_id, core_id)
 
     def show(self, step: Step) -> None:
         """The message as it is now."""
@@ -78,7 +91,7 @@ class Steps:
 
     # --- the message ---------------------------------------------------------------------------------------
 
-    def begin(self, info: Wire, snapshot: str | None, *, since: int | None = None) -> None:
+    def begin(self, info: StepInfo, snapshot: str | None, *, since: int | None = None) -> None:
         """A message begins. One that a retry has promised keeps the promised id.
 
         `since`: when the model was asked, for a message that exists only to carry an error. Without it such a step would
@@ -87,21 +100,15 @@ class Steps:
         self.release()
         promised, self._promised = self._promised, None
         at = self._teller.at if since is None or promised is not None else since
-        step = promised or self._make(text(info.get("id")), info, at)
-        self.names |= {info["id"]: step.id} if step.id != info["id"] else {}
-        self._steps[info["id"]] = self.open[info["id"]] = step
+        step = promised or self._make(info.id, text(info.extra.get("agent")) or info.mode or "build", info.model, at)
+        self.names |= {info.id: step.id} if step.id != info.id else {}
+        self._steps[info.id] = self.open[info.id] = step
         if snapshot:
             step.wire = {**step.wire, "snapshot": {"start": snapshot}}
         self._start(step, at)
 
-    def _make(self, id_: str, info: Wire, at: int) -> Step:
-        wire: Wire = {
-            "id": id_,
-            "time": {"created": at},
-            "type": "assistant",
-            "agent": text(info.get("agent"), "build"),
-            "model": names.model_ref(info if "modelID" in info else obj(info.get("model"))),
-        }
+    def _make(self, id_: str, mode: str, model: ModelRef, at: int) -> Step:
+        wire: Wire = {"id": id_, "time": {"created": at}, "type": "assistant", "agent": mode, "model": names.model_ref(model)}
         return Step(id_, wire)
 
     def _start(self, step: Step, at: int) -> None:
@@ -119,27 +126,27 @@ class Steps:
         info = self._conversation.info
         self._conversation.info = {"agent": step.wire["agent"], "model": step.wire["model"], **info}
 
-    def streamed(self, first_id: str) -> None:
+    def streamed(self, core_id: str) -> None:
         """The model has said all of this step; its tools may go on."""
-        step = self.open.get(first_id)
+        step = self.open.get(core_id)
         if step is not None and not step.streamed:
             step.streamed = True
             self._teller.tell("session.step.streamed", {"assistantMessageID": step.id})
             step.wire = {**step.wire, "time": {**step.wire["time"], "streamed": self._teller.at}}
             self.show(step)
 
-    def finish(self, info: Wire, message: Message | None) -> None:
+    def finish(self, info: StepInfo, message: Message | None) -> None:
         """The step is over. `message` has its snapshot and what was changed.
 
         Agents may close a message before they say that it has failed or was interrupted; native says that alone. So the end of
         one that was broken off is told with what comes next (`release`).
         """
-        if info["id"] not in self.open:
-            self._fail_late(self._steps.get(info["id"]), info)
-        elif info.get("error") or not _broken_off(info, message):
+        if info.id not in self.open:
+            self._fail_late(self._steps.get(info.id), info)
+        elif info.error is not None or not _broken_off(info, message):
             self._finish(info, message)
         else:
-            self._held[info["id"]] = (info, message)
+            self._held[info.id] = (info, message)
 
     def release(self) -> None:
         """The turn goes on, or ends: steps that were broken off have ended, and did not fail."""
@@ -147,46 +154,47 @@ class Steps:
         for info, message in held.values():
             self._finish(info, message)
 
-    def _finish(self, info: Wire, message: Message | None) -> None:
-        self._held.pop(info["id"], None)
-        step = self.open.pop(info["id"], None)
+    def _finish(self, info: StepInfo, message: Message | None) -> None:
+        self._held.pop(info.id, None)
+        step = self.open.pop(info.id, None)
         if step is None:
             return
-        tokens, cost = counts(obj(info.get("tokens"))), info.get("cost") or 0
-        spent = bool(cost) or any(tokens[key] for key in ("input", "output", "reasoning")) or any(tokens["cache"].values())
-        if info.get("error"):
-            self._fail(step, names.error(obj(info["error"])), {"cost": cost, "tokens": tokens} if spent else {})
-            if spent:
-                self.spend(tokens, cost)
+        used, cost = info.usage, info.cost or 0
+        tokens = counts(used)
+        if info.error is not None:
+            is_paid = any((cost, used.input, used.output, used.reasoning, used.cache_read, used.cache_write))
+            self._fail(step, names.error(info.error), {"cost": cost, "tokens": tokens} if is_paid else {})
+            if is_paid:
+                self.spend(used, cost)
             return
         if not step.streamed:
             step.streamed = True
             self._teller.tell("session.step.streamed", {"assistantMessageID": step.id})
             step.wire = {**step.wire, "time": {**step.wire["time"], "streamed": self._teller.at}}
-        told = {**names.finish(text(info.get("finish"), "stop")), "cost": cost, "tokens": tokens}
+        told = {**names.finish("stop" if info.finish is None else info.finish), "cost": cost, "tokens": tokens}
         ends = self._snapshot(message)
         self._teller.tell("session.step.ended", {"assistantMessageID": step.id, **told, **ends})
         snapshot = {**obj(step.wire.get("snapshot")), **({"end": ends["snapshot"], "files": ends["files"]} if ends else {})}
         self._close(step, {**told, **({"snapshot": snapshot} if snapshot else {})})
-        self.spend(tokens, cost)
+        self.spend(used, cost)
 
     def _snapshot(self, message: Message | None) -> Wire:
         parts = list(message.parts.values()) if message is not None else []
-        end = next((p["snapshot"] for p in parts if p["type"] == "step-finish" and p.get("snapshot")), None)
+        end = next((p.snapshot for p in parts if isinstance(p, StepFinish) and p.snapshot), None)
         if end is None:
             return {}
         directory = self._conversation.info["location"]["directory"]
-        files = [results.relative(str(name), directory) for p in parts if p["type"] == "patch" for name in p["files"]]
+        files = [relative(name, directory) for p in parts if isinstance(p, Patch) for name in p.files]
         return {"snapshot": end, "files": list(dict.fromkeys(files))}
 
     def _fail(self, step: Step, error: Wire, spent: Wire) -> None:
         self._teller.tell("session.step.failed", {"assistantMessageID": step.id, "error": error, **spent})
         self._close(step, {"finish": "error", "error": error, **spent})
 
-    def _fail_late(self, step: Step | None, info: Wire) -> None:
+    def _fail_late(self, step: Step | None, info: StepInfo) -> None:
         """Agents may close their message before they say that it has failed, or was interrupted."""
-        if step is not None and info.get("error") and "error" not in step.wire:
-            self._fail(step, names.error(obj(info["error"])), {})
+        if step is not None and info.error is not None and "error" not in step.wire:
+            self._fail(step, names.error(info.error), {})
 
     def _close(self, step: Step, told: Wire) -> None:
         step.over = True
@@ -194,10 +202,10 @@ class Steps:
         step.wire = {**kept, **told, "time": {**step.wire["time"], "completed": self._teller.at}}
         self.show(step)
 
-    def spend(self, tokens: Wire, cost: float) -> None:
+    def spend(self, used: Usage, cost: float) -> None:
         """Add to the session's totals, and tell them."""
         info = self._conversation.info
-        self.total(added(info["tokens"], tokens), info["cost"] + cost)
+        self.total(added(info["tokens"], counts(used)), info["cost"] + cost)
 
     def total(self, tokens: Wire, cost: float) -> None:
         """The session's totals."""
@@ -206,25 +214,25 @@ class Steps:
 
     # --- retries -------------------------------------------------------------------------------------------
 
-    def retry(self, open_id: str | None, status: Wire, info: Wire) -> None:
+    def retry(self, open_id: str | None, status: Status, mode: str, model: ModelRef | None) -> None:
         """The model is asked again later. Without an open step, one is opened, which the next message will be.
 
-        Counted are all attempts here, and those after the first one on the first face. One that failed was made.
+        All attempts count here; `status` counts those after the first one. The attempt that failed was made.
         """
         self.release()
         step = self.open.get(open_id or "") or self._promised
         if step is None:
-            step = self._promised = self._promise(info)
-        error = {"type": "provider.internal", "message": text(status.get("message"))}
-        told = {"attempt": whole(status.get("attempt"), 1) + 1, "at": whole(status.get("next")), "error": error}
+            step = self._promised = self._promise(mode, model or NO_MODEL)
+        error = {"type": "provider.internal", "message": status.message}
+        told = {"attempt": status.attempt + 1, "at": status.next_ms, "error": error}
         if "retry" in step.wire and step.wire["retry"]["attempt"] < told["attempt"]:
             self._start(step, self._teller.at)
         self._teller.tell("session.retry.scheduled", {"assistantMessageID": step.id, **told})
         step.wire = {**step.wire, "retry": told}
         self.show(step)
 
-    def _promise(self, info: Wire) -> Step:
-        step = self._make("", info, self._teller.at)
+    def _promise(self, mode: str, model: ModelRef) -> Step:
+        step = self._make("", mode, model, self._teller.at)
         data: Wire = {"agent": step.wire["agent"], "model": step.wire["model"], "started": self._teller.at}
         event = self._teller.tell("session.step.started", data)
         step.id = message_id(event)
@@ -248,50 +256,51 @@ class Steps:
 
     # --- texts ---------------------------------------------------------------------------------------------
 
-    def delta(self, properties: Wire) -> None:
+    def delta(self, change: TextGrew) -> None:
         """A piece of text."""
-        step = self._steps.get(properties["messageID"])
-        place = step.places.get(properties["partID"]) if step is not None else None
-        if step is not None and place is not None and properties["partID"] not in step.ended:
-            data = {"assistantMessageID": step.id, "ordinal": place[1], "delta": properties["delta"]}
+        step = self._steps.get(change.message_id)
+        place = step.places.get(change.part_id) if step is not None else None
+        if step is not None and place is not None and change.part_id not in step.ended:
+            data = {"assistantMessageID": step.id, "ordinal": place[1], "delta": change.delta}
             self._teller.tell(f"session.{place[0]}.delta", data)
 
-    def settle(self, first_id: str, *, only: Kind | None = None) -> None:
+    def settle(self, core_id: str, *, only: Kind | None = None) -> None:
         """Texts of a message that grow are as they are now: the model has gone on."""
-        step, message = self._steps.get(first_id), self._first.messages.get(first_id)
+        step, message = self._steps.get(core_id), self._session.messages.get(core_id)
         if step is None or message is None:
             return
         growing = [(part_id, place) for part_id, place in step.places.items() if part_id not in step.ended]
         for part_id, place in growing:
             if only in (None, place[0]):
-                self._end(step, part_id, place, message.part(part_id)["text"])
+                part = message.part(part_id)
+                assert isinstance(part, (Text, Reasoning))
+                self._end(step, part_id, place, part.text)
                 self.show(step)
 
-    def part(self, part: Wire, call: ToolCall | None) -> None:
-        """A part is new, or has changed. `call` is what the first face knows of a tool's call."""
-        step = self._steps.get(part["messageID"])
+    def part(self, core_id: str, part: Part) -> None:
+        """A part of this message is new, or has changed."""
+        step = self._steps.get(core_id)
         if step is None:
             return
-        if part["type"] in TALK:
-            self._text(step, TALK[part["type"]], part)
-        elif part["type"] == "tool":
-            self._tool(step, part, call)
+        if isinstance(part, (Text, Reasoning)):
+            self._text(step, core_id, part)
+        elif isinstance(part, ToolCall):
+            self._tool(step, core_id, part)
 
-    def _text(self, step: Step, kind: Kind, part: Wire) -> None:
-        time = obj(part.get("time"))
-        place = step.places.get(part["id"])
+    def _text(self, step: Step, core_id: str, part: Text | Reasoning) -> None:
+        kind: Kind = "text" if isinstance(part, Text) else "reasoning"
+        place = step.places.get(part.id)
         if place is None:
-            self.settle(part["messageID"], only="reasoning")
-            place = step.places[part["id"]] = (kind, step.counts[kind], len(step.content))
+            self.settle(core_id, only="reasoning")
+            place = step.places[part.id] = (kind, step.counts[kind], len(step.content))
             step.counts[kind] += 1
             begun = {"time": {"created": self._teller.at}} if kind == "reasoning" else {}
             step.content.append({"type": kind, "text": "", **begun})
             self._teller.tell(f"session.{kind}.started", {"assistantMessageID": step.id, "ordinal": place[1]})
         said = step.content[place[2]]
-        if (time and "end" not in time) or (part["id"] in step.ended and said["text"] == part["text"]):
-            self.show(step)
-            return
-        self._end(step, part["id"], place, part["text"])
+        is_growing = part.start_ms is not None and part.end_ms is None
+        if not is_growing and not (part.id in step.ended and said["text"] == part.text):
+            self._end(step, part.id, place, part.text)
         self.show(step)
 
     def _end(self, step: Step, part_id: str, place: tuple[Kind, int, int], words: str) -> None:
@@ -312,28 +321,28 @@ class Steps:
             data = {"assistantMessageID": step.id, "id": call_id, "delta": delta}
             self._teller.tell("session.tool.input.delta", data)
 
-    def _tool(self, step: Step, part: Wire, call: ToolCall | None) -> None:
-        call_id, state = part["callID"], obj(part["state"])
+    def _tool(self, step: Step, core_id: str, call: ToolCall) -> None:
+        call_id = call.call_id
         if call_id not in step.calls:
-            self.settle(part["messageID"], only="reasoning")
+            self.settle(core_id, only="reasoning")
             step.calls[call_id] = len(step.content)
-            self._called[call_id] = part["messageID"]
-            name = names.tool_name(part["tool"])
+            self._called[call_id] = core_id
+            name = names.tool_name(call.tool)
             begun: Wire = {"type": "tool", "id": call_id, "name": name, "executed": False}
             streaming = {"status": "streaming", "input": ""}
             step.content.append({**begun, "state": streaming, "time": {"created": self._teller.at}})
             self._tell(step, "input.started", call_id, name=name)
-        if state["status"] != "pending" and self._now(step, call_id)["status"] == "streaming":
-            self._call(step, call_id, state)
-        if state["status"] == "running" and state.get("metadata"):
-            self.settle(part["messageID"])
-            self._progress(step, call_id, state)
-        elif state["status"] in ("completed", "error"):
-            self.settle(part["messageID"])
-        if state["status"] == "completed":
-            self._success(step, call_id, state)
-        elif state["status"] == "error":
-            self._failed(step, call_id, state, call)
+        if call.status != "pending" and self._now(step, call_id)["status"] == "streaming":
+            self._call(step, call)
+        if call.status == "running" and call.metadata:
+            self.settle(core_id)
+            self._progress(step, call)
+        elif call.status in ("completed", "error"):
+            self.settle(core_id)
+        if call.status == "completed":
+            self._success(step, call)
+        elif call.status == "error":
+            self._failed(step, call)
         self.show(step)
 
     def _tell(self, step: Step, what: str, call_id: str, **data: object) -> None:
@@ -348,35 +357,38 @@ class Steps:
         time = {**old["time"], moment: self._teller.at} if moment else old["time"]
         step.content[at] = {**old, "state": state, "time": time}
 
-    def _call(self, step: Step, call_id: str, state: Wire) -> None:
+    def _call(self, step: Step, call: ToolCall) -> None:
+        call_id = call.call_id
         tool = step.content[step.calls[call_id]]["name"]
-        given = names.arguments(tool, obj(state.get("input")))
-        self._tell(step, "input.ended", call_id, text=json.dumps(given, ensure_ascii=False))
-        called: Wire = {"assistantMessageID": step.id, "id": call_id, "input": given, "executed": False}
+        arguments = names.arguments(tool, call.input)
+        self._tell(step, "input.ended", call_id, text=json.dumps(arguments, ensure_ascii=False))
+        called: Wire = {"assistantMessageID": step.id, "id": call_id, "input": arguments, "executed": False}
         self._teller.tell("session.tool.called", called, beside={"tool": tool})
-        self._set(step, call_id, {"status": "running", "input": given, "metadata": {}}, "ran")
+        self._set(step, call_id, {"status": "running", "input": arguments, "metadata": {}}, "ran")
 
-    def _progress(self, step: Step, call_id: str, state: Wire) -> None:
+    def _progress(self, step: Step, call: ToolCall) -> None:
+        call_id = call.call_id
         now = self._now(step, call_id)
-        told = results.progress(step.content[step.calls[call_id]]["name"], obj(state.get("metadata")))
+        told = results.progress(step.content[step.calls[call_id]]["name"], obj(call.metadata))
         if now["status"] == "running" and told != now["metadata"]:
             self._tell(step, "progress", call_id, metadata=told)
             self._set(step, call_id, {**now, "metadata": told})
 
-    def _success(self, step: Step, call_id: str, state: Wire) -> None:
+    def _success(self, step: Step, call: ToolCall) -> None:
+        call_id = call.call_id
         tool = step.content[step.calls[call_id]]["name"]
-        given = obj(self._now(step, call_id)["input"])
+        arguments = obj(self._now(step, call_id)["input"])
         directory = self._conversation.info["location"]["directory"]
-        metadata = results.metadata(tool, given, obj(state.get("metadata")), directory)
-        told: Wire = {"content": results.content(tool, state), **({"metadata": metadata} if metadata else {})}
+        metadata = results.metadata(tool, arguments, obj(call.metadata), directory)
+        told: Wire = {"content": results.content(tool, call), **({"metadata": metadata} if metadata else {})}
         self._tell(step, "success", call_id, **told, executed=False)
-        self._set(step, call_id, {"status": "completed", "input": given, **told}, "completed")
+        self._set(step, call_id, {"status": "completed", "input": arguments, **told}, "completed")
 
-    def _failed(self, step: Step, call_id: str, state: Wire, call: ToolCall | None) -> None:
+    def _failed(self, step: Step, call: ToolCall) -> None:
+        call_id, meta = call.call_id, obj(call.metadata)
         now = self._now(step, call_id)
-        meta = obj(state.get("metadata"))
-        refused = call is not None and call.refused in REFUSALS
-        error = names.tool_error(text(state.get("error")), interrupted=meta.get("interrupted") is True, refused=refused)
+        refused = call.refused in REFUSALS
+        error = names.tool_error(call.error, interrupted=meta.get("interrupted") is True, refused=refused)
         output = text(meta.get("output"))
         told: Wire = {"error": error, **({"content": [{"type": "text", "text": output}]} if output else {})}
         self._tell(step, "failed", call_id, **told, executed=False)
@@ -384,27 +396,26 @@ class Steps:
 
     # --- rewritten by a person -----------------------------------------------------------------------------
 
-    def rewritten(self, first_id: str, message: Message) -> None:
+    def rewritten(self, core_id: str, message: Message) -> None:
         """Parts of a message were changed or removed: its content anew."""
-        step = self._steps.get(first_id)
+        step = self._steps.get(core_id)
         if step is None:
             return
         calls = {entry["id"]: entry for entry in step.content if entry["type"] == "tool"}
         content: list[Wire] = []
-        for part_id in message.parts:
-            part = message.part(part_id)
-            if part["type"] == "tool" and part["callID"] in calls:
-                content.append(calls[part["callID"]])
-            elif part["type"] in TALK:
-                content.append({"type": part["type"], "text": part["text"]})
+        for part in message.all_parts():
+            if isinstance(part, ToolCall):
+                content += [calls[part.call_id]] if part.call_id in calls else []
+            elif isinstance(part, (Text, Reasoning)):
+                content.append({"type": "text" if isinstance(part, Text) else "reasoning", "text": part.text})
         step.content = content
         self._teller.tell("session.message.content.updated", {"messageID": step.id, "content": list(content)})
         self.show(step)
 
 
-def _broken_off(info: Wire, message: Message | None) -> bool:
-    """Whether a message of the first face is over without an end of its own, or a call of it was interrupted."""
-    if "finish" not in info:
+def _broken_off(info: StepInfo, message: Message | None) -> bool:
+    """Whether a message is over without an end of its own, or a call of it was interrupted."""
+    if info.finish is None:
         return True
-    calls = [obj(part["state"]) for part in (message.parts.values() if message is not None else ()) if part["type"] == "tool"]
-    return any(obj(call.get("metadata")).get("interrupted") is True for call in calls)
+    calls = [part for part in (message.parts.values() if message is not None else ()) if isinstance(part, ToolCall)]
+    return any(obj(call.metadata).get("interrupted") is True for call in calls)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
-from shim.faces.opencode1 import read
 from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, operation2
@@ -171,7 +170,7 @@ def _shown(ctx: Ctx, record: SessionRecord) -> Wire:
     view = views(ctx).seen(record.id)
     if view is not None:
         return view.info
-    facts, shown = ctx.services.sessions.facts(record.id), info_of(read.session(record))
+    facts, shown = ctx.services.sessions.facts(record.id), info_of(record)
     time = {key: facts[key] for key in ("idle", "viewed") if key in facts}
     return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
 

@@ -7,16 +7,17 @@ import tracemalloc
 import weakref
 
 from shim.clock import ManualClock
+from shim.faces.opencode1.render import render
 from shim.ids import Ids
 from shim.opencode.events import OpenCodeEvent
-from shim.projection.opencode1.projector import Projector
 from shim.stream.hub import Hub
 from tests.unit.stream.reading import delta, make_hub, subscribe
 from universal.events import EventType, ItemData, ItemDeltaData, SessionStartedData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
+from universal.session.reducer import Reducer
 
 
-class Session(Projector):
+class Session(Reducer):
     """One that can be looked for."""
 
 
@@ -43,7 +44,7 @@ def played(hub: Hub[OpenCodeEvent]) -> weakref.ref[Session]:
             type=type_,
             data=data,
         )
-        for out in session.feed(event, sequence):
+        for out in render(session.apply(event, sequence), session.session, sequence):
             hub.publish(out)
     return weakref.ref(session)
 

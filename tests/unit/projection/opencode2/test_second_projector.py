@@ -301,7 +301,7 @@ def test_more_of_a_text_that_seemed_to_have_ended_comes_in_the_end() -> None:
     story.end()
     assert [d["text"] for d in told(story, "session.text.ended")] == ["Let me", "Let me see."]
     assert [d["delta"] for d in told(story, "session.text.delta")] == ["Let me"]
-    check_second(story.journal, "mock", story.first.conversation)
+    check_second(story.journal, "mock", story.opencode1)
 
 
 def test_a_retry_keeps_the_message() -> None:
@@ -330,7 +330,7 @@ def test_each_attempt_is_a_start_of_the_step() -> None:
     story.say("Back again.")
     story.end()
     assert len({d["assistantMessageID"] for d in told(story, "session.step.started")}) == 1
-    check_second(story.journal, "mock", story.first.conversation)
+    check_second(story.journal, "mock", story.opencode1)
 
 
 def test_a_retry_that_leads_to_nothing_fails_its_step() -> None:
@@ -354,7 +354,7 @@ def test_a_step_that_was_broken_off_ends_once(reason: str, end: str) -> None:
     story.end(reason)
     assert [kind for kind in types(story) if kind in ("step.ended", "step.failed")] == [end]
     assert "completed" in assistants(story)[0]["time"]
-    check_second(story.journal, "mock", story.first.conversation)
+    check_second(story.journal, "mock", story.opencode1)
 
 
 def test_a_step_that_was_broken_off_has_ended_when_the_turn_goes_on() -> None:
@@ -369,7 +369,7 @@ def test_a_step_that_was_broken_off_has_ended_when_the_turn_goes_on() -> None:
     story.say("I go on.")
     assert types(story)[types(story).index("tool.failed") :][:3] == ["tool.failed", "step.ended", "step.started"]
     story.end()
-    check_second(story.journal, "mock", story.first.conversation)
+    check_second(story.journal, "mock", story.opencode1)
 
 
 def test_what_comes_while_nothing_runs_is_told_to_nobody() -> None:
@@ -462,7 +462,7 @@ def test_a_question_that_nobody_answers_is_cancelled() -> None:
 
 @pytest.mark.parametrize("story", everything(), ids=["all", "fork"])
 def test_what_no_recording_has(story: Story) -> None:
-    check_second(story.journal, "mock", story.first.conversation)
+    check_second(story.journal, "mock", story.opencode1)
 
 
 def test_an_import_is_told_as_if_it_came_now_at_its_own_time() -> None:
@@ -476,7 +476,7 @@ def test_an_import_is_told_as_if_it_came_now_at_its_own_time() -> None:
     assert (user["text"], user["time"]) == ("list", {"created": created})
     assert [part["type"] for part in step["content"]] == ["text", "tool"]
     assert (step["finish"], step["time"]["created"]) == ("stop", created + 1)
-    check_second(story.journal, "mock", story.first.conversation)
+    check_second(story.journal, "mock", story.opencode1)
 
 
 def test_a_fork_is_no_new_session() -> None:

@@ -22,6 +22,7 @@ class Node:
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
     callbacks = list(gc.callbacks)
+    gc.enable()  # a replay of recordings in this process may have turned it off
     yield
     assert gc.callbacks == callbacks
     gc.enable()
@@ -87,6 +88,5 @@ def test_what_survives_a_long_collection_is_set_aside(monkeypatch: pytest.Monkey
 
 def test_nothing_is_looked_through_if_nothing_was_set_aside() -> None:
     gc.freeze()  # as the server does when it starts
-    before = gc.get_freeze_count()
     Collector().give_up(GIVEN_UP)
-    assert gc.get_freeze_count() >= before
+    assert gc.get_freeze_count() > 0

@@ -17,6 +17,7 @@ from shim.projection.opencode2 import prompts, results
 from shim.redaction import clean
 from universal.agents import claude_notes
 from universal.permissions import Rule, decide, matches
+from universal.session.model import ToolCall
 from universal.shell import LENGTH_LIMIT, parse_shell_line
 
 SIZE = 200_000
@@ -43,7 +44,7 @@ CASES: dict[str, Callable[[], object]] = {
     "quotes of pydantic on stderr": lambda: clean("input_value=" * (SIZE // 12)),
     "blanks behind a name on stderr": lambda: clean("token" + " " * SIZE),
     "a file without its comma": lambda: prompts.item([{"type": "file", "url": "data:" + "a" * SIZE}], {}),
-    "results of subagents": lambda: results.content("subagent", {"output": "<task_result>\n" * (SIZE // 14)}),
+    "results of subagents": lambda: results.content("subagent", ToolCall("prt_1", "call_1", "task", output="<task_result>\n" * (SIZE // 14))),
     "empty lines of a summary": lambda: claude_notes._summary("\n" * SIZE + "x"),  # pyright: ignore[reportPrivateUsage] - pure
     "blanks in a file's head": lambda: markdown.parse("---\na: x" + " " * SIZE + "y\n---\n"),
     "placeholders of a configuration": lambda: PLACEHOLDER.sub("", "{env:" * (SIZE // 5)),

@@ -11,6 +11,7 @@ import pytest
 
 from shim.app import SERVICES
 from shim.opencode2.dialects import R
+from shim.opencode2.stream import ENCODERS
 from shim.services import Services
 from shim.sessions import views as module
 from shim.sessions.views import Views
@@ -58,7 +59,7 @@ async def told(reader: Any) -> list[str]:
     found: list[str] = []
     while batches := await reader.take(0.0, asyncio.get_running_loop().time() + 0.01):
         frames = [frame for batch in batches for frame in batch.frames]
-        found += [frame.plain.split(b'"type":"')[1].split(b'"')[0].decode() for frame in frames if b'"type":"' in frame.plain]
+        found += [frame.body.split(b'"type":"')[1].split(b'"')[0].decode() for frame in frames if b'"type":"' in frame.body]
     return found
 
 
@@ -71,7 +72,7 @@ async def test_live_events_wait_while_the_journal_is_read(
     monkeypatch.setattr(module, "WAITING", waiting)
     session = await server.session()
     await server.ask(session, "tool")
-    reader = views(server).hub.subscribe(R)
+    reader = views(server).hub.subscribe(ENCODERS[R.name])
     store(server).gate.clear()
     branch = await services(server).sessions.branch(session)
     await server.prompt(session, "echo second")
@@ -112,18 +113,18 @@ async def test_a_journal_that_cannot_be_read_is_an_error_now_and_tried_again_lat
 async def test_views_that_nobody_needs_are_dropped(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await server.session()
     await server.ask(session, "echo x")
-    reader = views(server).hub.subscribe(R)
+    reader = views(server).hub.subscribe(ENCODERS[R.name])
     await views(server).of(session)
     monkeypatch.setattr(module, "IDLE_S", -1.0)
     views(server)._sweep()
     assert len(views(server)) == 1  # somebody reads the stream
     reader.close()
-    monkeypatch.setattr(views(server).hub, "_wanted_until", 0)
+    monkeypatch.setattr(views(server).hub, "_wanted_until_ms", 0)
     views(server)._sweep()
     assert len(views(server)) == 0
     feed = services(server).sessions.deps.feed
     assert views(server)._observe not in feed._observers
-    assert services(server).hub._taps == []
+    assert services(server).hub._observers == []
     await views(server).of(session)
     assert views(server)._observe in feed._observers
 

@@ -24,6 +24,8 @@ SIZE = 200_000
 BOUND_S = 2.0
 """Of processor time; each takes some milliseconds."""
 
+SUBAGENT_CALL = ToolCall("prt_1", "call_1", "task", output="<task_result>\n" * (SIZE // 14))
+
 CASES: dict[str, Callable[[], object]] = {
     "a rule's stars": lambda: matches("*a*a*a*a*a*a*a*a*x", "a" * SIZE),
     "a rule's stars and marks": lambda: matches("*a?*a?*a?*b", "a" * SIZE),
@@ -44,7 +46,7 @@ CASES: dict[str, Callable[[], object]] = {
     "quotes of pydantic on stderr": lambda: clean("input_value=" * (SIZE // 12)),
     "blanks behind a name on stderr": lambda: clean("token" + " " * SIZE),
     "a file without its comma": lambda: prompts.item([{"type": "file", "url": "data:" + "a" * SIZE}], {}),
-    "results of subagents": lambda: results.content("subagent", ToolCall("prt_1", "call_1", "task", output="<task_result>\n" * (SIZE // 14))),
+    "results of subagents": lambda: results.content("subagent", SUBAGENT_CALL),
     "empty lines of a summary": lambda: claude_notes._summary("\n" * SIZE + "x"),  # pyright: ignore[reportPrivateUsage] - pure
     "blanks in a file's head": lambda: markdown.parse("---\na: x" + " " * SIZE + "y\n---\n"),
     "placeholders of a configuration": lambda: PLACEHOLDER.sub("", "{env:" * (SIZE // 5)),

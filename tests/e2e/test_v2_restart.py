@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from opencode import Opencode
-from opencode.types import SessionIdleEvent, SessionMessageAssistant
+from opencode.types import ServerConnectedEvent, SessionIdleEvent, SessionMessageAssistant
 
 from .support.bench import CLAUDE, MOCK, Bench, bench
 from .support.july import July
@@ -79,7 +79,9 @@ def test_the_typed_client_goes_on_with_its_session(served: Bench) -> None:
     with Opencode(served.url, directory=str(served.place.project), timeout=TURN_S) as client:
         session = str(client.session.create().id)
         for run in ("before", "after"):
-            with client.events.of_type(SessionIdleEvent).for_session(session) as idle:
+            connections, ends = client.events.of_type(ServerConnectedEvent), client.events.of_type(SessionIdleEvent)
+            with connections as connected, ends.for_session(session) as idle:
+                connected.get(timeout=TURN_S)  # it connects in a thread: a quick turn would be over before it
                 client.session.prompt(session, text=served.say(f"[scene:text] {run}", f"echo You said: {run}"))
                 assert idle.get(timeout=TURN_S).data.session_id == session
             steps = [one for one in client.message.list(session) if isinstance(one, SessionMessageAssistant)]

@@ -6,14 +6,14 @@ import gc
 import importlib
 import sys
 
-__all__ = ["main"]
+__all__ = ["main", "without_rich_tracebacks"]
 
 
 def main() -> None:
     """The entry point of `opencode-shim`."""
     # Modules stay until the end: collections while they are imported find nothing, and are a tenth of a start.
     gc.disable()
-    _structlog_without_rich()
+    without_rich_tracebacks()
     from shim.cli.commands import cli
     from shim.errors import ShimError
 
@@ -27,7 +27,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def _structlog_without_rich() -> None:
+def without_rich_tracebacks() -> None:
     """structlog imports rich, if there is one, for tracebacks that `shim.logging` has it render plainly."""
     if "rich" in sys.modules or "structlog" in sys.modules:
         return

@@ -12,19 +12,14 @@ import sys
 from collections.abc import Awaitable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from shim.cli import clients, screen, serving, transfer
 from shim.cli.server import Running, listen, run
-from shim.errors import ShimError
 from shim.logging import configure
 from shim.settings import Settings
-
-LOG_FILE = "opencode-shim.log"
-LOG_KEEP_BYTES = 10 * 2**20
-"""A log file above this is set aside as `.1` when `tui` starts."""
 
 cli = typer.Typer(
     name="opencode-shim",
@@ -171,7 +166,7 @@ def tui(
     # Nobody but the TUI in this terminal comes here, and it could not check a certificate for 127.0.0.1.
     settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
     sock = listen(settings.hostname, settings.port)
-    with open_log(settings) as log:
+    with serving.open_log(settings) as log:
         configure(settings.log_level, settings.log_format, log, serving.secrets(settings))
         raise typer.Exit(run(settings, sock, attach))
 
@@ -209,9 +204,12 @@ def doctor(
     else:
         out = screen.console(sys.stdout)
         show(out, found)
+        from shim.cli import alias as aliases
         from shim.cli.trust import state
 
         screen.line(out, f"project: {state(settings, settings.directory)}")
+        for line in aliases.on_path(os.environ.get("PATH", "")):
+            screen.line(out, line)
     raise typer.Exit(1 if diagnosis.wrong(found, agent or ()) else 0)
 
 
@@ -274,6 +272,35 @@ def pair_revoke(
     _with_server(settings, url, lambda found: job.revoke(settings, found, token_id, screen.console(sys.stdout)))
 
 
+alias = typer.Typer(no_args_is_help=True, help="This server under the name `opencode`, for programs that start OpenCode.")
+cli.add_typer(alias, name="alias")
+
+
+@alias.command(name="install")
+def alias_install(
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Where to; else ~/.local/bin.")] = None,
+    *,
+    opencode2: Annotated[bool, typer.Option("--opencode2", help="Also as `opencode2`, the program of OpenCode 2.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where another program has the name; it is kept beside.")] = False,
+) -> None:
+    """Write a small program named `opencode` into DIR, which starts this server when others start OpenCode."""
+    from shim.cli import alias as job  # late: most commands do not need it
+
+    names = ("opencode", "opencode2") if opencode2 else ("opencode",)
+    out = screen.console(sys.stdout)
+    raise typer.Exit(job.install(folder or Path(job.DEFAULT_FOLDER), names, out, force=force))
+
+
+@alias.command(name="remove")
+def alias_remove(
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Where from; else ~/.local/bin.")] = None,
+) -> None:
+    """Remove the alias from DIR, and put back the program that `--force` has kept."""
+    from shim.cli import alias as job  # late: most commands do not need it
+
+    raise typer.Exit(job.remove(folder or Path(job.DEFAULT_FOLDER), screen.console(sys.stdout)))
+
+
 @cli.command()
 def record(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's name, as `opencode-shim agents` shows it.")],
@@ -324,30 +351,8 @@ def import_(
 
 
 def _with_server(settings: Settings, url: str | None, job: transfer.Job) -> None:
-    """Do it on the server at `url`, on the one that runs on this data directory, or on one that is started for it."""
-    found = url.rstrip("/") if url else asyncio.run(transfer.running(settings))
-    if found is not None:
-        raise typer.Exit(asyncio.run(_done(job(found))))
-
-    async def during(running: Running) -> int:
-        return await job(running.url + (settings.base_path or "").rstrip("/"))
-
-    sock = listen("127.0.0.1", 0)
-    configure("error", "console", sys.stderr)
-    raise typer.Exit(run(settings, sock, during))
+    raise typer.Exit(serving.with_server(settings, url, job))
 
 
 async def _done(work: Awaitable[int]) -> int:
     return await work
-
-
-def open_log(settings: Settings) -> TextIO:
-    """The log of a server behind the TUI, which has the terminal for itself. Only the person may read it."""
-    path = settings.data_dir / LOG_FILE
-    try:
-        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > LOG_KEEP_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        return os.fdopen(os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600), "a", encoding="utf-8")
-    except OSError as error:
-        raise ShimError(f"Cannot write the log {path}: {error.strerror}. Choose another --data-dir.") from error

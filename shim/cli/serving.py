@@ -6,14 +6,19 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from shim.bounded_output import bounded_output
-from shim.cli import clients, screen
+from shim.cli import clients, screen, transfer
 from shim.cli.server import Running, listen, need_directory_inside, run, tls_of
+from shim.errors import ShimError
 from shim.logging import configure
 from shim.redaction import secrets_of
 from shim.settings import Settings
+
+LOG_FILE = "opencode-shim.log"
+LOG_KEEP_BYTES = 10 * 2**20
+"""A log file above this is set aside as `.1` when it is opened."""
 
 
 def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False) -> int:
@@ -57,3 +62,33 @@ def secrets(settings: Settings) -> frozenset[str]:
     """What no log may hold."""
     own = {settings.password.get_secret_value()} if settings.password is not None else set[str]()
     return secrets_of(os.environ) | own
+
+
+def open_log(settings: Settings) -> TextIO:
+    """The log of a server whose stderr is not to be written to. Only the person may read it."""
+    path = settings.data_dir / LOG_FILE
+    try:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_KEEP_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        return os.fdopen(os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600), "a", encoding="utf-8")
+    except OSError as error:
+        raise ShimError(f"Cannot write the log {path}: {error.strerror}. Choose another --data-dir.") from error
+
+
+def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
+    """Do a job on the server at `url`, on the one that runs on this data directory, or on one that is started for it."""
+    found = url.rstrip("/") if url else asyncio.run(transfer.running(settings))
+
+    async def work(at: str) -> int:
+        return await job(at)
+
+    if found is not None:
+        return asyncio.run(work(found))
+
+    async def during(running: Running) -> int:
+        return await job(running.url + (settings.base_path or "").rstrip("/"))
+
+    sock = listen("127.0.0.1", 0)
+    configure("error", "console", sys.stderr)
+    return run(settings, sock, during)

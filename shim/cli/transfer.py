@@ -12,7 +12,7 @@ import json
 import os
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -59,24 +59,33 @@ async def running(settings: Settings) -> str | None:
     return url
 
 
-def _client(settings: Settings, total_s: float) -> ClientSession:
-    headers = dict[str, str]()
-    if settings.password is not None:
-        shown = f"{settings.username}:{settings.password.get_secret_value()}"
-        headers["Authorization"] = f"Basic {base64.b64encode(shown.encode()).decode()}"
-    return ClientSession(timeout=ClientTimeout(total=total_s), headers=headers)
+def authorization(settings: Settings) -> dict[str, str]:
+    """The header that a server with the settings' password wants; {} without one."""
+    if settings.password is None:
+        return {}
+    shown = f"{settings.username}:{settings.password.get_secret_value()}"
+    return {"Authorization": f"Basic {base64.b64encode(shown.encode()).decode()}"}
 
 
-async def request(settings: Settings, method: str, url: str, body: Any = None) -> Any:
-    """JSON of the answer, None if it is empty. Raises ShimError with what the server says."""
-    params = {"directory": str(settings.directory)}
+def trust(url: str) -> ssl.SSLContext:
+    """How the server's certificate is checked: its own one need not name the loopback address."""
     context = ssl.create_default_context()
-    if url.startswith("https://127.0.0.1"):  # its own certificate need not name this address
+    if url.startswith("https://127.0.0.1"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _client(settings: Settings, total_s: float) -> ClientSession:
+    return ClientSession(timeout=ClientTimeout(total=total_s), headers=authorization(settings))
+
+
+async def request(settings: Settings, method: str, url: str, body: Any = None, *, params: Mapping[str, str] | None = None) -> Any:
+    """JSON of the answer, None if it is empty. Raises ShimError with what the server says."""
+    query = {"directory": str(settings.directory), **(params or {})}
     try:
         async with (
             _client(settings, TRANSFER_S) as client,
-            client.request(method, url, params=params, json=body, ssl=context) as answer,
+            client.request(method, url, params=query, json=body, ssl=trust(url)) as answer,
         ):
             text = await answer.text()
     except (ClientError, TimeoutError, ValueError) as error:

@@ -144,6 +144,10 @@ class _Loaded:
     """No file had changed just before."""
 
 
+WITHOUT_PROJECTS = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_CONFIG_PROJECT_DISABLE")
+"""Variables by which those that start OpenCode 1.x and 2.x leave out the files of projects."""
+
+
 class ConfigFiles:
     """Reads and writes them, and keeps what was read for as long as no file changes.
 
@@ -211,7 +215,7 @@ class ConfigFiles:
     def load(self, directory: str) -> OpenCodeConfig:
         """What holds in a directory, which need not exist. Blocking."""
         _need_thread()
-        folders = self._folders(directory)
+        folders = () if self._without_projects() else self._folders(directory)
         loaded = self._loaded.get(directory)
         if loaded is None or not loaded.settled or loaded.folders != folders or _changed(loaded.stamps):
             loaded = self._read(directory, folders)
@@ -252,6 +256,10 @@ class ConfigFiles:
     def _folders(self, directory: str) -> tuple[Path, ...]:
         """The folders from the root of the repository down to the directory, as far as `roots` allow."""
         return tuple(folder for folder in _down_to(Path(directory)) if within(str(folder), self._roots))
+
+    def _without_projects(self) -> bool:
+        """Whether whoever started the server wants no project's files read, as OpenCode takes it."""
+        return any(self._environment.get(name, "").lower() in ("1", "true") for name in WITHOUT_PROJECTS)
 
     def _defaults(self) -> dict[str, Any]:
         """Keys that native always answers with."""

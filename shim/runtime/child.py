@@ -4,6 +4,8 @@
     connect      the same with a protocol of our own
     foreground   a program that has our terminal (OpenCode's TUI)
     ask          a short program whose output is wanted; blocks
+    replace      another program in our place
+    detach       a program that outlives us
 
 It also does what asyncio leaves to its callers when a program is given up: nothing of it lives on, no pipe of it stays open.
 A test (`tests/unit/test_layout.py`) finds every other way to start a program.
@@ -19,7 +21,7 @@ import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from shim.runtime.environment import ChildEnvironment
 
@@ -108,3 +110,17 @@ def kill(process: Process) -> None:
     """SIGKILL to its group, if there is one."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def replace(argv: Sequence[str], *, environment: ChildEnvironment) -> NoReturn:
+    """Become another program: same process, terminal and pipes. Raises OSError."""
+    os.execve(argv[0], list(argv), dict(environment))  # noqa: S606 - a program that the person asked for
+
+
+def detach(argv: Sequence[str], *, environment: ChildEnvironment, log: TextIO) -> int:
+    """Start a program that outlives us, in a session of its own; it writes to `log`. Its process id. Raises OSError."""
+    process = subprocess.Popen(
+        argv, env=dict(environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+    process.returncode = 0  # or Python warns that nobody has waited for it
+    return process.pid

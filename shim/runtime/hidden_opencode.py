@@ -23,6 +23,7 @@ from pathlib import Path
 
 from shim.errors import AgentNotFound, AgentStartFailed
 from shim.runtime import child
+from shim.runtime.aliases import is_alias, which
 from shim.runtime.environment import ChildEnvironment, child_environment
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
@@ -60,8 +61,10 @@ def find_binary(environ: Mapping[str, str]) -> str:
         found = shutil.which(named, path=environ.get("PATH"))
         if found is None:
             raise AgentNotFound(f"{ENV_BINARY} is {named}, which is not an executable file.")
+        if is_alias(found):
+            raise AgentNotFound(f"{ENV_BINARY} is {named}, which is opencode-shim itself under another name. {INSTALL_HINT}")
         return found
-    found = shutil.which("opencode", path=environ.get("PATH"))
+    found = which("opencode", environ.get("PATH", os.defpath))
     if found is None:
         raise AgentNotFound(f"The web UI's files are inside of the `opencode` program, which is not on PATH. {INSTALL_HINT}")
     return found

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shim.errors import AgentError
+from shim.runtime.aliases import is_alias, which
 from shim.runtime.process import AgentProcess
 from universal.codec import AgentSpec, Exit, LaunchSpec
 
@@ -75,18 +76,20 @@ def find(agent: AgentSpec, env: Mapping[str, str]) -> Located:
         path = shutil.which(_expand(named, env), path=env.get("PATH", ""))
         if path is None:
             return Located(None, why=f"{agent.env_override} is {named}, which is not an executable file.")
+        if is_alias(path):
+            return Located(None, why=f"{agent.env_override} is {named}, which is opencode-shim itself under another name.")
         return Located(str(Path(path).absolute()), note=f"named by {agent.env_override}")
     if folder := env.get(INSTALLED):
         own = os.path.join(folder, agent.name, "node_modules", ".bin")  # noqa: PTH118 - a value for PATH
         for name in agent.binaries:
-            if path := shutil.which(name, path=own):
+            if path := which(name, own):
                 return Located(str(Path(path).absolute()), note="installed by opencode-shim")
     for name in agent.binaries:
-        if path := shutil.which(name, path=env.get("PATH", "")):
+        if path := which(name, env.get("PATH", "")):
             return Located(str(Path(path).absolute()), note="on PATH")
     for place in _places(env):
         for name in agent.binaries:
-            if path := shutil.which(name, path=place):
+            if path := which(name, place):
                 return Located(path, note=f"in {place}, which is not on PATH")
     names = " or ".join(agent.binaries)
     override = f" Or name it in {agent.env_override}." if agent.env_override else ""

@@ -162,3 +162,13 @@ def test_the_file_that_wins_is_written(home: Path, project: Path) -> None:
     reader = ConfigFiles(home, {})
     assert reader.update(str(project), {"username": "c"}) == project / ".opencode" / "opencode.json"
     assert reader.load(str(project)).values["username"] == "c"
+
+
+@pytest.mark.parametrize("variable", ["OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_CONFIG_PROJECT_DISABLE"])
+def test_a_variable_leaves_out_the_files_of_projects(home: Path, project: Path, variable: str) -> None:
+    write(home / ".config" / "opencode" / "opencode.json", '{"username": "person"}')
+    write(project / "opencode.json", '{"username": "project"}')
+    write(project / ".opencode" / "command" / "run.md", "Run it.")
+    values = ConfigFiles(home, {variable: "1"}).load(str(project)).values
+    assert (values["username"], values["command"]) == ("person", {})
+    assert ConfigFiles(home, {variable: "0"}).load(str(project)).values["username"] == "project"

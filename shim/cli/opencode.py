@@ -1,0 +1,281 @@
+"""The program `opencode`, as those that start it call it: its commands and options, done by this server.
+
+An alias (`shim.cli.alias`) calls it as `python -m shim.cli.opencode NAME ARGUMENTS...`, where NAME is `opencode` or `opencode2`.
+What is not in `COMMANDS` is handed to a real program of that name, or refused with a sentence. Options that this server has no
+use for are taken, and stderr says that they are ignored: a client that sends a new one must still start.
+
+Exit codes: those of `opencode-shim`; 1 for a command that is neither done here nor handed over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shim.errors import ShimError
+from shim.runtime.aliases import NAMES, which
+
+IGNORED_OPTIONS: Mapping[str, str] = {
+    "mdns": "this server is not announced on the network",
+    "mdns_domain": "this server is not announced on the network",
+    "pure": "this server loads no plugins of OpenCode",
+}
+"""Option of OpenCode -> why this server ignores it."""
+
+VARIABLE_NOTES: Mapping[str, str] = {
+    "OPENCODE_DISABLE_CLAUDE_CODE": "reaches the agent OpenCode only: Claude Code reads its own instructions all the same",
+    "OPENCODE_CONFIG_PROJECT_DISABLE": "holds for OpenCode's configuration only: other agents read their files of the project",
+}
+"""Variable that clients set -> what it does here, where that is less than in OpenCode."""
+
+Options = argparse.Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that is done here. `add` declares its options; `run` does it and gives the exit code."""
+
+    words: tuple[str, ...]
+    add: Callable[[argparse.ArgumentParser], object]
+    run: Callable[[str, Options], int]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The entry point of an alias: `NAME ARGUMENTS...`."""
+    from shim.cli import without_rich_tracebacks
+
+    without_rich_tracebacks()
+    name, *arguments = sys.argv[1:] if argv is None else argv
+    try:
+        code = call(name, arguments)
+    except ShimError as error:
+        sys.stderr.write(f"{name} (opencode-shim): {error}\n")
+        code = 1
+    except BrokenPipeError:
+        code = 1
+    sys.exit(code)
+
+
+def call(name: str, arguments: Sequence[str]) -> int:
+    """Do what `opencode ARGUMENTS` asks for. Raises ShimError with a sentence for the person."""
+    if name not in NAMES:
+        raise ShimError(f"An alias is called {' or '.join(NAMES)}, not {name}.")
+    if arguments and arguments[0] in ("--version", "-v"):
+        sys.stdout.write(f"{version(name)}\n")
+        return 0
+    if arguments and arguments[0] in ("--help", "-h"):
+        sys.stdout.write(help_text(name))
+        return 0
+    command = next((one for one in COMMANDS if tuple(arguments[: len(one.words)]) == one.words), None)
+    if command is None and (not arguments or arguments[0].startswith("-") or Path(arguments[0]).is_dir()):
+        command = TUI
+    if command is None:
+        return hand_over(name, arguments)
+    parser = argparse.ArgumentParser(prog=f"{name} {' '.join(command.words)}", allow_abbrev=False)
+    _add_common(parser)
+    command.add(parser)
+    options, unknown = parser.parse_known_intermixed_args(arguments[len(command.words) :])
+    _say_what_is_ignored(name, options, [one for one in unknown if one.startswith("-")])
+    return command.run(name, options)
+
+
+def version(name: str) -> str:
+    """The version of OpenCode whose wire the server speaks, as clients compare it."""
+    if name == "opencode2":
+        from shim.opencode2.operations import OPENCODE2_VERSION
+
+        return OPENCODE2_VERSION
+    from shim.opencode.operations import OPENCODE_VERSION
+
+    return OPENCODE_VERSION
+
+
+def help_text(name: str) -> str:
+    """What is done here, and by whom."""
+    lines = "\n".join(f"  {name} {' '.join(command.words)}" for command in COMMANDS)
+    return (
+        f"opencode-shim under the name {name}: OpenCode's server with other agents behind it.\n\n{lines}\n"
+        f"\nOther commands are handed to a real {name}, if there is one on PATH. `opencode-shim --help` shows the rest.\n"
+    )
+
+
+def hand_over(name: str, arguments: Sequence[str]) -> int:
+    """Become the real program of this name. Raises ShimError if there is none."""
+    from shim.runtime import child
+    from shim.runtime.environment import OWN_PASSWORDS, child_environment
+
+    real = which(name, os.environ.get("PATH", os.defpath))
+    if real is None:
+        raise ShimError(
+            f"`{' '.join(arguments)}` is a command of OpenCode itself, and there is no real {name} on PATH to hand it to."
+            f" Install OpenCode (npm install -g opencode-ai), or use what this server does itself: {name} --help."
+        )
+    kept = {key: os.environ[key] for key in (*OWN_PASSWORDS, "OPENCODE_SERVER_USERNAME") if key in os.environ}
+    try:
+        child.replace([real, *arguments], environment=child_environment(os.environ, kept))
+    except OSError as error:
+        raise ShimError(f"Cannot start {real}: {error.strerror}.") from error
+
+
+def _say_what_is_ignored(name: str, options: Options, unknown: Sequence[str]) -> None:
+    reasons = {f"--{key.replace('_', '-')}": why for key, why in IGNORED_OPTIONS.items() if getattr(options, key, None)}
+    reasons |= {option.partition("=")[0]: f"this server does not know it (it is OpenCode {version(name)})" for option in unknown}
+    for what, why in reasons.items():
+        sys.stderr.write(f"{name} (opencode-shim): {what} is ignored: {why}.\n")
+    for variable, what in VARIABLE_NOTES.items():
+        if os.environ.get(variable):
+            sys.stderr.write(f"{name} (opencode-shim): {variable} {what}.\n")
+
+
+# --- options ---------------------------------------------------------------------------------------------
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--print-logs", action="store_true", help="write the log to stderr, not to the file")
+    parser.add_argument("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARN or ERROR")
+    parser.add_argument("--pure", action="store_true", help=argparse.SUPPRESS)
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, help="port to listen on; without it 4096, or a free one if that is taken")
+    parser.add_argument("--hostname", help="address to listen on")
+    parser.add_argument("--mdns", action="store_true", help="ignored")
+    parser.add_argument("--mdns-domain", help="ignored")
+    parser.add_argument("--cors", nargs="*", action="extend", default=[], help="origins that browsers may call from")
+    parser.add_argument("--stdio", action="store_true", help='print {"url": ...} as the first line; stop at the end of stdin')
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that need a server: the one that runs, or one that is started for them."""
+    parser.add_argument("--attach", "--server", metavar="URL", help="a server that runs already")
+    parser.add_argument("-u", "--username", help="user of that server")
+    parser.add_argument("-p", "--password", help="password of that server")
+    parser.add_argument("--dir", help="directory to work in")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    _add_server(parser)
+    parser.add_argument("message", nargs="*")
+    parser.add_argument("--command", help="command to run; the message is its arguments")
+    parser.add_argument("-c", "--continue", dest="last", action="store_true", help="continue the last session")
+    parser.add_argument("-s", "--session", help="session to continue")
+    parser.add_argument("--fork", action="store_true", help="fork the session before")
+    parser.add_argument("--share", action="store_true", help="share the session")
+    parser.add_argument("-m", "--model", help="PROVIDER/MODEL")
+    parser.add_argument("--agent")
+    parser.add_argument("--variant")
+    parser.add_argument("--format", choices=("default", "json"), default="default")
+    parser.add_argument("-f", "--file", nargs="*", action="extend", default=[], help="files to attach")
+    parser.add_argument("--title")
+    parser.add_argument("--port", type=int, help="ignored where a server runs")
+    parser.add_argument("--thinking", action="store_true", help="show reasoning too")
+    parser.add_argument("-i", "--interactive", action="store_true")
+    parser.add_argument("--auto", action="store_true", help="allow what is asked for")
+
+
+def _add_api(parser: argparse.ArgumentParser) -> None:
+    _add_server(parser)
+    parser.add_argument("method")
+    parser.add_argument("path")
+    parser.add_argument("--data", help="body, as JSON")
+    parser.add_argument("--param", action="append", default=[], metavar="KEY=VALUE", help="part of the query")
+
+
+def _add_session_list(parser: argparse.ArgumentParser) -> None:
+    _add_server(parser)
+    parser.add_argument("-n", "--max-count", type=int)
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    _add_server(parser)
+    parser.add_argument("session", nargs="?")
+    parser.add_argument("--sanitize", action="store_true")
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    _add_server(parser)
+    parser.add_argument("file")
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    _add_server(parser)
+    parser.add_argument("provider", nargs="?")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--refresh", action="store_true", help=argparse.SUPPRESS)
+
+
+# --- commands --------------------------------------------------------------------------------------------
+
+
+def _serve(_name: str, options: Options) -> int:
+    from shim.cli.opencode_serve import serve
+
+    return serve(options)
+
+
+def _web(_name: str, options: Options) -> int:
+    from shim.cli.opencode_serve import serve
+
+    return serve(options, page=True)
+
+
+def _add_tui(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", nargs="?", help="directory to work in")
+    parser.add_argument("-c", "--continue", dest="last", action="store_true", help="continue the last session")
+    parser.add_argument("-s", "--session", help="session to continue")
+
+
+def _tui(_name: str, options: Options) -> int:
+    from typer import Exit
+
+    from shim.cli.commands import tui
+
+    try:
+        tui(None, directory=options.project, session=options.session, last=options.last)
+    except Exit as ended:
+        return ended.exit_code
+    return 0
+
+
+def _run(_name: str, options: Options) -> int:
+    from shim.cli import opencode_run
+    from shim.cli.opencode_client import on_server
+
+    request = opencode_run.read(options)
+    return on_server(options, lambda settings, url: opencode_run.run(settings, url, request))
+
+
+def _listing(work: str) -> Callable[[str, Options], int]:
+    """A command of `shim.cli.opencode_client` by its name: loaded late, since most calls need none of them."""
+
+    def run(_name: str, options: Options) -> int:
+        from shim.cli import opencode_client
+
+        return getattr(opencode_client, work)(options)
+
+    return run
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(("serve",), _add_serve, _serve),
+    Command(("web",), _add_serve, _web),
+    Command(("run",), _add_run, _run),
+    Command(("api",), _add_api, _listing("api")),
+    Command(("session", "list"), _add_session_list, _listing("session_list")),
+    Command(("export",), _add_export, _listing("export")),
+    Command(("import",), _add_import, _listing("import_")),
+    Command(("models",), _add_models, _listing("models")),
+    Command(("agent", "list"), _add_server, _listing("agent_list")),
+)
+"""What is done here, in the order of the help. `attach` is the TUI of the real program, so it is handed over as the rest is."""
+
+TUI = Command((), _add_tui, _tui)
+"""`opencode [PROJECT]`: the real program's TUI on this server."""
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Commands of `opencode` that ask a server: `api`, `session list`, `export`, `import`, `models`, `agent list`.
+
+The server is the one that `--attach` names, the one on the person's data directory, or one that is started for the command.
+What they print has the form of OpenCode 1.18.33's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+from pydantic import SecretStr
+
+from shim.cli import serving, transfer
+from shim.cli.transfer import request
+from shim.errors import ShimError
+from shim.logging import configure
+from shim.runtime import child
+from shim.runtime.environment import DENIED, DENIED_PREFIX, child_environment
+from shim.settings import Settings
+from universal.jsonvalue import arr, obj, text
+
+Options = argparse.Namespace
+Job = Callable[[Settings, str], Awaitable[int]]
+
+START_S = 20.0
+"""For a server that `api` has started to answer."""
+LOOK_EVERY_S = 0.1
+API_S = 100.0
+"""For one answer; `opencode-fleet` waits 120 s for the whole command."""
+LEAST_ID, LEAST_TITLE = 20, 25
+"""Widths of the columns of `session list`."""
+FAILED = 400
+
+
+def settings_of(options: Options) -> Settings:
+    """The settings, with what the options of a command say of the server."""
+    settings = Settings.load({"directory": options.dir, "username": options.username})
+    changes = {"password": SecretStr(options.password)} if options.password else {}
+    return settings.model_copy(update=changes)
+
+
+def on_server(options: Options, job: Job) -> int:
+    """Do a job on the server that the options name, that runs, or that is started for it."""
+    settings = settings_of(options)
+    return serving.with_server(settings, options.attach, lambda url: job(settings, url))
+
+
+# --- api ---------------------------------------------------------------------------------------------------
+
+
+def api(options: Options) -> int:
+    """One request: the body of the answer goes to stdout. 1 if the server refuses it; stderr then has the status.
+
+    Without a server one is started that stays: an answer to a prompt goes on long after this command.
+    """
+    settings = settings_of(options)
+    return asyncio.run(_api(settings, options))
+
+
+async def _api(settings: Settings, options: Options) -> int:
+    url = options.attach or await transfer.running(settings) or await _start(settings)
+    params = [tuple(param.partition("=")[::2]) for param in options.param]
+    body = None if options.data is None else options.data.encode()
+    headers = {"content-type": "application/json"} if body is not None else {}
+    path = options.path if options.path.startswith("/") else f"/{options.path}"
+    try:
+        async with (
+            ClientSession(timeout=ClientTimeout(total=API_S), headers=transfer.authorization(settings)) as client,
+            client.request(
+                options.method.upper(), url.rstrip("/") + path, params=params, data=body, headers=headers, ssl=transfer.trust(url)
+            ) as answer,
+        ):
+            said = await answer.text()
+    except (ClientError, TimeoutError, ValueError) as error:
+        raise ShimError(f"The server at {url} does not answer: {error or 'not in time'}.") from error
+    if said:
+        sys.stdout.write(said + "\n")
+    if answer.status >= FAILED:
+        sys.stderr.write(f"{answer.status} {answer.reason}\n")
+        return 1
+    return 0
+
+
+async def _start(settings: Settings) -> str:
+    """Start a server that outlives us, and wait until it answers. Raises ShimError if it does not."""
+    argv = [sys.executable, "-P", "-m", "shim.cli.opencode", "opencode", "serve", "--port", "0"]
+    secrets = {name: value for name, value in os.environ.items() if name in DENIED or name.startswith(DENIED_PREFIX)}
+    with serving.open_log(settings) as log:
+        pid = child.detach(argv, environment=child_environment(os.environ, secrets), log=log)
+    try:
+        async with asyncio.timeout(START_S):
+            return await _answering(settings, pid)
+    except TimeoutError:
+        log_file = settings.data_dir / serving.LOG_FILE
+        raise ShimError(
+            f"The server that was started (pid {pid}) does not answer within {START_S:g} s: see {log_file}."
+        ) from None
+
+
+async def _answering(settings: Settings, pid: int) -> str:
+    url = await transfer.running(settings)
+    while url is None:
+        await asyncio.sleep(LOOK_EVERY_S)
+        url = await transfer.running(settings)
+    sys.stderr.write(f"Started a server at {url}; it stays. To stop it: kill {pid}\n")
+    return url
+
+
+# --- lists ---------------------------------------------------------------------------------------------------
+
+
+def session_list(options: Options) -> int:
+    """The sessions of the directory, the last changed first, as a table or as JSON."""
+    configure("error", "console", sys.stderr)
+
+    async def show(settings: Settings, url: str) -> int:
+        params = {"roots": "true", **({"limit": str(options.max_count)} if options.max_count else {})}
+        rows = [obj(row) for row in arr(await request(settings, "GET", f"{url}/session", params=params))]
+        if options.format == "json":
+            sys.stdout.write(json.dumps([_session(row) for row in rows], indent=2, ensure_ascii=False) + "\n")
+        elif rows:
+            sys.stdout.write("\n".join(_table(rows)) + "\n")
+        return 0
+
+    return on_server(options, show)
+
+
+def _session(row: Mapping[str, Any]) -> dict[str, Any]:
+    time = obj(row.get("time"))
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "updated": time.get("updated"),
+        "created": time.get("created"),
+        "projectId": row.get("projectID"),
+        "directory": row.get("directory"),
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    wide_id = max(LEAST_ID, *(len(row["id"]) for row in rows))
+    wide_title = max(LEAST_TITLE, *(len(row["title"]) for row in rows))
+    head = f"{'Session ID':<{wide_id}}  {'Title':<{wide_title}}  Updated"
+    lines = [f"{row['id']:<{wide_id}}  {row['title']:<{wide_title}}  {_when(obj(row['time'])['updated'])}" for row in rows]
+    return [head, "─" * len(head), *lines]
+
+
+def _when(epoch_ms: float) -> str:
+    return f"{datetime.fromtimestamp(epoch_ms / 1000).astimezone():%Y-%m-%d %H:%M}"
+
+
+def models(options: Options) -> int:
+    """`PROVIDER/MODEL`, a line each; with `--verbose` what is known of each as JSON below it."""
+
+    async def show(settings: Settings, url: str) -> int:
+        providers = [obj(row) for row in arr(obj(await request(settings, "GET", f"{url}/config/providers"))["providers"])]
+        wanted = [row for row in providers if options.provider in (None, row["id"])]
+        if options.provider and not wanted:
+            names = ", ".join(text(row["id"]) for row in providers)
+            raise ShimError(f'There is no provider "{options.provider}". There are: {names}.')
+        for provider in wanted:
+            for name, model in sorted(obj(provider["models"]).items()):
+                sys.stdout.write(f"{provider['id']}/{name}\n")
+                if options.verbose:
+                    sys.stdout.write(json.dumps(model, indent=2, ensure_ascii=False) + "\n")
+        return 0
+
+    return on_server(options, show)
+
+
+def agent_list(options: Options) -> int:
+    """Each agent with its mode, and its permission rules as JSON below it."""
+
+    async def show(settings: Settings, url: str) -> int:
+        for row in map(obj, arr(await request(settings, "GET", f"{url}/agent"))):
+            sys.stdout.write(f"{row['name']} ({row['mode']})\n")
+            sys.stdout.write(f"  {json.dumps(row.get('permission', []), indent=2, ensure_ascii=False)}\n")
+        return 0
+
+    return on_server(options, show)
+
+
+# --- export and import -----------------------------------------------------------------------------------------
+
+
+def export(options: Options) -> int:
+    """Write a session to stdout. `--sanitize` is refused: what would look clean must be clean."""
+    if options.sanitize:
+        raise ShimError("--sanitize is not done here. `GET /v1/sessions/{id}/export` makes an archive without paths and keys.")
+    return on_server(options, lambda settings, url: transfer.export(settings, url, options.session))
+
+
+def import_(options: Options) -> int:
+    """Add a session from a file."""
+    document = transfer.read(options.file)
+    return on_server(options, lambda settings, url: transfer.import_(settings, url, document))
+
+
+def file_part(name: str, directory: Path) -> dict[str, Any]:
+    """A file or folder as a part of a prompt. Raises ShimError if there is none."""
+    import mimetypes
+
+    path = (directory / name).resolve()
+    if not path.exists():
+        raise ShimError(f"There is no file {path}.")
+    guess = mimetypes.guess_type(path.name)[0] or ""
+    seen = guess if guess.startswith("image/") or guess == "application/pdf" else "text/plain"
+    mime = "application/x-directory" if path.is_dir() else seen
+    return {"type": "file", "url": f"file://{quote(str(path))}", "filename": path.name, "mime": mime}

@@ -1,0 +1,262 @@
+"""`opencode run`: one prompt, what the agent says on stdout, and the end of the turn.
+
+Texts go to stdout, tools and errors to stderr; `--format json` writes a line of JSON for each finished part to stdout, as
+OpenCode 1.18.33 does. Nobody is there to be asked: permissions are rejected (`--auto`: allowed once), questions are not asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from shim.cli import transfer
+from shim.cli.opencode_client import file_part
+from shim.cli.transfer import request as ask
+from shim.clock import SystemClock
+from shim.errors import ShimError
+from shim.settings import Settings
+from universal.jsonvalue import arr, obj, text
+
+Json: TypeAlias = dict[str, Any]
+
+CONNECT_S = 10.0
+SILENCE_S = 60.0
+"""A stream that says nothing for so long is dead: the server sends a heartbeat every 10 s."""
+MAX_EVENT_BYTES = 2**26
+NOBODY_ANSWERS = [{"permission": name, "action": "deny", "pattern": "*"} for name in ("question", "plan_enter", "plan_exit")]
+"""Rules of a session that is made for a run, as OpenCode's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asks for."""
+
+    message: str
+    command: str | None = None
+    session: str | None = None
+    last: bool = False
+    fork: bool = False
+    share: bool = False
+    model: str | None = None
+    agent: str | None = None
+    variant: str | None = None
+    files: tuple[str, ...] = ()
+    title: str | None = None
+    json: bool = False
+    thinking: bool = False
+    allow: bool = False
+
+
+def read(options: argparse.Namespace) -> Request:
+    """The request of a command line; words with blanks get quotation marks, and what is piped in is added, as OpenCode does.
+
+    Raises ShimError for what cannot be done.
+    """
+    if options.interactive:
+        raise ShimError("`run --interactive` needs OpenCode's own terminal. Use `opencode attach URL --mini` with a real one.")
+    if options.fork and not (options.last or options.session):
+        raise ShimError("--fork needs --continue or --session.")
+    words = " ".join(f'"{word}"' if " " in word else word for word in options.message)
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+    message = "\n".join(part for part in (words, piped) if part)
+    if not message.strip() and not options.command:
+        raise ShimError("There is nothing to send: give a message or a command.")
+    return Request(
+        message,
+        command=options.command,
+        session=options.session,
+        last=options.last,
+        fork=options.fork,
+        share=options.share,
+        model=options.model,
+        agent=options.agent,
+        variant=options.variant,
+        files=tuple(options.file),
+        title=options.title,
+        json=options.format == "json",
+        thinking=options.thinking,
+        allow=options.auto,
+    )
+
+
+async def run(settings: Settings, url: str, request: Request) -> int:
+    """Send the prompt and show its turn until it has ended. 1 if it failed."""
+    session = await _session(settings, url, request)
+    if request.share:
+        shared = await ask(settings, "POST", f"{url}/session/{session}/share")
+        sys.stderr.write(f"{text(obj(obj(shared).get('share')).get('url'))}\n")
+    path, body = _prompt(settings, request)
+    printer = Printer(session, json_lines=request.json, thinking=request.thinking)
+    async with contextlib.aclosing(_events(settings, url)) as events:
+        await anext(events)  # `server.connected`: what comes from now on is seen
+        sending = asyncio.create_task(ask(settings, "POST", f"{url}/session/{session}/{path}", body))
+        try:
+            await _until_idle(settings, url, session, events, printer, sending, allow=request.allow)
+            await sending
+        finally:
+            sending.cancel()
+    return 1 if printer.failed else 0
+
+
+async def _session(settings: Settings, url: str, request: Request) -> str:
+    session = request.session
+    if session is None and request.last:
+        found = arr(await ask(settings, "GET", f"{url}/session", params={"roots": "true", "limit": "1"}))
+        if not found:
+            raise ShimError(f"There is no session in {settings.directory} to continue.")
+        session = text(obj(found[0])["id"])
+    if session is None:
+        title = {"title": request.title} if request.title else {}
+        session = text(obj(await ask(settings, "POST", f"{url}/session", {**title, "permission": NOBODY_ANSWERS}))["id"])
+    elif request.fork:
+        session = text(obj(await ask(settings, "POST", f"{url}/session/{session}/fork", {}))["id"])
+    return session
+
+
+def _prompt(settings: Settings, request: Request) -> tuple[str, Json]:
+    """The end of the path, and the body."""
+    files = [file_part(name, Path(settings.directory)) for name in request.files]
+    more: Json = {key: value for key, value in (("agent", request.agent), ("variant", request.variant)) if value}
+    if request.command:
+        model = {"model": request.model} if request.model else {}
+        return "command", {"command": request.command, "arguments": request.message, "parts": files, **model, **more}
+    if request.model:
+        provider, _, model_id = request.model.partition("/")
+        more["model"] = {"providerID": provider, "modelID": model_id}
+    return "message", {"parts": [*files, {"type": "text", "text": request.message}], **more}
+
+
+async def _until_idle(
+    settings: Settings,
+    url: str,
+    session: str,
+    events: AsyncGenerator[Json],
+    printer: Printer,
+    sending: asyncio.Task[Any],
+    *,
+    allow: bool,
+) -> None:
+    """Show events until the session is idle. Raises ShimError if the prompt is refused, or the stream ends."""
+    while True:
+        following = asyncio.ensure_future(anext(events, None))
+        try:
+            await asyncio.wait({following, sending}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and sending.exception() is not None:
+                return  # the caller's `await` raises it
+            event = await following
+        finally:
+            if not following.done():
+                following.cancel()
+                await asyncio.wait({following})
+        if event is None:
+            raise ShimError("The server has closed the stream of events before the turn was over.")
+        properties = obj(event.get("properties"))
+        if text(properties.get("sessionID")) != session:
+            continue
+        match event.get("type"):
+            case "permission.asked":
+                reply = "once" if allow else "reject"
+                sys.stderr.write(f"! permission {text(properties.get('permission'))}: {reply}\n")
+                await ask(settings, "POST", f"{url}/permission/{text(properties['id'])}/reply", {"reply": reply})
+            case "session.idle":
+                return
+            case _:
+                printer.show(event)
+
+
+@dataclass(slots=True)
+class Printer:
+    """Writes the parts of one session's turn, each once when it is whole."""
+
+    session: str
+    json_lines: bool = False
+    thinking: bool = False
+    failed: bool = False
+    _users: set[str] = field(default_factory=set[str])
+    _shown: set[str] = field(default_factory=set[str])
+
+    def show(self, event: Json) -> None:
+        """Write what an event adds."""
+        properties = obj(event.get("properties"))
+        match event.get("type"):
+            case "message.updated":
+                info = obj(properties.get("info"))
+                if info.get("role") == "user":
+                    self._users.add(text(info.get("id")))
+            case "message.part.updated":
+                self._part(obj(properties.get("part")))
+            case "session.error":
+                self._error(obj(properties.get("error")))
+            case _:
+                pass
+
+    def _part(self, part: Json) -> None:
+        name = text(part.get("id"))
+        if name in self._shown or text(part.get("messageID")) in self._users:
+            return
+        state = obj(part.get("state"))
+        kinds = {
+            "step-start": "step_start",
+            "step-finish": "step_finish",
+            "text": "text",
+            "tool": "tool_use",
+            "reasoning": "reasoning",
+        }
+        kind = kinds.get(text(part.get("type")))
+        whole = {
+            "tool_use": state.get("status") in ("completed", "error"),
+            "text": "end" in obj(part.get("time")),
+            "reasoning": "end" in obj(part.get("time")) and self.thinking,
+        }
+        if kind is None or not whole.get(kind, True):
+            return
+        self._shown.add(name)
+        if self.json_lines:
+            self._line(kind, part=part)
+        elif kind == "text":
+            sys.stdout.write(text(part.get("text")) + "\n")
+        elif kind == "reasoning":
+            sys.stdout.write(f"Thinking: {text(part.get('text'))}\n")
+        elif kind == "tool_use":
+            title = text(state.get("title")) or text(state.get("error"))
+            sys.stderr.write(f"| {text(part.get('tool'))}  {title}\n")
+        sys.stdout.flush()
+
+    def _error(self, error: Json) -> None:
+        self.failed = True
+        message = text(obj(error.get("data")).get("message")) or text(error.get("name"))
+        if self.json_lines:
+            self._line("error", error=error)
+        sys.stderr.write(f"Error: {message}\n")
+
+    def _line(self, kind: str, **more: Any) -> None:
+        line = {"type": kind, "timestamp": SystemClock().now_ms(), "sessionID": self.session, **more}
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+
+async def _events(settings: Settings, url: str) -> AsyncGenerator[Json]:
+    """The events of the directory. Raises ShimError when the stream breaks."""
+    timeout = ClientTimeout(total=None, connect=CONNECT_S, sock_read=SILENCE_S)
+    params = {"directory": str(settings.directory)}
+    try:
+        async with (
+            ClientSession(timeout=timeout, headers=transfer.authorization(settings), read_bufsize=MAX_EVENT_BYTES) as client,
+            client.get(f"{url}/event", params=params, ssl=transfer.trust(url)) as answer,
+        ):
+            if answer.status != 200:
+                raise ShimError(f"The server at {url} refuses the stream of events: status {answer.status}.")
+            async for line in answer.content:
+                if line.startswith(b"data:"):
+                    yield obj(json.loads(line[5:]))
+    except (ClientError, TimeoutError, ValueError) as error:
+        raise ShimError(f"The stream of events from {url} broke: {error or 'nothing came in time'}.") from error

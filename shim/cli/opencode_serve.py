@@ -1,0 +1,80 @@
+"""`opencode serve` and `opencode web`: the server as those that start it read it.
+
+opencode server listening on URL    the first line on stdout
+{"url": URL}                        the first line with `--stdio`; the end of stdin then stops the server
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+from typing import TextIO
+
+from shim.bounded_output import bounded_output
+from shim.cli import clients, screen, serving
+from shim.cli.server import ListenError, Running, listen, run
+from shim.logging import configure
+from shim.settings import Settings
+
+READ_BYTES = 65_536
+"""Read at once from stdin, which is thrown away until its end."""
+
+
+def serve(options: argparse.Namespace, *, page: bool = False) -> int:
+    """Serve until a signal, or with `--stdio` until the end of stdin. Raises ShimError if it cannot start."""
+    flags = {
+        "hostname": options.hostname,
+        "port": options.port,
+        "cors": options.cors,
+        "log_level": options.log_level,
+        "web_ui": True if page else None,
+    }
+    with bounded_output(), contextlib.ExitStack() as ends:
+        settings = Settings.load(flags)
+        sock = _listen(settings)
+        log: TextIO = sys.stderr if options.print_logs else ends.enter_context(serving.open_log(settings))
+        configure(settings.log_level, settings.log_format, log, serving.secrets(settings))
+
+        async def announce(running: Running) -> int:
+            ended = asyncio.Event()
+            if options.stdio:
+                sys.stdout.write(json.dumps({"url": running.url}) + "\n")
+                _set_at_end_of_input(asyncio.get_running_loop(), ended)
+            else:
+                screen.listening(screen.console(sys.stdout), running)
+            if page:
+                await asyncio.to_thread(serving.show_page, clients.page_url(running.url, settings.directory), browser=True)
+            await ended.wait()
+            return 0
+
+        return run(settings, sock, announce)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """As OpenCode: a port that nobody has chosen is 4096, or a free one if that is taken."""
+    protected = settings.password is not None
+    try:
+        return listen(settings.hostname, settings.port, protected=protected)
+    except ListenError:
+        if settings.sources()["port"] != "default":
+            raise
+        return listen(settings.hostname, 0, protected=protected)
+
+
+def _set_at_end_of_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Set the event when stdin ends. A thread: stdin may be a file, which no event loop can wait for."""
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, READ_BYTES):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server stops already
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=read, name="end of stdin", daemon=True).start()

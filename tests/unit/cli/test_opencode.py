@@ -1,0 +1,136 @@
+"""The program `opencode`: what is done here, what is handed over, and what is refused with a sentence."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.cli import opencode, opencode_run
+from shim.cli.opencode_client import file_part
+from shim.errors import ShimError
+from shim.runtime import child
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in opencode.VARIABLE_NOTES:
+        monkeypatch.delenv(name, raising=False)
+
+
+class Called:
+    """A command in the place of a real one, and the options that it got."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+        self.options: list[argparse.Namespace] = []
+        commands = [
+            opencode.Command(one.words, one.add, self._run) if one.words == words else one
+            for one in (*opencode.COMMANDS, opencode.TUI)
+        ]
+        monkeypatch.setattr(opencode, "COMMANDS", tuple(one for one in commands if one.words))
+        monkeypatch.setattr(opencode, "TUI", next(one for one in commands if not one.words))
+
+    def _run(self, _name: str, options: argparse.Namespace) -> int:
+        self.options.append(options)
+        return 0
+
+
+@pytest.mark.parametrize(("name", "version"), [("opencode", "1.18.33"), ("opencode2", "2.1.2")])
+@pytest.mark.parametrize("flag", ["--version", "-v"])
+def test_the_version_is_that_of_the_wire(name: str, version: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert opencode.call(name, [flag]) == 0
+    assert capsys.readouterr().out == f"{version}\n"
+
+
+def test_serve_takes_all_that_clients_start_it_with(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    called = Called(monkeypatch, "serve")
+    given = "serve --hostname=127.0.0.1 --port 0 --print-logs --log-level=DEBUG --cors a b --mdns --mdns-domain x.local --stdio"
+    assert opencode.call("opencode", given.split()) == 0
+    [options] = called.options
+    assert (options.hostname, options.port, options.print_logs, options.log_level) == ("127.0.0.1", 0, True, "DEBUG")
+    assert (options.cors, options.stdio) == (["a", "b"], True)
+    ignored = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in ignored] == ["--mdns is ignored", "--mdns-domain is ignored"]
+
+
+def test_an_unknown_option_is_ignored_and_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    called = Called(monkeypatch, "serve")
+    assert opencode.call("opencode", ["serve", "--newer=1", "--port=5"]) == 0
+    assert called.options[0].port == 5
+    assert "--newer is ignored" in capsys.readouterr().err
+
+
+def test_what_a_variable_does_less_than_in_opencode_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Called(monkeypatch, "serve")
+    monkeypatch.setenv("OPENCODE_DISABLE_CLAUDE_CODE", "1")
+    opencode.call("opencode", ["serve"])
+    assert "OPENCODE_DISABLE_CLAUDE_CODE reaches the agent OpenCode only" in capsys.readouterr().err
+
+
+def test_a_folder_or_nothing_opens_the_tui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called = Called(monkeypatch)
+    opencode.call("opencode", [])
+    opencode.call("opencode", [str(tmp_path), "--continue"])
+    opencode.call("opencode", ["--session", "ses_1"])
+    assert [(one.project, one.session, one.last) for one in called.options] == [
+        (None, None, False),
+        (str(tmp_path), None, True),
+        (None, "ses_1", False),
+    ]
+
+
+def test_the_rest_is_handed_to_a_real_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[tuple[Sequence[str], str | None]] = []
+    real = tmp_path / "opencode"
+    real.write_text("#!/bin/sh\n")
+    real.chmod(0o755)
+
+    def replace(argv: Sequence[str], *, environment: Any) -> None:
+        seen.append((argv, environment.get("OPENCODE_SERVER_PASSWORD")))
+
+    monkeypatch.setattr(child, "replace", replace)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "secret")
+    opencode.call("opencode", ["attach", "http://127.0.0.1:1", "--dir", "x"])
+    assert seen == [([str(real), "attach", "http://127.0.0.1:1", "--dir", "x"], "secret")]
+
+
+def test_without_a_real_program_the_rest_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ShimError, match="`stats --days 3` is a command of OpenCode itself"):
+        opencode.call("opencode", ["stats", "--days", "3"])
+
+
+def test_words_with_blanks_are_quoted_and_piped_text_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = argparse.ArgumentParser()
+    opencode._add_run(parser)
+    monkeypatch.setattr("sys.stdin", __import__("io").StringIO("piped"))
+    request = opencode_run.read(parser.parse_args(["say", "two words", "-m", "mock/mock", "--format", "json"]))
+    assert (request.message, request.model, request.json) == ('say "two words"\npiped', "mock/mock", True)
+
+
+def test_a_folder_and_a_picture_are_attached_as_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a b.png").touch()
+    assert file_part("a b.png", tmp_path)["mime"] == "image/png"
+    assert file_part("a b.png", tmp_path)["url"] == f"file://{tmp_path}/a%20b.png"
+    assert file_part(".", tmp_path)["mime"] == "application/x-directory"
+    with pytest.raises(ShimError, match="There is no file"):
+        file_part("missing", tmp_path)
+
+
+def test_a_part_is_written_once_when_it_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = opencode_run.Printer("ses_1")
+    text: dict[str, Any] = {"id": "prt_1", "messageID": "msg_2", "type": "text", "text": "hel"}
+    update = {"type": "message.part.updated", "properties": {"sessionID": "ses_1", "part": text}}
+    printer.show({"type": "message.updated", "properties": {"info": {"id": "msg_1", "role": "user"}}})
+    printer.show({**update, "properties": {"part": {**text, "messageID": "msg_1", "time": {"end": 1}}}})
+    printer.show(update)
+    whole = {**update, "properties": {"part": {**text, "text": "hello", "time": {"start": 1, "end": 2}}}}
+    printer.show(whole)
+    printer.show(whole)
+    assert capsys.readouterr().out == "hello\n"

@@ -1,0 +1,40 @@
+"""Which port `opencode serve` takes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from shim.cli import opencode_serve
+from shim.cli.server import ListenError
+from shim.settings import Settings
+
+TAKEN = 4096
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Ports that were asked for, where 4096 is taken."""
+    ports: list[int] = []
+
+    def listen(_hostname: str, port: int, *, protected: bool) -> int:
+        ports.append(port)
+        if port == TAKEN:
+            raise ListenError("taken")
+        return port
+
+    monkeypatch.setattr(opencode_serve, "listen", listen)
+    monkeypatch.delenv("SHIM_PORT", raising=False)
+    return ports
+
+
+def test_a_free_port_is_taken_when_nobody_chose_one(asked: list[int]) -> None:
+    assert cast("int", opencode_serve._listen(Settings.load({}))) == 0
+    assert asked == [TAKEN, 0]
+
+
+def test_a_chosen_port_that_is_taken_is_an_error(asked: list[int]) -> None:
+    with pytest.raises(ListenError):
+        opencode_serve._listen(Settings.load({"port": TAKEN}))
+    assert asked == [TAKEN]

@@ -24,6 +24,10 @@ from shim.agents.directory import AgentDirectory
 from shim.agents.install import Installer, found_in
 from shim.agents.keys import KeyStore
 from shim.clock import Clock, SystemClock
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
+from shim.faces.opencode2.views import Views
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.project_settings import ProjectScanner
@@ -45,9 +49,6 @@ from shim.http.pairing import NAMESPACE as PAIRING
 from shim.http.probe_file import FILE as PROBE_FILE
 from shim.http.probe_file import ProbeFile
 from shim.ids import Ids
-from shim.opencode.events import OpenCodeEvent
-from shim.opencode2.events import Event2
-from shim.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
 from shim.runtime.inprocess import Program
@@ -57,7 +58,6 @@ from shim.sessions.feed import Feed
 from shim.sessions.manager import SessionManager
 from shim.sessions.traces import Traces
 from shim.sessions.universal import UniversalSessions
-from shim.sessions.views import Views
 from shim.settings import Settings
 from shim.store.base import Store
 from shim.store.sqlite import SqliteStore

@@ -8,8 +8,8 @@
       StoreError                       the journal cannot be read or written
 
 The message of each says what happened, why, and what the person can do. The middleware (`shim.http.middleware`) is the only place
-that turns them into answers, by the table of the face that was asked: `shim/opencode/errors.py`, `shim/opencode2/errors.py`,
-`shim/v1/errors.py`. A table has rows for base classes, so a new kind of `NotFound` is a 404 on every face.
+that turns them into answers, by the table of the face that was asked (`errors.py` in its folder). A table has rows for base
+classes, so a new kind of `NotFound` is a 404 on every face.
 """
 
 from __future__ import annotations

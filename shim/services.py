@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from shim.agents.directory import AgentDirectory
     from shim.agents.install import Installer
     from shim.clock import Clock
+    from shim.faces.opencode1.events import OpenCodeEvent
+    from shim.faces.opencode2.views import Views
     from shim.host.opencode_config import ConfigFiles
     from shim.host.project_copies import ProjectCopies
     from shim.host.projects import Projects
@@ -22,11 +24,9 @@ if TYPE_CHECKING:
     from shim.host.workspaces import Workspaces
     from shim.host.worktrees import Worktrees
     from shim.ids import Ids
-    from shim.opencode.events import OpenCodeEvent
     from shim.sessions.manager import SessionManager
     from shim.sessions.traces import Traces
     from shim.sessions.universal import UniversalSessions
-    from shim.sessions.views import Views
     from shim.settings import Settings
     from shim.store.base import Store
     from shim.stream.hub import Hub

@@ -1,4 +1,4 @@
-"""Writes shim/opencode/client_commands.py from the installed clients; `--check` says whether it is current (exit 1).
+"""Writes shim/agents/client_commands.py from the installed clients; `--check` says whether it is current (exit 1).
 
 The clients are single programs with their JavaScript inside, so the names of their slash commands can be read from the bytes.
 Each is one of the ways in which OpenCode's TUIs and its web UI have declared a slash command since 1.0.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "shim" / "opencode" / "client_commands.py"
+TARGET = ROOT / "shim" / "agents" / "client_commands.py"
 MODULES = ROOT / ".e2e" / "node_modules"
 ARCH = {"aarch64": "arm64"}.get(platform.machine(), "x64")
 
@@ -80,7 +80,7 @@ FOUND: Mapping[str, tuple[str, ...]] = {{
 
 def found_now() -> dict[str, list[str]]:
     """What the installed clients declare; of the others what was found before."""
-    from shim.opencode.client_commands import FOUND
+    from shim.agents.client_commands import FOUND
 
     found: dict[str, list[str]] = {}
     for client, place in CLIENTS.items():

@@ -1,7 +1,7 @@
 """Writes what follows from OpenCode's document and from our routes; `--check` says what is not current (exit 1).
 
-    shim/opencode/operations.py   every operation of the document: operationId -> method, path, tag
-    shim/opencode/openapi.json    the document for `GET /doc`: what is served, and the schemas that this needs
+    shim/faces/opencode1/operations.py   every operation of the document: operationId -> method, path, tag
+    shim/faces/opencode1/openapi.json    the document for `GET /doc`: what is served, and the schemas that this needs
     docs/operations.md            what is served, and why the rest is not
 
 Source: compat_fixtures/opencode/<version>/openapi.json, the answer of a real `GET /doc`.
@@ -70,7 +70,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[s
 
 
 def operations_module(document: dict[str, Any]) -> str:
-    """Text of `shim/opencode/operations.py`, as ruff formats it."""
+    """Text of `shim/faces/opencode1/operations.py`, as ruff formats it."""
     rows: list[str] = []
     for name, method, path, operation in operations(document):
         streams = "text/event-stream" in operation["responses"].get("200", {}).get("content", {})
@@ -107,7 +107,7 @@ def reachable(roots: object, schemas: dict[str, Any]) -> set[str]:
 
 
 def served_document(document: dict[str, Any], served: set[str], routes: list[dict[str, str]], same: dict[str, str]) -> str:
-    """Text of `shim/opencode/openapi.json`: one path and one schema a line, so that a change can be read in a diff.
+    """Text of `shim/faces/opencode1/openapi.json`: one path and one schema a line, so that a change can be read in a diff.
 
     In: `routes`, what we serve beside the document: {method, path, summary}; `same`, whose answer never changes, and why.
     """
@@ -141,16 +141,17 @@ def _compact(value: object) -> str:
 
 def from_document() -> dict[Path, str]:
     """What follows from the document alone."""
-    return {ROOT / "shim" / "opencode" / "operations.py": operations_module(load())}
+    return {ROOT / "shim" / "faces" / "opencode1" / "operations.py": operations_module(load())}
 
 
 def from_routes() -> dict[Path, str]:
     """What follows from our routes as well."""
     # Imported late: the operations table must be writable while our code cannot be imported.
+    from shim.faces.opencode1 import routes as opencode1
+    from shim.faces.opencode1.decided import render
+    from shim.faces.opencode1.unsupported import SAME
+    from shim.faces.opencode2 import routes as opencode2
     from shim.http.operation import collect
-    from shim.opencode.decided import render
-    from shim.opencode.unsupported import SAME
-    from shim.routes import opencode1, opencode2
 
     # The preview's health is asked by clients of both wires, and served with the second.
     bound = [one for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if one.wire == 1]
@@ -165,7 +166,7 @@ def from_routes() -> dict[Path, str]:
         if one.operation.tag == "extra"
     ]
     return {
-        ROOT / "shim" / "opencode" / "openapi.json": served_document(load(), served, routes, SAME),
+        ROOT / "shim" / "faces" / "opencode1" / "openapi.json": served_document(load(), served, routes, SAME),
         ROOT / "docs" / "operations.md": render(served),
     }
 

@@ -1,7 +1,7 @@
 """Writes what follows from what is known of OpenCode 2's wire; `--check` says what is not current (exit 1).
 
-    shim/opencode2/operations.py   every operation: operationId -> method, path, tag, status
-    shim/opencode2/schema.json     all operations, types, errors and events, as an OpenAPI document
+    shim/faces/opencode2/operations.py   every operation: operationId -> method, path, tag, status
+    shim/faces/opencode2/schema.json     all operations, types, errors and events, as an OpenAPI document
     docs/operations2.md            what is served, and why the rest is not
 
 Source: compat_fixtures/opencode2/{operations,events}.json, digested from the published documents and clients of 2.0.x,
@@ -126,7 +126,7 @@ def tag_of(operation_id: str) -> str:
 
 
 def operations_module() -> str:
-    """Text of `shim/opencode2/operations.py`, as ruff formats it."""
+    """Text of `shim/faces/opencode2/operations.py`, as ruff formats it."""
     return HEAD.format(version=VERSION) + "\n".join(_rows()) + "\n}\n"
 
 
@@ -244,7 +244,7 @@ def _closed(properties: Schema, required: list[str]) -> Schema:
 
 
 def document_text() -> str:
-    """Text of `shim/opencode2/schema.json`: one path and one schema a line, so that a change can be read in a diff."""
+    """Text of `shim/faces/opencode2/schema.json`: one path and one schema a line, so that a change can be read in a diff."""
     whole = document()
     components = whole["components"]
 
@@ -268,16 +268,16 @@ def _compact(value: object) -> str:
 
 def from_sources() -> dict[Path, str]:
     """What follows from the sources alone."""
-    folder = ROOT / "shim" / "opencode2"
+    folder = ROOT / "shim" / "faces" / "opencode2"
     return {folder / "operations.py": operations_module(), folder / "schema.json": document_text()}
 
 
 def from_routes() -> dict[Path, str]:
     """What follows from our routes as well."""
     # Imported late: the operations table must be writable while our code cannot be imported.
+    from shim.faces.opencode2.decided import render
+    from shim.faces.opencode2.routes import MODULES
     from shim.http.operation import collect
-    from shim.opencode2.decided import render
-    from shim.routes.opencode2 import MODULES
 
     return {ROOT / "docs" / "operations2.md": render({one.id for one in collect(MODULES) if one.wire == 2})}
 

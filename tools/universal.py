@@ -1,9 +1,9 @@
 """Writes what is published of the universal API; `--check` says what is not current (exit 1).
 
-    shim/v1/openapi.json                        the OpenAPI 3.1 document that `GET /v1/openapi.json` answers
+    shim/faces/v1/openapi.json                        the OpenAPI 3.1 document that `GET /v1/openapi.json` answers
     docs/schema/universal-event.schema.json     JSON Schema of one event, as on streams and in pages
 
-Source: the handlers of shim/routes/v1 and the models of shim/v1 and universal.
+Source: the handlers of shim/faces/v1/routes and the models of shim/faces/v1 and universal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def files() -> dict[Path, str]:
     """Texts of the generated files."""
-    from shim.routes.v1 import MODULES
-    from shim.routes.v1.document import document
-    from shim.v1.schema import document as event_schema
+    from shim.faces.v1.routes import MODULES
+    from shim.faces.v1.routes.document import document
+    from shim.faces.v1.schema import document as event_schema
 
     return {
-        ROOT / "shim" / "v1" / "openapi.json": _lines(document(MODULES)),
+        ROOT / "shim" / "faces" / "v1" / "openapi.json": _lines(document(MODULES)),
         ROOT / "docs" / "schema" / "universal-event.schema.json": json.dumps(event_schema(), indent=1, ensure_ascii=False) + "\n",
     }
 

@@ -4,12 +4,12 @@
         session = await client.create_session("demo", agent="mock")
         print(await session.ask("echo Hello"))
 
-Values are pydantic models: those of `shim.v1.models`, and `UniversalEvent`. See docs/client.md.
+Values are pydantic models: those of `shim.faces.v1.models`, and `UniversalEvent`. See docs/client.md.
 """
 
 from shim.client.api import Client, Problem
 from shim.client.session import Session
-from shim.v1.models import AgentInfo, AgentModelsResponse, SessionInfo
+from shim.faces.v1.models import AgentInfo, AgentModelsResponse, SessionInfo
 from universal.events import EventType, UniversalEvent
 
 __all__ = ["AgentInfo", "AgentModelsResponse", "Client", "EventType", "Problem", "Session", "SessionInfo", "UniversalEvent"]

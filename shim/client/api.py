@@ -8,7 +8,7 @@ import aiohttp
 
 from shim.client.session import Session
 from shim.client.transport import Problem, Transport, segment
-from shim.v1.models import (
+from shim.faces.v1.models import (
     AgentInfo,
     AgentListResponse,
     AgentModeInfo,

@@ -9,7 +9,7 @@ from typing import Literal
 import aiohttp
 
 from shim.client.transport import Problem, Transport, segment
-from shim.v1.models import MessageAttachment, SessionInfo, SessionListResponse
+from shim.faces.v1.models import MessageAttachment, SessionInfo, SessionListResponse
 from universal.events import EventType, ItemData, ItemDeltaData, SessionEndedData, UniversalEvent
 from universal.items import ItemRole
 

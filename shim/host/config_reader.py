@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from shim.host import disk, jsonc, markdown
 
 if TYPE_CHECKING:
-    from shim.opencode.config import Admitted
+    from shim.host.config_schema import Admitted
 
 Origin: TypeAlias = Literal["personal", "project"]
 """Who wrote a source: the person (home, environment), or the repository that they work in."""
@@ -308,7 +308,7 @@ def stamp_of(path: str) -> Stamp:
 
 def _admit(values: Mapping[str, Any]) -> Admitted:
     """Imported with the first file: most people have none, and the models of one take a thirtieth of a start."""
-    from shim.opencode.config import admit
+    from shim.host.config_schema import admit
 
     return admit(values)
 

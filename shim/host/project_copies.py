@@ -14,12 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shim.errors import ProjectCopyError
+from shim.faces.opencode1.build import slug
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host.disk import is_folder
 from shim.host.git import git
 from shim.host.projects import Identity, Projects
 from shim.host.worktrees import plain
-from shim.opencode.build import slug
-from shim.opencode.events import OpenCodeEvent
 from shim.store.base import Store
 
 COPIES = "project_copy"

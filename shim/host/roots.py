@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 
 from shim.errors import OutsideRoots
+from shim.faces.opencode1.build import Wire
 from shim.host import disk
-from shim.opencode.build import Wire
 from universal.session.model import SessionRecord
 
 

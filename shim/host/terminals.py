@@ -21,9 +21,9 @@ from typing import Any
 
 from shim.clock import Clock
 from shim.errors import InvalidRequest, PtyNotFound
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host.disk import is_folder
 from shim.ids import Ids
-from shim.opencode.events import OpenCodeEvent
 from shim.runtime import family
 from shim.runtime.environment import child_environment
 from shim.runtime.pty import PtyProcess, PtySpec

@@ -22,10 +22,10 @@ from typing import Any, cast
 
 import structlog
 
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host import vcs
 from shim.host.disk import printable
 from shim.host.git import git
-from shim.opencode.events import OpenCodeEvent
 
 FOLDERS_LIMIT = 2000
 """Of one directory; Linux gives a user some ten thousand watches in all."""

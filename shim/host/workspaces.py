@@ -13,10 +13,10 @@ from typing import Any
 
 from shim.clock import Clock
 from shim.errors import InvalidRequest, WorkspaceCreateError, WorkspaceNotFound, WorktreeError
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host.projects import Projects
 from shim.host.worktrees import Worktrees
 from shim.ids import Ids
-from shim.opencode.events import OpenCodeEvent
 from shim.store.base import Store
 from universal.jsonvalue import text
 

@@ -31,13 +31,13 @@ from shim.errors import (
     WorktreeResetFailed,
     WorktreeStartCommandFailed,
 )
+from shim.faces.opencode1.build import slug
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host import vcs
 from shim.host.command import Finished, run
 from shim.host.disk import private_folder
 from shim.host.git import git
 from shim.host.projects import GLOBAL, Projects
-from shim.opencode.build import slug
-from shim.opencode.events import OpenCodeEvent
 from universal.jsonvalue import obj, text
 
 BRANCH = "opencode/"

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from shim.errors import InvalidRequest
+from shim.faces.opencode2.dialects import DIALECTS, Dialect, by_body
+from shim.faces.opencode2.operations import Operation2
+from shim.faces.opencode2.probes import dialect_by_agent
+from shim.faces.opencode2.rewriting import Alias, Asked, Nothing
 from shim.http.access import READING
 from shim.http.faces import OPENCODE2
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
-from shim.opencode2.dialects import DIALECTS, Dialect, by_body
-from shim.opencode2.operations import Operation2
-from shim.opencode2.probes import dialect_by_agent
-from shim.opencode2.rewriting import Alias, Asked, Nothing
 
 PREVIEW = "P"
 """The dialect of 1.18's own preview."""

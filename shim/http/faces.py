@@ -12,9 +12,9 @@ from typing import Any, TypeAlias, TypeVar
 from aiohttp import web
 
 from shim.errors import RequestError
-from shim.opencode import errors as opencode1
-from shim.opencode2 import errors as opencode2
-from shim.v1 import errors as v1
+from shim.faces.opencode1 import errors as opencode1
+from shim.faces.opencode2 import errors as opencode2
+from shim.faces.v1 import errors as v1
 
 Render: TypeAlias = Callable[[RequestError], tuple[int, dict[str, Any]]]
 """Status and body of an error."""

@@ -27,15 +27,15 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from shim.errors import InvalidRequest, Location, SessionNotFound
+from shim.faces.opencode1.complaints import fault
+from shim.faces.opencode1.operations import OPERATIONS, Operation
+from shim.faces.opencode2.operations import OPERATIONS2, Operation2
+from shim.faces.opencode2.rewriting import Asked
 from shim.host.roots import require
 from shim.http import limits, wire_json
 from shim.http.directory import resolve
 from shim.http.faces import OPENCODE1, OPENCODE2, Face, belongs_to
 from shim.ids import ID_FORM, is_id
-from shim.opencode.complaints import fault
-from shim.opencode.operations import OPERATIONS, Operation
-from shim.opencode2.operations import OPERATIONS2, Operation2
-from shim.opencode2.rewriting import Asked
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from shim.opencode2.probes import CLIENTS, Probe, Probes
+from shim.faces.opencode2.probes import CLIENTS, Probe, Probes
 from universal.jsonvalue import arr, obj
 
 FILE = "clients.json"

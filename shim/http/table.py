@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from shim.errors import Unsupported
+from shim.faces.opencode1.decided import rows
+from shim.faces.opencode1.operations import OPERATIONS, Operation
+from shim.faces.opencode1.unsupported import Row
+from shim.faces.opencode2 import decided as decided2
+from shim.faces.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.operations import OPERATIONS2, Operation2
 from shim.http import dialect
 from shim.http.faces import OPENCODE2
 from shim.http.operation import SERVICES, BoundOperation, add_route, face_of_document, register
-from shim.opencode.decided import rows
-from shim.opencode.operations import OPERATIONS, Operation
-from shim.opencode.unsupported import Row
-from shim.opencode2 import decided as decided2
-from shim.opencode2.dialects import DIALECTS
-from shim.opencode2.operations import OPERATIONS2, Operation2
 from shim.services import Services
 
 

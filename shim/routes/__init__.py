@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from shim.routes import health
+from shim.http import health
 
 EARLY: tuple[ModuleType, ...] = (health,)
 """Their handlers are there from the start, so they import nothing that is large."""
@@ -12,6 +12,9 @@ EARLY: tuple[ModuleType, ...] = (health,)
 
 def modules() -> tuple[ModuleType, ...]:
     """All modules of all faces; importing them takes longer than the rest of a start."""
-    from shim.routes import inspector, opencode1, opencode2, v1
+    from shim.faces.opencode1 import routes as opencode1
+    from shim.faces.opencode2 import routes as opencode2
+    from shim.faces.v1 import routes as v1
+    from shim.routes import inspector
 
     return (*opencode1.MODULES, *opencode2.MODULES, *v1.MODULES, inspector)

@@ -16,10 +16,10 @@ import structlog
 
 from shim.clock import Clock, from_rfc3339, rfc3339
 from shim.errors import SessionNotFound, SessionTerminated, StoreError
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
 from shim.ids import Ids
-from shim.opencode.build import Wire
-from shim.opencode.events import OpenCodeEvent
 from shim.sessions.ended import SERVER_STOPPED
 from shim.sessions.given import Waiting
 from shim.sessions.instructions import Instructions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shim.projection.opencode1.commands import Template
+from shim.agents.offered_commands import Template
 
 INIT = "init"
 REVIEW = "review"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shim.agents.directory import Agent
+from shim.agents.offered_commands import SEPARATOR, Template, commands, native_name, withheld
 from shim.errors import InvalidRequest
+from shim.faces.opencode1.build import Wire
 from shim.host import disk
 from shim.host.roots import repository_of, within
-from shim.opencode.build import Wire
-from shim.projection.opencode1.commands import SEPARATOR, Template, commands, native_name, withheld
 from shim.runtime.environment import child_environment
 from shim.runtime.shell import ShellCommand
 from shim.sessions.branch import Branch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shim.agents.directory import Agent
 from shim.errors import InvalidRequest
-from shim.opencode.build import Wire
+from shim.faces.opencode1.build import Wire
 from shim.sessions.given import accepted_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, check_ids, choose

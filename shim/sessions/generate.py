@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from shim.errors import ShimError
-from shim.opencode.events import OpenCodeEvent
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.sessions import context
 from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch

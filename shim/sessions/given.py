@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shim.opencode.build import Wire
+from shim.faces.opencode1.build import Wire
 from shim.sessions.accepted import Accepted
 from universal.codec import COMPACT, Attachment, Prompt
 from universal.items import Item, ItemKind, ItemRole, StatusPart

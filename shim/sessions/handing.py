@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from shim.opencode.build import Wire
+from shim.faces.opencode1.build import Wire
 from shim.sessions import context
 from shim.sessions.accepted import Accepted
 from shim.sessions.branch import Branch

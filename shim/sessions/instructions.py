@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from shim.opencode.build import Wire
+from shim.faces.opencode1.build import Wire
 from universal.items import Item, StatusPart
 from universal.jsonvalue import obj, text
 

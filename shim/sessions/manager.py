@@ -23,10 +23,9 @@ from shim.errors import (
     SessionNotFound,
     StoreError,
 )
-from shim.faces.opencode1 import read
+from shim.faces.opencode1 import build, read
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host.roots import require
-from shim.opencode import build
-from shim.opencode.events import OpenCodeEvent
 from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch, OpenRequests
 from shim.sessions.deps import ProjectLike, SessionDeps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.opencode.build import Wire
+from shim.faces.opencode1.build import Wire
 from shim.sessions.manager import SessionManager
 
 LOOKED_AT = 3

@@ -12,9 +12,9 @@ from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.errors import InvalidRequest, MessageExists
+from shim.faces.opencode1.build import Wire
 from shim.host.prompt_files import read_part
 from shim.ids import ID_FORM, ID_LIMIT, Ids, is_id
-from shim.opencode.build import Wire
 from shim.sessions.accepted import Accepted
 from shim.sessions.given import accepted_of, attachment
 from universal.codec import Attachment, Model, modes_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from shim.errors import LimitReached
-from shim.opencode.build import Wire, is_default_title
-from shim.opencode.events import OpenCodeEvent
+from shim.faces.opencode1.build import Wire, is_default_title
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.sessions import prompting
 from shim.sessions.actor import SessionActor
 from shim.sessions.context import title_of
@@ -19,7 +19,7 @@ from universal.jsonvalue import obj, text
 async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True, second: Wire | None = None) -> str:
     """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
 
-    In: `second`, what OpenCode 2 says of it beside (`shim.projection.opencode2.prompts`).
+    In: `second`, what OpenCode 2 says of it beside (`shim.faces.opencode2.prompts`).
 
     Raises NotFound, InvalidRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a
     disk that takes nothing). Nothing is stored or handed over then. OpenCode 2 accepts an unknown agent or model; its turn fails.

@@ -14,12 +14,12 @@ from typing import Any
 
 from shim.clock import from_rfc3339
 from shim.errors import InvalidRequest, SessionBusy
+from shim.faces.opencode1 import build
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode1.check import problem
+from shim.faces.opencode2 import imported
 from shim.host.roots import require
 from shim.ids import ID_FORM, is_id
-from shim.opencode import build
-from shim.opencode.build import Wire
-from shim.opencode.check import problem
-from shim.projection.opencode2 import imported
 from shim.sessions.deps import ProjectLike
 from shim.sessions.manager import SessionManager
 from universal.events import EventType, ItemData

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.errors import ShimError
-from shim.opencode.build import Wire
+from shim.faces.opencode1.build import Wire
 from shim.sessions.steps import Trees, diffs_between
 from shim.sessions.undo_plan import changed_in
 from universal.diffs import FileDiff

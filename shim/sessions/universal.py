@@ -21,9 +21,9 @@ from shim.errors import (
     SessionExists,
     SessionNotFound,
 )
+from shim.faces.opencode1.build import Wire
 from shim.host.roots import require
 from shim.ids import NAME_LIMIT, is_name
-from shim.opencode.build import Wire
 from shim.sessions.deps import ProjectLike
 from shim.sessions.feed import Follower, T
 from shim.sessions.manager import SessionManager

@@ -19,7 +19,7 @@ import pydantic
 from opencode import API_VERSION, resources
 from opencode.types import _generated as models
 
-from shim.opencode2.operations import OPENCODE2_VERSION, OPERATIONS2
+from shim.faces.opencode2.operations import OPENCODE2_VERSION, OPERATIONS2
 from tests.support.oracle2 import oracle2
 from tools.generate2 import FIXTURES
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.dialects import DIALECTS
 from tests.support.second_story import Story
 from tools.generate2 import FIXTURES
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode1.operations import OPERATIONS
 from shim.http.operation import collect
-from shim.opencode.operations import OPERATIONS
-from shim.routes import opencode1
 from tests.http.conftest import git
 from tests.support.live import Live, live
 from tests.support.oracle import FIXTURES, oracle

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode1.decided import render, rows, undecided
+from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
+from shim.faces.opencode1.unsupported import SHARED, UNSUPPORTED
+from shim.faces.opencode2 import routes as opencode2
+from shim.faces.opencode2.dialects import P
+from shim.faces.opencode2.operations import OPERATIONS2
 from shim.http.operation import collect
-from shim.opencode.decided import render, rows, undecided
-from shim.opencode.operations import OPENCODE_VERSION, OPERATIONS
-from shim.opencode.unsupported import SHARED, UNSUPPORTED
-from shim.opencode2.dialects import P
-from shim.opencode2.operations import OPERATIONS2
-from shim.routes import opencode1, opencode2
 from tests.support.oracle import FIXTURES, oracle
 from tools import generate
 
@@ -76,7 +77,7 @@ def test_generated_files_are_current(path: Path) -> None:
 
 def test_the_served_document_is_whole() -> None:
     """Every schema that it refers to is in it."""
-    document = json.loads((generate.ROOT / "shim" / "opencode" / "openapi.json").read_text())
+    document = json.loads((generate.ROOT / "shim" / "faces" / "opencode1" / "openapi.json").read_text())
     schemas = document["components"]["schemas"]
     assert generate.reachable(document["paths"], schemas) == set(schemas)
     assert {tag["name"] for tag in document["tags"]} == {
@@ -86,7 +87,7 @@ def test_the_served_document_is_whole() -> None:
 
 def test_the_served_document_is_opencodes() -> None:
     """For what is served it is the same, word for word; what is ours stands under `x-`."""
-    native, ours = oracle().document, json.loads((generate.ROOT / "shim" / "opencode" / "openapi.json").read_text())
+    native, ours = oracle().document, json.loads((generate.ROOT / "shim" / "faces" / "opencode1" / "openapi.json").read_text())
     assert {key for key in ours if key not in native} == {generate.EXTENSION}
     assert {key for key in native if key not in ours} == set()
     for path, item in ours["paths"].items():

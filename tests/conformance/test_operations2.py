@@ -9,11 +9,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from shim.faces.opencode2 import routes as opencode2
+from shim.faces.opencode2.decided import render, rows, undecided
+from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.unsupported import SAME2, UNSUPPORTED2
 from shim.http.operation import collect
-from shim.opencode2.decided import render, rows, undecided
-from shim.opencode2.operations import OPERATIONS2
-from shim.opencode2.unsupported import SAME2, UNSUPPORTED2
-from shim.routes import opencode2
 from tests.support.oracle import Violation
 from tests.support.oracle2 import check_event, check_log_item, check_response, check_type, oracle2
 from tools import generate2

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from shim.opencode2.dialects import P
+from shim.faces.opencode2.dialects import P
 from tests.conformance.test_second_native import Shapes, differences
 from tests.support.both import second_of
 from tests.support.oracle import check_preview_event, check_response

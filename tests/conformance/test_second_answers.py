@@ -13,9 +13,9 @@ import pytest
 
 from tests.conformance.test_native_answers import differences
 from tests.http.conftest import Place
-from tests.support.oracle2 import SCHEMA
+from tests.support.universal import ROOT
 
-FIXTURES = SCHEMA.parent.parent.parent / "compat_fixtures" / "opencode2"
+FIXTURES = ROOT / "compat_fixtures" / "opencode2"
 ROWS = [json.loads(line) for line in (FIXTURES / "answers.jsonl").read_text().splitlines()]
 
 LEFT_OUT = {

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from shim.opencode2.dialects import J
-from shim.opencode2.events import Event2
-from shim.projection.opencode2.state import Conversation2
+from shim.faces.opencode2.dialects import J
+from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.state import Conversation2
 from tests.http.opencode2.client import tui
 from tests.support.both import second_of
 from tests.support.live import live

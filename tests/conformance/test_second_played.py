@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shim.opencode2.stream import HEARTBEAT_S
+from shim.faces.opencode2.stream import HEARTBEAT_S
 from tests.http.conftest import repository
 from tests.support.live import live
 from tests.support.puppet import Puppet

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from shim.opencode.client_commands import FOUND
+from shim.agents.client_commands import FOUND
 from tools.client_commands import found_now
 
 from .support.bench import CLAUDE, bench

@@ -45,7 +45,7 @@ FEW = 2
 @cache
 def operations() -> dict[str, Any]:
     """operationId -> schemathesis' operation, of the document of GET /doc."""
-    document = json.loads(resources.files("shim.opencode").joinpath("openapi.json").read_text())
+    document = json.loads(resources.files("shim.faces.opencode1").joinpath("openapi.json").read_text())
     schema = schemathesis.openapi.from_dict(document)
     found = {one.ok().definition.raw["operationId"]: one.ok() for one in schema.get_all_operations()}
     return {name: found[name] for name in sorted(set(found) - STREAMS - WAITS)}
@@ -147,7 +147,7 @@ def test_the_document_is_asked_whole() -> None:
 
 def served() -> dict[str, dict[str, Any]]:
     """The paths of GET /doc."""
-    return json.loads(resources.files("shim.opencode").joinpath("openapi.json").read_text())["paths"]
+    return json.loads(resources.files("shim.faces.opencode1").joinpath("openapi.json").read_text())["paths"]
 
 
 def test_a_wrong_answer_is_seen(server: Server) -> None:

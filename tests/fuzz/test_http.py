@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shim.opencode.operations import OPERATIONS
-from shim.opencode2.operations import OPERATIONS2
+from shim.faces.opencode1.operations import OPERATIONS
+from shim.faces.opencode2.operations import OPERATIONS2
 from tests.fuzz import mutate
 from tests.fuzz.served import Server
 from tests.support.live import Live, prompt_body

@@ -13,6 +13,8 @@ import pytest
 
 from shim.clock import ManualClock
 from shim.errors import SessionNotFound
+from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode2 import routes as opencode2
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.projects import Projects
@@ -24,7 +26,6 @@ from shim.host.workspaces import Workspaces
 from shim.host.worktrees import Worktrees
 from shim.http.application import application
 from shim.ids import Ids
-from shim.routes import opencode1, opencode2
 from shim.services import Services
 from shim.settings import Settings
 from shim.store.memory import MemoryStore

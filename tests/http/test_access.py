@@ -10,10 +10,10 @@ from multidict import CIMultiDict
 from pydantic import SecretStr
 
 from shim.clock import ManualClock
+from shim.faces.opencode1.operations import OPERATIONS
 from shim.http.access import HEALTH, PUBLIC, Access
 from shim.http.middleware import CHALLENGE
 from shim.http.throttle import Throttle
-from shim.opencode.operations import OPERATIONS
 from shim.settings import Settings
 from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, USER, Start, encoded, status, with_throttle
 from tests.support.api import ApiClient

@@ -32,13 +32,14 @@ from shim.errors import (
     StoreError,
     Unsupported,
 )
+from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode2 import routes as opencode2
+from shim.faces.v1.routes.endpoint import v1
 from shim.host.roots import require
 from shim.http import faces
 from shim.http.application import application
 from shim.http.operation import Ctx, extra
 from shim.http.throttle import Throttle
-from shim.routes import opencode1, opencode2
-from shim.routes.v1.endpoint import v1
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.conftest import services_for
 from tests.http.doors import PASSWORD, Start, encoded, with_throttle
@@ -50,9 +51,10 @@ HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
 VARIABLE = (
     (re.compile(r"err_[0-9a-f]{8}"), "err_REFERENCE"),
     (re.compile(r"Try again in \d+ s"), "Try again in N s"),
+    (re.compile(r"(rg: )?regex parse error:\\n    (\(\?:\(\)|\()\\n"), r"rg: regex parse error:\\n    (?:()\\n"),
     (re.compile(r"(Known|Available commands|Keys are taken for): [^.]*"), r"\1: NAMES"),
 )
-"""What differs from run to run, or when an agent or a command is added."""
+"""What differs from run to run, from one version of ripgrep to another, or when an agent or a command is added."""
 
 
 class Case(NamedTuple):

@@ -12,8 +12,8 @@ import pytest
 
 from shim.app import DATABASE
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.routes import message as message_routes
 from shim.http import long_list
-from shim.routes.opencode1 import message as message_routes
 from shim.sessions import reading
 from shim.sessions.branch import Branch
 from shim.store.sqlite import SqliteStore

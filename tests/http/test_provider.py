@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.projection.opencode1.catalog import SHARED_MODES
+from shim.agents.catalog import SHARED_MODES
 from tests.fakes.agents_directory import FakeAgents, claude, codex, silent
 from tests.http.conftest import Place
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import structlog
 
+from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
+from shim.faces.opencode1.unsupported import SAME
+from shim.faces.opencode2 import routes as opencode2
+from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.http.operation import collect
-from shim.opencode.operations import OPENCODE_VERSION, OPERATIONS
-from shim.opencode.unsupported import SAME
-from shim.opencode2.operations import OPENCODE2_VERSION
-from shim.routes import opencode1, opencode2
 from tests.http.conftest import Place
 
 SESSION = "ses_e002443f4ffeLOJ75TSClkenVm"

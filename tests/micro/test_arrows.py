@@ -22,10 +22,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from shim.clock import ManualClock, rfc3339
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
+from shim.faces.opencode1.stream import EventEncoder
 from shim.ids import Ids
-from shim.opencode.events import OpenCodeEvent
-from shim.opencode.stream import EventEncoder
 from shim.runtime.process import LINES_AT_ONCE
 from shim.store.sqlite import SqliteStore
 from shim.stream.hub import Hub

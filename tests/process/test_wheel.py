@@ -83,7 +83,7 @@ def test_the_wheel_is_all_that_is_needed(tmp_path: Path) -> None:
             assert get(f"{url}/inspector/files/{name}") == data, name
         assert b'id="app"' in get(f"{url}/inspector/")
         assert json.loads(get(f"{url}/doc"))["openapi"].startswith("3.1")
-        assert json.loads(get(f"{url}/v1/openapi.json")) == json.loads(packed["shim/v1/openapi.json"])
+        assert json.loads(get(f"{url}/v1/openapi.json")) == json.loads(packed["shim/faces/v1/openapi.json"])
         assert b"opencode_shim_sessions" in get(f"{url}/metrics")
         post(f"{url}/v1/sessions/s", {"agent": "mock"})
         for message, want in (("echo Hello", b'"Hello'), ("tool", b"tool_result"), ("edit made.txt", b"made.txt")):

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shim.opencode2.dialects import DIALECTS
-from shim.projection.opencode2.asides import Asides
-from shim.projection.opencode2.statuses import Statuses
-from shim.projection.opencode2.steps import Steps
-from shim.projection.opencode2.teller import Teller
+from shim.faces.opencode2.asides import Asides
+from shim.faces.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.statuses import Statuses
+from shim.faces.opencode2.steps import Steps
+from shim.faces.opencode2.teller import Teller
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from tests.support.both import normal1, normal2, second_of

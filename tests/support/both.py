@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from shim.clock import from_rfc3339
-from shim.opencode2.dialects import DIALECTS
-from shim.opencode2.events import Event2
-from shim.projection.opencode2.names import arguments, tool_name
-from shim.projection.opencode2.projector import Projector2
+from shim.faces.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.names import arguments, tool_name
+from shim.faces.opencode2.projector import Projector2
 from tests.support.fold2 import Fold2
 from tests.support.oracle2 import check_event, check_type
 from tests.support.second_story import SHELL

@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.opencode2.events import VERSIONS, Event2
-from shim.projection.opencode2.state import Conversation2
+from shim.faces.opencode2.events import VERSIONS, Event2
+from shim.faces.opencode2.state import Conversation2
 
 Wire = dict[str, Any]
 ENDS = ("session.execution.succeeded", "session.execution.failed", "session.execution.interrupted")

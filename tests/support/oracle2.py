@@ -5,7 +5,8 @@
     check_log_item(item)                          one item of a session's log
     check_type("SessionMessageInfo", value)       a value of a named type
 
-Objects have exactly the members that the wire knows. Source: shim/opencode2/schema.json, made from compat_fixtures/opencode2.
+Objects have exactly the members that the wire knows. Source: `shim/faces/opencode2/schema.json`,
+made from compat_fixtures/opencode2.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import jsonschema_rs
 
 from tests.support.oracle import METHODS, Violation
 
-SCHEMA = Path(__file__).resolve().parent.parent.parent / "shim" / "opencode2" / "schema.json"
+SCHEMA = Path(__file__).resolve().parent.parent.parent / "shim" / "faces" / "opencode2" / "schema.json"
 SHOWN_ERRORS = 5
 SHOWN_LENGTH = 1500
 

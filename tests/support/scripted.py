@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from shim.clock import ManualClock
 from shim.errors import AgentError, AgentGone
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.ids import Ids
-from shim.opencode.events import OpenCodeEvent
 from shim.sessions.deps import SessionDeps
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from shim.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.dialects import DIALECTS
 from shim.record.driver import counting
 from tests.support.both import second_of
 from tests.support.claude_seen import seen

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shim.projection.opencode2.names import ARGUMENTS, TOOLS
+from shim.faces.opencode2.names import ARGUMENTS, TOOLS
 
 Wire = dict[str, Any]
 STREAM = "/api/event"

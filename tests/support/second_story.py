@@ -12,11 +12,11 @@ import json
 from typing import Any
 
 from shim.clock import from_rfc3339, rfc3339
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
-from shim.opencode.events import OpenCodeEvent
-from shim.opencode2.events import Event2
-from shim.projection.opencode2.projector import Projector2
-from shim.projection.opencode2.state import Conversation2
+from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.projector import Projector2
+from shim.faces.opencode2.state import Conversation2
 from tests.support.views import view
 from universal.events import (
     ErrorData,

@@ -4,7 +4,7 @@
         await v1.call("create_session", session_id="a", json={"agent": "mock"})
         async with v1.events("a") as stream: ...
 
-Our document is `shim/v1/openapi.json`, theirs `compat_fixtures/universal/openapi.json` (3.0: `nullable` is read as a type).
+Our document is `shim/faces/v1/openapi.json`, theirs `compat_fixtures/universal/openapi.json` (3.0: `nullable` is read as a type).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ PAYLOADS = {
 @cache
 def ours() -> Document:
     """What `GET /v1/openapi.json` answers."""
-    return Document.of(ROOT / "shim" / "v1" / "openapi.json")
+    return Document.of(ROOT / "shim" / "faces" / "v1" / "openapi.json")
 
 
 @cache

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
+from shim.faces.opencode2 import prompts, results
 from shim.host import jsonc, markdown
 from shim.host.opencode_config import PLACEHOLDER
-from shim.projection.opencode2 import prompts, results
 from shim.redaction import clean
 from universal.agents import claude_notes
 from universal.permissions import Rule, decide, matches

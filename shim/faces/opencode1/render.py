@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.events import OpenCodeEvent, Sync
 from shim.faces.opencode1.read import JsonObject
-from shim.opencode.events import OpenCodeEvent, Sync
 from universal.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.ids import render as render_id
 from universal.session.changes import (

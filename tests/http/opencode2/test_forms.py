@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.sessions.forms import MAX_OPEN
+from shim.faces.opencode2.forms import MAX_OPEN
 from tests.http.opencode2.client import Tui
 from tests.support.live import live
 

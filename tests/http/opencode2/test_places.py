@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shim.opencode2.operations import OPERATIONS2
-from shim.opencode2.unsupported import UNSUPPORTED2
+from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.unsupported import UNSUPPORTED2
 from tests.http.conftest import Place, git, repository
 
 

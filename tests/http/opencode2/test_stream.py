@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from shim.app import SERVICES
+from shim.faces.opencode2.views import Views
 from shim.services import Services
-from shim.sessions.views import Views
 from tests.http.opencode2.client import Tui, tui
 from tests.http.test_transfer import EXPORTED
 from tests.support.fold import Fold

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 import shim.errors
-import shim.opencode.errors
-import shim.opencode2.errors
-import shim.v1.errors
+import shim.faces.opencode1.errors
+import shim.faces.opencode2.errors
+import shim.faces.v1.errors
 from shim.errors import HttpRefused, InvalidRequest, MessageNotFound, NotFound, RequestError, SessionNotFound, row_of
 from shim.http.faces import OPENCODE1, OPENCODE2, V1, Face, owner_of
 from shim.http.operation import collect
 from shim.routes import modules
 
 TABLES: Mapping[str, tuple[ModuleType, Mapping[type[RequestError], Any]]] = {
-    "opencode1": (shim.opencode.errors, shim.opencode.errors.ERRORS),
-    "opencode2": (shim.opencode2.errors, shim.opencode2.errors.ERRORS),
-    "v1": (shim.v1.errors, shim.v1.errors.ERRORS),
+    "opencode1": (shim.faces.opencode1.errors, shim.faces.opencode1.errors.ERRORS),
+    "opencode2": (shim.faces.opencode2.errors, shim.faces.opencode2.errors.ERRORS),
+    "v1": (shim.faces.v1.errors, shim.faces.v1.errors.ERRORS),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.opencode.events import OpenCodeEvent
+from shim.faces.opencode1.events import OpenCodeEvent
 from shim.sessions import retelling
 from tests.support.scripted import World, ask
 from tests.support.views import view

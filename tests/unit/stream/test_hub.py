@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from shim.opencode.events import OpenCodeEvent
-from shim.opencode.stream import modern_frame
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.stream import modern_frame
 from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import Hub, HubBounds
 from shim.stream.scheduling import APART_S
@@ -294,7 +294,7 @@ async def test_an_event_is_encoded_once_for_all_that_read_its_generation(monkeyp
         encoded.extend([event.properties["n"]] if "n" in event.properties else [])
         return modern_frame(event, event_id, position)
 
-    monkeypatch.setattr("shim.opencode.stream.modern_frame", counted)
+    monkeypatch.setattr("shim.faces.opencode1.stream.modern_frame", counted)
     hub.publish(said(1))
     here = [subscribe(hub, scope="/p", wrapped=wrapped) for wrapped in (False, False, True)]
     everywhere = [subscribe(hub, wrapped=True, sync=sync) for sync in (False, True)]

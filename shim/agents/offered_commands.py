@@ -1,0 +1,150 @@
+"""Slash commands that a client may send, as OpenCode's `Command` objects. Pure.
+
+    a template (the server's own, the config's)   under its name, as by native, whatever clients have
+    a command of an agent                         under its name, while no client and no template has it
+                                                  else as AGENT:NAME (`/claude:rename`)
+    one that would break the session              not offered, and refused
+    the agent's `compact`                         not offered: clients have one that asks for the same (`session.summarize`)
+    commands of the mock                          offered where it is the only agent or was chosen
+
+Source: openapi Command; `shim.agents.reserved_commands`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from shim.agents.reserved_commands import BREAKING, RESERVED
+from universal.codec import COMPACT, AgentSpec, Catalogue, SlashCommand
+
+Wire: TypeAlias = dict[str, Any]
+NUMBERED = re.compile(r"\$\d+")
+SEPARATOR = ":"
+"""Between an agent's registry name and the name of its command."""
+CLIENTS_DO_IT = frozenset({COMPACT.removeprefix("/")})
+"""Agents' commands for which clients have a call of their own."""
+
+
+class Offer(Protocol):
+    """An installed agent and what it offers."""
+
+    @property
+    def spec(self) -> AgentSpec:
+        """Its row of the registry."""
+        ...
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Models and commands, as it says itself."""
+        ...
+
+
+class Template(Protocol):
+    """A slash command that is a text for the agent, with places to fill in."""
+
+    @property
+    def name(self) -> str:
+        """Without the slash."""
+        ...
+
+    @property
+    def template(self) -> str:
+        """With `$1`, `$ARGUMENTS`, `@file` and !`shell` in it."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does; may be empty."""
+        ...
+
+    @property
+    def agent(self) -> str | None:
+        """Mode to run in."""
+        ...
+
+    @property
+    def model(self) -> str | None:
+        """`provider/model`."""
+        ...
+
+    @property
+    def subtask(self) -> bool:
+        """Whether a subagent is to do it."""
+        ...
+
+
+def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str | None = None) -> list[Wire]:
+    """`Command` objects: the templates first, then the agents' commands.
+
+    In: `offers`, the default agent first; `chosen`, the `provider/model` that the config names.
+    A list is asked for without a session, so it has the commands of all agents. One that not every agent has says whose it is.
+    """
+    found: dict[str, Wire] = {command.name: _template_row(command) for command in templates}
+    taken = RESERVED.union(found)
+    listed = _listed(offers, chosen)
+    for offer in listed:
+        for command in offer.catalogue.commands:
+            if withheld(offer.spec, command.name) or command.name in CLIENTS_DO_IT:
+                continue
+            prefixed = command.name in taken
+            name = f"{offer.spec.name}{SEPARATOR}{command.name}" if prefixed else command.name
+            found.setdefault(name, _agent_row(name, command, "" if prefixed else _owners(command.name, listed)))
+    return list(found.values())
+
+
+def withheld(spec: AgentSpec, name: str) -> str:
+    """Why an agent's command is not sent to it, and what to do instead; empty if it may be sent."""
+    return spec.withheld_commands.get(name) or BREAKING.get(name, "")
+
+
+def native_name(offer: Offer, name: str) -> str | None:
+    """The agent's own name of the command that a client sends as `name`; None if the agent has no such command."""
+    names = {command.name for command in offer.catalogue.commands}
+    if name in names:
+        return name
+    owner, _, rest = name.partition(SEPARATOR)
+    return rest if owner == offer.spec.name and rest in names else None
+
+
+def _listed(offers: Sequence[Offer], chosen: str | None) -> list[Offer]:
+    """Without agents that are only for trying things out (no program of their own), unless the person wants them."""
+    provider = (chosen or "").partition("/")[0]
+    return [offer for at, offer in enumerate(offers) if at == 0 or offer.spec.binaries or offer.spec.name == provider]
+
+
+def _owners(name: str, offers: Sequence[Offer]) -> str:
+    """The agents that have a command, for its description; empty if all have it."""
+    owners = [offer.spec.title for offer in offers if any(c.name == name for c in offer.catalogue.commands)]
+    return "" if len(owners) == len(offers) else f" ({', '.join(owners)})"
+
+
+def _agent_row(name: str, command: SlashCommand, owners: str) -> Wire:
+    row: Wire = {"name": name, "source": "command", "template": f"/{command.name} $ARGUMENTS"}
+    row["hints"] = [command.hint or "$ARGUMENTS"]
+    if command.description:
+        row["description"] = f"{_one_line(command.description)}{owners}"
+    return row
+
+
+def _template_row(command: Template) -> Wire:
+    row: Wire = {"name": command.name, "source": "command", "template": command.template, "hints": hints(command.template)}
+    optional = {
+        "description": _one_line(command.description),
+        "agent": command.agent,
+        "model": command.model,
+        "subtask": command.subtask,
+    }
+    return row | {key: value for key, value in optional.items() if value}
+
+
+def _one_line(description: str) -> str:
+    """Clients give a description one line of a list; a line break in it spoils the lines below."""
+    return " ".join(description.split())
+
+
+def hints(template: str) -> list[str]:
+    """The arguments that a template takes: `$1` and so on, ascending, then `$ARGUMENTS`."""
+    numbered = sorted(set(NUMBERED.findall(template)), key=lambda name: int(name[1:]))
+    return [*numbered, "$ARGUMENTS"] if "$ARGUMENTS" in template else numbered

@@ -1,0 +1,135 @@
+"""Which generation of OpenCode 1 a client is of, and the events of 1.0. Pure.
+
+Text streams differently since 1.2: up to 1.1 as `message.part.updated` with the text so far, from then on as
+`message.part.delta`. A client must get one of them and never both. 1.0 has other permissions besides:
+
+    permission.asked      -> permission.updated   answered at /session/{id}/permissions/{permissionID}
+    permission.replied    -> the same type, with `permissionID` and `response`
+    question.asked        -> tui.toast.show       it has no questions: a person must read why the session waits
+
+All OpenCode programs name their version in `User-Agent: opencode/1.1.53`; SDKs and browsers do not, and are modern.
+Source: docs/adr/0012-wire-generation.md; OpenCode 1.0.98's own document (`Permission`, `Event.permission.replied`), and its TUI,
+which shows a permission at the tool part with its `callID`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from shim.errors import InvalidRequest
+from shim.faces.opencode1.events import OpenCodeEvent
+
+Generation: TypeAlias = Literal["v1.18", "v1.1", "v1.0"]
+
+LAST_LEGACY = (1, 1)
+"""The newest version that does not know `message.part.delta`; 1.2.27 does (both recorded)."""
+FIRST_SYNC = (1, 14)
+"""The first recorded version whose server sends `sync` twins."""
+FIRST_MAJOR = 1
+"""Major versions below are development builds (`0.0.0-main-...`), which are newer than all."""
+
+NAMED: dict[str, Generation] = {"1.0": "v1.0", "v1.0": "v1.0", "1.1": "v1.1", "v1.1": "v1.1", "1.18": "v1.18", "v1.18": "v1.18"}
+"""The values of `?wire=`."""
+
+_PROGRAM = re.compile(r"opencode/(?:[a-z][\w-]*/)?(\d+)\.(\d+)\.")
+"""`opencode/1.1.53`; some builds put a channel between: `opencode/latest/1.1.53/cli`."""
+
+
+def generation_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Generation:
+    """The generation of a request's client: by `?wire=`, else by its User-Agent, else the modern one.
+
+    Raises: InvalidRequest for an unknown `?wire=`.
+    """
+    named = query.get("wire")
+    if named is None:
+        return generation_of_agent(headers.get("User-Agent", ""))
+    if named not in NAMED:
+        raise InvalidRequest(f"Unknown wire {named!r}. Give one of {', '.join(NAMED)}, or leave it out.", "Query")
+    return NAMED[named]
+
+
+def takes_twins(query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+    """Whether this client knows `sync` twins on `/global/event`: programs since 1.14, and all that do not name their version."""
+    program = _PROGRAM.match(headers.get("User-Agent", ""))
+    if generation_of(query, headers) != "v1.18" or program is None:
+        return program is None
+    version = (int(program[1]), int(program[2]))
+    return version[0] < FIRST_MAJOR or version >= FIRST_SYNC
+
+
+def generation_of_agent(user_agent: str) -> Generation:
+    """The generation of a program by its User-Agent."""
+    program = _PROGRAM.match(user_agent)
+    if program is None:
+        return "v1.18"
+    version = (int(program[1]), int(program[2]))
+    if version[0] < FIRST_MAJOR or version > LAST_LEGACY:
+        return "v1.18"
+    return "v1.1" if version == LAST_LEGACY else "v1.0"
+
+
+# --- events of 1.0 -----------------------------------------------------------------------------------------
+
+TOAST_MS = 20_000
+"""How long the toast of a question stays: a person must have time to read it."""
+TITLES = {
+    "edit": ("filepath", "Edit this file: "),
+    "read": ("filepath", "Read this file: "),
+    "webfetch": ("url", "Fetch content from: "),
+    "bash": ("command", ""),
+}
+"""permission -> (key of its metadata, words before it): the title that 1.0.98 gives it."""
+
+
+def event_of_1_0(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent | None:
+    """The event for clients of 1.0, None if they get that of 1.1. In: `sent_ms`, the time that it is sent."""
+    make = _EVENTS_OF_1_0.get(event.type)
+    return None if make is None else make(event, sent_ms)
+
+
+def _permission_updated(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
+    request = event.properties
+    tool: Mapping[str, str] = request.get("tool") or {}
+    properties: dict[str, Any] = {
+        "id": request["id"],
+        "type": request["permission"],
+        "pattern": request["patterns"],
+        "sessionID": request["sessionID"],
+        "messageID": tool.get("messageID", ""),
+        "title": _title(request["permission"], request["patterns"], request["metadata"]),
+        "metadata": request["metadata"],
+        "time": {"created": sent_ms},
+    }
+    if "callID" in tool:
+        properties["callID"] = tool["callID"]
+    return replace(event, type="permission.updated", properties=properties, legacy=None)
+
+
+def _title(permission: str, patterns: list[str], metadata: Mapping[str, Any]) -> str:
+    key, words = TITLES.get(permission, ("description", ""))
+    return f"{words}{metadata[key]}" if metadata.get(key) else f"{permission} {', '.join(patterns)}"
+
+
+def _permission_replied(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
+    reply = event.properties
+    properties = {"sessionID": reply["sessionID"], "permissionID": reply["requestID"], "response": reply["reply"]}
+    return replace(event, properties=properties, legacy=None)
+
+
+def _question_toast(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
+    questions = " / ".join(question["question"] for question in event.properties["questions"])
+    message = (
+        f"OpenCode 1.0 cannot answer questions: attach a newer one (1.1 or later), or stop with Esc. The question: {questions}"
+    )
+    properties = {"title": "The agent asks", "message": message, "variant": "warning", "duration": TOAST_MS}
+    return replace(event, type="tui.toast.show", properties=properties, legacy=None)
+
+
+_EVENTS_OF_1_0: dict[str, Callable[[OpenCodeEvent, int], OpenCodeEvent]] = {
+    "permission.asked": _permission_updated,
+    "permission.replied": _permission_replied,
+    "question.asked": _question_toast,
+}

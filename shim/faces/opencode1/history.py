@@ -1,0 +1,74 @@
+"""The history of a session's lasting events, as OpenCode numbers them for servers that follow each other. Pure.
+
+`seq` counts from 0 per session; deltas, status, idle, errors, permissions and questions are no part of it. The numbers depend on
+the journal alone, so what is told live (`sync` twins on `/global/event`) is what a rebuilt history says. Source: docs/wire.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode1.events import OpenCodeEvent
+
+LASTING = frozenset(
+    {
+        *("session.created", "session.updated", "session.deleted"),
+        *("message.updated", "message.removed", "message.part.updated", "message.part.removed"),
+    }
+)
+VERSION = ".1"
+"""Behind each type: the version of its shape."""
+
+
+def row(event: OpenCodeEvent) -> Wire:
+    """One entry of `POST /sync/history`. Only for lasting events."""
+    assert event.sync is not None
+    place = {"id": event.sync.id, "aggregate_id": event.sync.session_id, "seq": event.sync.seq}
+    return {**place, "type": event.type + VERSION, "data": event.properties}
+
+
+class Broken(ValueError):
+    """A history that cannot be played; the text says why."""
+
+
+def fold(events: Iterable[Mapping[str, Any]]) -> Wire:
+    """What a session's whole history comes to, as an exported document. Raises Broken."""
+    info: Wire | None = None
+    messages: dict[str, Wire] = {}
+    session_id = ""
+    for number, event in enumerate(sorted(events, key=lambda e: e["seq"])):
+        session_id = session_id or event["aggregateID"]
+        if event["aggregateID"] != session_id:
+            raise Broken(f"events of two sessions, {session_id} and {event['aggregateID']}")
+        if event["seq"] != number:
+            raise Broken(f"event {number} is missing: the next one has seq {event['seq']}")
+        kind, data = str(event["type"]).removesuffix(VERSION), event["data"]
+        if kind not in LASTING:
+            raise Broken(f"event {number} is of an unknown type, {event['type']}")
+        try:
+            info = _apply(kind, data, info, messages)
+        except (KeyError, TypeError) as error:
+            raise Broken(f"event {number} ({event['type']}) lacks {error}") from error
+    if info is None:
+        raise Broken("the session is deleted at its end" if messages else "no event makes a session")
+    found = [{"info": m["info"], "parts": list(m["parts"].values())} for m in messages.values()]
+    return {"info": info, "messages": found}
+
+
+def _apply(kind: str, data: Wire, info: Wire | None, messages: dict[str, Wire]) -> Wire | None:
+    match kind:
+        case "session.created" | "session.updated":
+            return {**(info or {}), **data["info"]}
+        case "session.deleted":
+            return None
+        case "message.updated":
+            messages.setdefault(data["info"]["id"], {"parts": {}})["info"] = data["info"]
+        case "message.removed":
+            messages.pop(data["messageID"], None)
+        case "message.part.updated":
+            messages[data["part"]["messageID"]]["parts"][data["part"]["id"]] = data["part"]
+        case _:
+            messages[data["messageID"]]["parts"].pop(data["partID"], None)
+    return info

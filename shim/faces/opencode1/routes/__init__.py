@@ -1,0 +1,87 @@
+"""The OpenCode 1.x face: one module of handlers for each tag of its document, more where a tag has several jobs.
+
+A module that is not in `MODULES` is not served.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from shim.faces.opencode1.routes import (
+    agent,
+    all_sessions,
+    auth,
+    command,
+    config,
+    doc,
+    event,
+    experimental,
+    file,
+    find,
+    global_,
+    instance,
+    log,
+    mcp,
+    message,
+    move,
+    path,
+    permission,
+    preview,
+    preview_log,
+    project,
+    prompt,
+    provider,
+    pty,
+    question,
+    revert,
+    session,
+    share,
+    sync,
+    tool,
+    transfer,
+    tui,
+    vcs,
+    workspace,
+    worktree,
+)
+from shim.http import health
+
+MODULES: tuple[ModuleType, ...] = (
+    session,
+    auth,
+    sync,
+    share,
+    transfer,
+    prompt,
+    revert,
+    message,
+    move,
+    permission,
+    question,
+    event,
+    all_sessions,
+    config,
+    provider,
+    agent,
+    command,
+    path,
+    project,
+    vcs,
+    file,
+    find,
+    health,
+    global_,
+    instance,
+    log,
+    doc,
+    mcp,
+    experimental,
+    tui,
+    pty,
+    worktree,
+    workspace,
+    tool,
+    preview,
+    preview_log,
+)
+"""In the order of their routes, which do not overlap."""

@@ -1,0 +1,64 @@
+"""Sessions of all projects in one list, for clients that show them together. Source: a live OpenCode 1.18.33."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, Number
+from shim.host.roots import visible
+from shim.http.operation import Ctx, operation, to_response
+from universal.session.model import SessionRecord
+
+Switch = Literal["true", "false"]
+
+
+class Query(BaseModel):
+    """`cursor`: what `x-next-cursor` said; `start`: updated at or after, in epoch milliseconds."""
+
+    directory: str | None = None
+    roots: Switch = "false"
+    archived: Switch = "false"
+    search: str = ""
+    start: Number = None
+    cursor: Number = None
+    limit: Number = None
+
+
+@operation("experimental.session.list")
+async def listing(ctx: Ctx, query: Query) -> object:
+    """Last updated first, each with its project; a header says where to go on if there are more."""
+    found = sorted(
+        (
+            record
+            for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+            if _wanted(record, query, ctx.directory)
+        ),
+        key=lambda record: record.updated_ms,
+        reverse=True,
+    )
+    limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
+    projects = {row["id"]: row for row in await ctx.services.projects.all()}
+    shown: list[dict[str, Any]] = [
+        {**read.session(one), "project": _summary(projects.get(one.project_id))} for one in found[:limit]
+    ]
+    more = {"x-next-cursor": str(shown[-1]["time"]["updated"])} if shown and len(found) > limit else {}
+    return to_response(shown, headers=more)
+
+
+def _wanted(record: SessionRecord, query: Query, directory: str) -> bool:
+    updated = record.updated_ms
+    return (
+        (query.directory is None or record.directory == directory)
+        and (query.roots == "false" or record.parent_id is None)
+        and (query.archived == "true" or not record.archived_ms)
+        and query.search.casefold() in record.title.casefold()
+        and (query.start is None or updated >= query.start)
+        and (query.cursor is None or updated < query.cursor)
+    )
+
+
+def _summary(project: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if project is None else {key: project[key] for key in ("id", "name", "worktree") if key in project}

@@ -1,0 +1,15 @@
+"""Slash commands: the server's, the person's and the agents'. Source: recording `endpoints`."""
+
+from __future__ import annotations
+
+from shim.agents import offered_commands as projection
+from shim.http.operation import Ctx, operation
+from shim.sessions.built_in_commands import templates
+
+
+@operation("command.list")
+async def commands(ctx: Ctx) -> object:
+    """What may stand behind a `/`."""
+    config = await ctx.services.config.fresh(ctx.directory)
+    own = templates(ctx.directory, config.commands)
+    return projection.commands(await ctx.services.agents.available(), own, config.model)

@@ -1,0 +1,18 @@
+"""`GET /doc`: the document of what is served, generated from OpenCode's own (`make gen`)."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from aiohttp import web
+
+from shim.http.operation import Ctx, extra
+
+
+@extra("server.doc", "GET", "/doc")
+async def document(ctx: Ctx) -> web.Response:
+    """OpenAPI 3.1, as it is in the package."""
+    body = resources.files("shim.faces.opencode1").joinpath("openapi.json").read_bytes()
+    response = web.Response(body=body, content_type="application/json")
+    response.enable_compression()
+    return response

@@ -1,0 +1,71 @@
+"""The event streams. Source: `docs/wire.md` section 1 and the clients' directory rules; ADR 0012 for the wire generation."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.generations import generation_of, takes_twins
+from shim.faces.opencode1.stream import encoder_of
+from shim.http.operation import Ctx, operation
+from shim.http.streams import need_room
+from shim.stream.compression import wanted
+from shim.stream.response import stream
+
+
+@operation("event.subscribe")
+async def subscribe(ctx: Ctx) -> web.StreamResponse:
+    """Events of one directory."""
+    return await _stream(ctx, ctx.directory, wrapped=False)
+
+
+@operation("global.event")
+async def subscribe_all(ctx: Ctx) -> web.StreamResponse:
+    """Events of all directories, each with its directory, whatever directory the client names."""
+    return await _stream(ctx, None, wrapped=True)
+
+
+async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamResponse:
+    request = ctx.request
+    need_room(ctx.services)
+    project = (await ctx.services.projects.identity(scope)).id if scope is not None else ""
+    last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
+    generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
+    encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
+    greeting = [*running(ctx), *open_requests(ctx)]
+    subscription = ctx.services.hub.subscribe(encoder, scope=scope, last_event_id=last, greeting=greeting)
+    if scope is not None:
+        ctx.services.watchers.visit(scope, project)
+    gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
+    return await stream(request, subscription, gzip=gzip, write_queue=ctx.services.hub.write_queue)
+
+
+def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
+    """What waits for a person, announced again to each new stream: the TUI has no other way to learn of it."""
+    sessions = ctx.services.sessions
+    events: list[OpenCodeEvent] = []
+    for kind, requests in (("permission.asked", sessions.permissions()), ("question.asked", sessions.questions())):
+        for session, request in requests:
+            wire, record = read.request(request, session.id), session.record
+            events.append(OpenCodeEvent(kind, wire, record.directory, record.project_id, urgent=True))
+    return events
+
+
+def running(ctx: Ctx) -> list[OpenCodeEvent]:
+    """What runs now, as it stands: status, and the message that is being written with all its parts.
+
+    A TUI that lost its stream comes back without Last-Event-ID and does not read anew; these events replace what it has.
+    """
+    events: list[OpenCodeEvent] = []
+    for session in ctx.services.sessions.busy():
+        info = read.session(session.record)
+        kinds = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
+        for message in session.messages.values():
+            if not message.is_over:
+                wire = read.message(message, session.id)
+                kinds.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))
+                time = wire["info"]["time"]["created"]
+                kinds += [("message.part.updated", {"sessionID": info["id"], "part": p, "time": time}) for p in wire["parts"]]
+        events += [OpenCodeEvent(kind, properties, info["directory"], info["projectID"]) for kind, properties in kinds]
+    return events

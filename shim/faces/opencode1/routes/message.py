@@ -1,0 +1,154 @@
+"""Messages and parts: read, changed, removed. Source: `docs/wire.md` section 6 and trap 12; recordings `session_ops`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from shim.errors import InvalidRequest, MessageNotFound, PartNotFound
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.errors import CursorInvalid
+from shim.faces.opencode1.routes.session import SessionPath, need_idle
+from shim.http.long_list import send
+from shim.http.operation import Ctx, operation, to_response
+from universal.session.model import Message, Session
+
+
+class MessagePath(SessionPath):
+    """`{sessionID}` and `{messageID}`."""
+
+    messageID: str
+
+
+class PartPath(MessagePath):
+    """`{sessionID}`, `{messageID}`, `{partID}`."""
+
+    partID: str
+
+
+class MessagesQuery(BaseModel):
+    """`limit` newest messages (0: all), before a cursor of an earlier answer."""
+
+    limit: int | None = Field(default=None, ge=0)
+    before: str | None = None
+
+
+LONG = 500
+"""Messages from which on an answer is sent piece by piece."""
+
+
+@operation("session.messages")
+async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
+    """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.was_read()
+    newest = branch.session.newest_first()
+    if query.before is not None:
+        newest = _before(branch.session, newest, query.before)
+    page = list(islice(newest, query.limit or None))
+    page.reverse()
+    headers: dict[str, str] = {}
+    if next(newest, None) is not None:
+        cursor = _cursor(page[0])
+        link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
+        headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
+    if len(page) < LONG:
+        return to_response([read.message(one, path.sessionID) for one in page], headers=headers)
+    response = await send(ctx.request, page, partial(read.message, session_id=path.sessionID), headers)
+    branch.was_read()  # again: only now has the client all of it
+    return response
+
+
+def _cursor(message: Message) -> str:
+    value = {"id": message.info.id, "time": message.info.created_ms}
+    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def _before(session: Session, newest: Iterator[Message], cursor: str) -> Iterator[Message]:
+    """What is older than the message that the cursor names, or if that is gone, than its time. Raises CursorInvalid."""
+    try:
+        value = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        id_, time = str(value["id"]), float(value["time"])
+    except (binascii.Error, ValueError, KeyError, TypeError) as error:
+        raise CursorInvalid from error
+    if id_ not in session.messages:
+        return (message for message in newest if message.info.created_ms < time)
+    for message in newest:
+        if message.info.id == id_:
+            break
+    return newest
+
+
+async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
+    """One message. Raises NotFound."""
+    session = await ctx.services.sessions.session(session_id)
+    message = session.messages.get(message_id)
+    if message is None:
+        raise MessageNotFound(session_id, message_id)
+    return message
+
+
+@operation("session.message")
+async def get(ctx: Ctx, path: MessagePath) -> object:
+    """One message with its parts."""
+    return read.message(await message_of(ctx, path.sessionID, path.messageID), path.sessionID)
+
+
+@operation("session.deleteMessage")
+async def delete(ctx: Ctx, path: MessagePath) -> object:
+    """Removes a message from what is shown; the agent's own memory keeps it."""
+    await need_idle(ctx, path.sessionID)
+    await message_of(ctx, path.sessionID, path.messageID)
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.status("message.removed", message_id=path.messageID)
+    await ctx.services.store.flush()
+    return True
+
+
+@operation("part.delete")
+async def delete_part(ctx: Ctx, path: PartPath) -> object:
+    """Removes one part."""
+    message = await message_of(ctx, path.sessionID, path.messageID)
+    if path.partID not in message.parts:
+        raise PartNotFound(path.messageID, path.partID)
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.status("part.removed", message_id=path.messageID, part_id=path.partID)
+    await ctx.services.store.flush()
+    return True
+
+
+class PartBody(BaseModel):
+    """A whole part, as GET gives it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    messageID: str
+    sessionID: str
+    type: str
+
+
+@operation("part.update")
+async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
+    """Puts this part in the place of the one with its id. Its ids must be those of the path, its type the old one."""
+    message = await message_of(ctx, path.sessionID, path.messageID)
+    if path.partID not in message.parts:
+        raise PartNotFound(path.messageID, path.partID)
+    old = read.part(message.parts[path.partID], path.sessionID, path.messageID)
+    if (body.id, body.messageID, body.sessionID) != (path.partID, path.messageID, path.sessionID):
+        raise InvalidRequest("The ids of the part must be those of the path")
+    if body.type != old["type"]:
+        raise InvalidRequest(f'The part is of type "{old["type"]}", not "{body.type}"', path=("type",))
+    part: dict[str, Any] = body.model_dump(exclude_unset=True)
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.status("part.updated", part=part)
+    await ctx.services.store.flush()
+    return part

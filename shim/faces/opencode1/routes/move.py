@@ -1,0 +1,82 @@
+"""A session to another directory, as the TUI's "Move session" asks, or to a workspace. Source: document and TUI of 1.18.33."""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+from typing import Annotated
+
+from pydantic import BaseModel
+
+from shim.errors import InvalidRequest, NotFound
+from shim.faces.opencode1.errors import SessionNotMoved, SessionNotWarped
+from shim.faces.opencode1.routes.workspace import WorkspaceID
+from shim.http.directory import resolve
+from shim.http.operation import NO_CONTENT, Ctx, need_id, operation
+from shim.sessions.moving import move as move_session
+from shim.sessions.moving import subpath
+
+CHANGES = (
+    "Changes that are not committed stay where they are: this server does not move files. "
+    "Commit or stash them, or say no to moving them along."
+)
+
+
+SessionID = Annotated[str, need_id("ses")]
+
+
+class Destination(BaseModel):
+    """Where to."""
+
+    directory: str
+
+
+class Move(BaseModel):
+    """`moveChanges`: what is not committed is to go along."""
+
+    sessionID: SessionID
+    destination: Destination
+    moveChanges: bool = False
+
+
+@operation("experimental.controlPlane.moveSession")
+async def move(ctx: Ctx, body: Move) -> object:
+    """Its agent is started there with the next prompt, and told what was said. Raises SessionNotMoved."""
+    directory = resolve({"directory": body.destination.directory}, {}, ctx.directory)
+    return await _moved(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
+
+
+class Warp(BaseModel):
+    """`id`: the workspace, None for the project's own folder; `copyChanges`: what is not committed is to go along."""
+
+    id: WorkspaceID | None
+    sessionID: SessionID
+    copyChanges: bool = False
+
+
+@operation("experimental.workspace.warp")
+async def warp(ctx: Ctx, body: Warp) -> object:
+    """The same to the folder of a workspace, or out of it. Raises 404 for an unknown one, SessionNotWarped."""
+    here = ctx.services.sessions.record(body.sessionID).directory
+    if body.id is not None:
+        directory = (await ctx.services.workspaces.get(body.id))["directory"]
+    else:
+        worktree = (await ctx.services.projects.current(here))["worktree"]
+        directory = here if worktree == "/" else worktree
+    return await _moved(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges)
+
+
+async def _moved(
+    ctx: Ctx, refusal: type[SessionNotMoved | SessionNotWarped], session_id: str, directory: str, *, along: bool
+) -> object:
+    if along:
+        raise refusal(CHANGES)
+    if not await asyncio.to_thread(os.path.isdir, directory):
+        raise refusal(f"There is no directory {directory}")
+    project = await ctx.services.projects.identity(directory)
+    try:
+        await move_session(ctx.services.sessions, session_id, directory, project, subpath(directory, project.worktree))
+    except (InvalidRequest, NotFound) as error:
+        raise refusal(str(error)) from error
+    await ctx.services.store.flush()
+    return NO_CONTENT

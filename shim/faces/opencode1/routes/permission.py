@@ -1,0 +1,64 @@
+"""Permission requests, on both generations of endpoints. Source: `docs/wire.md` section 5; recordings `perm_*`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.routes.session import SessionPath
+from shim.http.operation import Ctx, operation
+
+
+class RequestPath(BaseModel):
+    """`{requestID}`."""
+
+    requestID: str
+
+
+class ReplyBody(BaseModel):
+    """A person's answer; `message` tells the agent why not."""
+
+    reply: Literal["once", "always", "reject"]
+    message: str | None = None
+
+
+class ListQuery(BaseModel):
+    """Narrowed to a directory only if the query names one."""
+
+    directory: str | None = None
+
+
+@operation("permission.list")
+async def list_(ctx: Ctx, query: ListQuery) -> object:
+    """Open requests, oldest first."""
+    found = ctx.services.sessions.permissions(ctx.directory if query.directory else None)
+    return [read.request(request, session.id) for session, request in found]
+
+
+@operation("permission.reply")
+async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
+    """Answer one. 404 when it is unknown or was answered already."""
+    ctx.services.sessions.reply_permission(path.requestID, body.reply, body.message)
+    return True
+
+
+class PermissionPath(SessionPath):
+    """`{sessionID}` and `{permissionID}`."""
+
+    permissionID: str
+
+
+class ResponseBody(BaseModel):
+    """The older endpoint's body."""
+
+    response: Literal["once", "always", "reject"]
+
+
+@operation("permission.respond")
+async def respond(ctx: Ctx, path: PermissionPath, body: ResponseBody) -> object:
+    """The older endpoint, which the web UI and SDK v1 use."""
+    ctx.services.sessions.record(path.sessionID)
+    ctx.services.sessions.reply_permission(path.permissionID, body.response)
+    return True

@@ -1,0 +1,88 @@
+"""What only the builds before 2.0 have of the second wire: their health, and questions, which are forms in 2.0 (and in J).
+
+`/api/health` is what clients of those builds ask first, and the web UI of 1.18, which looks for its protocol.
+
+Who asks there is noted (`shim.http.dialect`): a browser is that web UI, everybody else the build of 17 July. Clients of 1.18
+say by their User-Agent who they are, and are answered as its document says, without a `pid`: that key turns the web UI to
+its second protocol, if `/global/health` has not answered it before.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pydantic import BaseModel
+
+from shim.faces.opencode1 import read
+from shim.faces.opencode2.envelope import with_project
+from shim.faces.opencode2.operations import OPENCODE2_VERSION
+from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.sessions import SessionPath, need
+from shim.http.dialect import BROWSER, PREVIEW, dialect_of, note
+from shim.http.operation import NO_CONTENT, Ctx, operation
+from universal.session.model import QuestionRequest, Session
+
+
+@operation("v2.health.get")
+async def health(ctx: Ctx) -> object:
+    """That we are alive, and which build we are for who asks."""
+    if dialect_of(ctx.request).name == PREVIEW:
+        return {"healthy": True}
+    note(ctx.request, "W" if ctx.request.headers.get("User-Agent", "").startswith(BROWSER) else "J")
+    return {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
+
+
+# --- questions ------------------------------------------------------------------------------------------------
+
+
+class QuestionPath(SessionPath):
+    """`{requestID}`."""
+
+    requestID: str
+
+
+class AnswerBody(BaseModel):
+    """Chosen labels (or typed texts), a list for each question."""
+
+    answers: list[list[str]]
+
+
+@operation("v2.question.request.list")
+async def questions(ctx: Ctx) -> object:
+    """Open questions of the directory, oldest first."""
+    return with_project(await located(ctx, _asked(ctx, ctx.services.sessions.questions(ctx.directory))))
+
+
+@operation("v2.session.question.list")
+async def questions_of(ctx: Ctx, path: SessionPath) -> object:
+    """Open questions of a session."""
+    need(ctx, path.sessionID)
+    found = [pair for pair in ctx.services.sessions.questions(None) if pair[0].id == path.sessionID]
+    return {"data": _asked(ctx, found)}
+
+
+def _asked(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[dict[str, Any]]:
+    """Clients that know forms are not told of them twice."""
+    if dialect_of(ctx.request).name in ("J", "R"):
+        return []
+    return [read.request(request, session.id) for session, request in found]
+
+
+@operation("v2.session.question.reply")
+async def answer(ctx: Ctx, path: QuestionPath, body: AnswerBody) -> object:
+    """Answer one. 404 when it is unknown or was answered already."""
+    _settle(ctx, path, body.answers)
+    return NO_CONTENT
+
+
+@operation("v2.session.question.reject")
+async def reject(ctx: Ctx, path: QuestionPath) -> object:
+    """Refuse to answer; the agent is told."""
+    _settle(ctx, path, None)
+    return NO_CONTENT
+
+
+def _settle(ctx: Ctx, path: QuestionPath, answers: list[list[str]] | None) -> None:
+    need(ctx, path.sessionID)
+    ctx.services.sessions.reply_question(path.requestID, answers)

@@ -1,0 +1,80 @@
+"""A session's durable events as the preview in 1.18 hands them out: a page of them, or all from a place on and then live.
+
+They are those of OpenCode 2's log (`shim.faces.opencode2.routes.log`), in the preview's dialect and without its mark.
+Source: OpenCode's own document of 1.18.33, recordings of lildax 1.18.18.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import BaseModel, Field
+
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.dialects import P
+from shim.faces.opencode2.dialects.preview import NEXT
+from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.log import SYNCED, Log
+from shim.faces.opencode2.routes.sessions import SessionPath, need
+from shim.faces.v1.routes.events import frame, last_event_id, stream
+from shim.http import wire_json
+from shim.http.operation import Ctx, operation
+from shim.http.streams import need_room
+
+PAGE = 50
+"""Events of a page, if nothing is said."""
+
+
+class HistoryQuery(BaseModel):
+    """`after`: a `durable.seq`, exclusive."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = PAGE
+    after: int = -1
+
+
+class EventsQuery(BaseModel):
+    """`after`: the same; `Last-Event-ID` goes before it."""
+
+    after: int = -1
+
+
+@operation("v2.session.history")
+async def history(ctx: Ctx, path: SessionPath, query: HistoryQuery) -> object:
+    """A page of what is past."""
+    need(ctx, path.sessionID)
+    log = _log(ctx, path.sessionID, query.after, follow=False)
+    found: list[Wire] = []
+    try:
+        while not log.over and len(found) <= query.limit:
+            found += [item for _, item in await log.take() if item["type"] != SYNCED]
+    finally:
+        log.close()
+    return {"data": found[: query.limit], "hasMore": len(found) > query.limit}
+
+
+@operation("v2.session.events")
+async def events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> web.StreamResponse:
+    """What is past, then what happens."""
+    need(ctx, path.sessionID)
+    need_room(ctx.services)
+    said = last_event_id(ctx.request)
+    log = _log(ctx, path.sessionID, query.after if said is None else said, follow=True)
+    return await stream(ctx.request, log, _encoded)
+
+
+def _log(ctx: Ctx, session_id: str, after: int, *, follow: bool) -> Log:
+    feed, store = ctx.services.sessions.deps.feed, ctx.services.store
+    return Log(feed, store, session_id, after=after, follow=follow, said=_told)
+
+
+def _told(event: Event2) -> Event2 | None:
+    """Not the session's own beginning: the document has only what happens in it."""
+    told = P.event(event)
+    return told if told is not None and told.type.startswith(NEXT) else None
+
+
+def _encoded(item: tuple[int, Wire]) -> bytes:
+    if item[1]["type"] == SYNCED:
+        return b": synced\n\n"
+    return frame(item[0], wire_json.exact(item[1]))

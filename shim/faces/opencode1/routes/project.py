@@ -1,0 +1,74 @@
+"""Projects. Source: recordings `endpoints`, `directories`; `shim.host.projects`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.roots import visible_projects, within
+from shim.http.operation import Ctx, operation
+
+
+class ProjectPath(BaseModel):
+    """`{projectID}` of a path."""
+
+    projectID: str
+
+
+class Icon(BaseModel):
+    """How a project is shown."""
+
+    url: str | None = None
+    override: str | None = None
+    color: str | None = None
+
+
+class Commands(BaseModel):
+    """What starts a project."""
+
+    start: str | None = None
+
+
+class Update(BaseModel):
+    """`PATCH /project/{projectID}`."""
+
+    name: str | None = None
+    icon: Icon | None = None
+    commands: Commands | None = None
+
+
+@operation("project.list")
+async def listing(ctx: Ctx) -> object:
+    """All that were ever opened here, with the one of this request."""
+    here = await ctx.services.projects.identity(ctx.directory)
+    return visible_projects(await ctx.services.projects.all(), ctx.services.settings.roots, here.id)
+
+
+@operation("project.current")
+async def current(ctx: Ctx) -> object:
+    """The project of the directory."""
+    return await ctx.services.projects.current(ctx.directory)
+
+
+@operation("project.directories")
+async def directories(ctx: Ctx, path: ProjectPath) -> object:
+    """Its working trees; [] for an unknown project."""
+    found = await ctx.services.projects.directories(path.projectID)
+    return [row for row in found if within(row["directory"], ctx.services.settings.roots)]
+
+
+@operation("project.update")
+async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
+    """Name, icon and start command; what is not sent stays."""
+    await ctx.services.projects.identity(ctx.directory)
+    row = await ctx.services.projects.update(path.projectID, body.model_dump(exclude_none=True))
+    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    return row
+
+
+@operation("project.initGit")
+async def init_git(ctx: Ctx) -> object:
+    """`git init` in the directory, unless it is in a repository already."""
+    row = await ctx.services.projects.init_git(ctx.directory)
+    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    return row

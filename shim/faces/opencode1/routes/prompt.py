@@ -1,0 +1,216 @@
+"""Prompts, slash commands and shell commands. Source: `docs/wire.md` section 7; recordings `body_fields`, `command`, `shell`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shim.errors import AnswerNotFound, InvalidRequest
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode1.routes.session import SessionPath, need_idle
+from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.sessions.built_in_commands import templates
+from shim.sessions.command import command as run_command
+from shim.sessions.compact import compact as run_compact
+from shim.sessions.init import init as run_init
+from shim.sessions.permissions.requests import unattended_of_headers
+from shim.sessions.prompting import Body
+from shim.sessions.shell import shell as run_shell
+from shim.sessions.submit import submit
+
+
+class PromptModel(BaseModel):
+    """`model` of a prompt."""
+
+    providerID: str
+    modelID: str
+    variant: str | None = None
+
+
+class PromptPart(BaseModel):
+    """A part of a prompt; what each type needs is checked, the rest passes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+
+    @model_validator(mode="after")
+    def _complete(self) -> PromptPart:
+        needed = {"text": ("text",), "file": ("mime", "url"), "agent": ("name",), "subtask": ("prompt", "description", "agent")}
+        if self.type not in needed:
+            raise ValueError(f'Expected "text" | "file" | "agent" | "subtask", got "{self.type}"')
+        extra = self.model_extra or {}
+        for key in needed[self.type]:
+            if not isinstance(extra.get(key), str):
+                raise ValueError(f'a {self.type} part needs "{key}"')  # noqa: TRY004 - pydantic reports ValueError
+        return self
+
+
+class PromptBody(BaseModel):
+    """`POST /session/{id}/message` and `/prompt_async`. The Python SDK sends providerID and modelID at the top."""
+
+    parts: list[PromptPart]
+    messageID: str | None = None
+    model: PromptModel | None = None
+    providerID: str | None = None
+    modelID: str | None = None
+    agent: str | None = None
+    mode: str | None = None
+    noReply: bool = False
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    variant: str | None = None
+    format: dict[str, Any] | None = None
+
+    def body(self) -> Body:
+        """What the sessions need of it."""
+        model: Wire | None = None
+        if self.model is not None:
+            model = self.model.model_dump(exclude_none=True)
+        elif self.providerID is not None and self.modelID is not None:
+            model = {"providerID": self.providerID, "modelID": self.modelID}
+        return Body(
+            parts=[p.model_dump() for p in self.parts],
+            message_id=self.messageID,
+            model=model,
+            mode=self.agent or self.mode,
+            variant=self.variant or (self.model.variant if self.model is not None else None),
+            system=self.system,
+            tools=self.tools,
+            format=self.format,
+        )
+
+
+@operation("session.prompt_async")
+async def prompt_async(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
+    """204 when the prompt is stored and its turn is visible as busy."""
+    await _submit(ctx, path.sessionID, body)
+    return NO_CONTENT
+
+
+@operation("session.prompt")
+async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
+    """Answers when the turn has ended, with its last assistant message; `noReply`: at once, with the user's message."""
+    message_id = await _submit(ctx, path.sessionID, body)
+    if body.noReply:
+        session = await ctx.services.sessions.session(path.sessionID)
+        return read.message(session.messages[message_id], session.id)
+    return await _answer(ctx, path.sessionID, message_id)
+
+
+async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
+    if body.format is not None and body.format.get("type") not in (None, "text"):
+        raise InvalidRequest(
+            'format "json_schema" is not served: the agents behind this server have no structured output. Leave it out.'
+        )
+    given = replace(body.body(), unattended=unattended_of_headers(ctx.request.headers))
+    message_id = await submit(ctx.services.sessions, session_id, given, reply=not body.noReply)
+    await ctx.services.store.flush()
+    return message_id
+
+
+async def _answer(ctx: Ctx, session_id: str, message_id: str) -> Wire:
+    branch = await ctx.services.sessions.branch(session_id)
+    await branch.idle()
+    # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
+    await ctx.services.hub.settled(branch.session.record.directory)
+    last = next((message for message in branch.session.newest_first() if not message.is_user), None)
+    if last is None:
+        raise AnswerNotFound(message_id)
+    return read.message(last, session_id)
+
+
+class CommandBody(BaseModel):
+    """`POST /session/{id}/command`. `model` is "provider/model"."""
+
+    command: str
+    arguments: str
+    messageID: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    parts: list[PromptPart] = Field(default_factory=list[PromptPart])
+
+
+@operation("session.command")
+async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
+    """A template (the server's or the config's, expanded) or a command of the agent; answers as a prompt does."""
+    model: Wire | None = None
+    if body.model:
+        provider, _, model_id = body.model.partition("/")
+        model = {"providerID": provider, "modelID": model_id}
+    directory = ctx.services.sessions.record(path.sessionID).directory
+    config = await ctx.services.config.fresh(directory)
+    message_id = await run_command(
+        ctx.services.sessions,
+        templates(directory, config.commands),
+        path.sessionID,
+        body.command,
+        body.arguments,
+        Body(
+            parts=[p.model_dump() for p in body.parts],
+            message_id=body.messageID,
+            model=model,
+            mode=body.agent,
+            variant=body.variant,
+            unattended=unattended_of_headers(ctx.request.headers),
+        ),
+    )
+    await ctx.services.store.flush()
+    return await _answer(ctx, path.sessionID, message_id)
+
+
+class InitBody(BaseModel):
+    """`POST /session/{id}/init`."""
+
+    providerID: str
+    modelID: str
+    messageID: str
+
+
+@operation("session.init")
+async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
+    """The agent writes AGENTS.md; answers when the turn has ended."""
+    model = {"providerID": body.providerID, "modelID": body.modelID}
+    given = Body((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
+    message_id = await run_init(ctx.services.sessions, path.sessionID, given)
+    await ctx.services.store.flush()
+    await _answer(ctx, path.sessionID, message_id)
+    return True
+
+
+class SummarizeBody(BaseModel):
+    """`POST /session/{id}/summarize`: whose model; `auto` is only shown."""
+
+    providerID: str
+    modelID: str
+    auto: bool = False
+
+
+@operation("session.summarize")
+async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
+    """The agent compacts its conversation; answers when it has: true, or false if it could not (the session says why)."""
+    model = {"providerID": body.providerID, "modelID": body.modelID}
+    done = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
+    await ctx.services.hub.settled(ctx.services.sessions.record(path.sessionID).directory)
+    return done
+
+
+class ShellBody(BaseModel):
+    """`POST /session/{id}/shell`."""
+
+    command: str
+    agent: str
+    messageID: str | None = None
+    model: PromptModel | None = None
+
+
+@operation("session.shell")
+async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
+    """Runs a command of the person's in the session's directory, shown as a turn; the agent hears of it with the next prompt."""
+    await need_idle(ctx, path.sessionID)
+    await run_shell(ctx.services.sessions, path.sessionID, body.command, body.agent, body.messageID)
+    return await _answer(ctx, path.sessionID, body.command)

@@ -1,0 +1,36 @@
+"""Questions of the agent. Source: `docs/wire.md` section 5; recordings `question_*`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.routes.permission import ListQuery, RequestPath
+from shim.http.operation import Ctx, operation
+
+
+@operation("question.list")
+async def list_(ctx: Ctx, query: ListQuery) -> object:
+    """Open questions, oldest first."""
+    found = ctx.services.sessions.questions(ctx.directory if query.directory else None)
+    return [read.request(request, session.id) for session, request in found]
+
+
+class AnswerBody(BaseModel):
+    """Chosen labels (or typed texts), a list per question."""
+
+    answers: list[list[str]]
+
+
+@operation("question.reply")
+async def reply(ctx: Ctx, path: RequestPath, body: AnswerBody) -> object:
+    """Answer. 404 when it is unknown or was answered already."""
+    ctx.services.sessions.reply_question(path.requestID, body.answers)
+    return True
+
+
+@operation("question.reject")
+async def reject(ctx: Ctx, path: RequestPath) -> object:
+    """Refuse to answer; the agent is told."""
+    ctx.services.sessions.reply_question(path.requestID, None)
+    return True

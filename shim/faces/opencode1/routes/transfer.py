@@ -1,0 +1,39 @@
+"""Sessions as files, for `opencode-shim export` and `import`. OpenCode has no routes for it: its commands open the database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import RootModel
+
+from shim.faces.opencode1 import read
+from shim.faces.opencode1.routes.session import SessionPath
+from shim.http.operation import Ctx, extra
+from shim.sessions.deps import ProjectLike
+from shim.sessions.transfer import import_
+from universal.diffs import relative
+
+
+@extra("session.export", "GET", "/session/{sessionID}/export")
+async def export_session(ctx: Ctx, path: SessionPath) -> object:
+    """The document that `opencode import` reads."""
+    return read.export(await ctx.services.sessions.session(path.sessionID))
+
+
+class Document(RootModel[dict[str, Any]]):
+    """What `opencode export` or `opencode-shim export` wrote."""
+
+
+@extra("session.import", "POST", "/session/import")
+async def import_session(ctx: Ctx, body: Document) -> object:
+    """The session, now in the request's directory; its `info`."""
+    project = await ctx.services.projects.identity(ctx.directory)
+    record = await import_(ctx.services.sessions, body.root, ctx.directory, project, path_of(ctx.directory, project))
+    await ctx.services.store.flush()
+    return read.session(record)
+
+
+def path_of(directory: str, project: ProjectLike) -> str:
+    """A session's `path`: from the worktree to its directory; outside of git, the directory without its first slash."""
+    path = relative(directory, project.worktree) if project.worktree != "/" else directory.lstrip("/")
+    return "" if path in (".", directory) else path

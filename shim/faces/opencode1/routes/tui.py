@@ -1,0 +1,189 @@
+"""Remote control of attached TUIs: each call is an event that they read. Source: recording `tui`.
+
+Native's `/tui/open-themes` publishes `session.list`, a slip; ours opens the themes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from shim.errors import ServiceUnavailable
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.http.operation import Ctx, need_id, operation
+
+SHORT_NAMES = {
+    "session_new": "session.new",
+    "session_share": "session.share",
+    "session_interrupt": "session.interrupt",
+    "session_compact": "session.compact",
+    "messages_page_up": "session.page.up",
+    "messages_page_down": "session.page.down",
+    "messages_line_up": "session.line.up",
+    "messages_line_down": "session.line.down",
+    "messages_half_page_up": "session.half.page.up",
+    "messages_half_page_down": "session.half.page.down",
+    "messages_first": "session.first",
+    "messages_last": "session.last",
+    "agent_cycle": "agent.cycle",
+}
+"""What `/tui/execute-command` has always taken -> the command's name in the TUI."""
+GONE_S = 2.0
+"""How often `/tui/control/next` looks whether its client is still there."""
+
+
+class Append(BaseModel):
+    """Text for the prompt."""
+
+    text: str
+
+
+class Command(BaseModel):
+    """A command of the TUI."""
+
+    command: str
+
+
+class Toast(BaseModel):
+    """A note in a corner; `duration` in milliseconds."""
+
+    title: str | None = None
+    message: str
+    variant: Literal["info", "success", "warning", "error"]
+    duration: Annotated[int, Field(gt=0)] | None = None
+
+
+class Select(BaseModel):
+    """A session to open."""
+
+    sessionID: Annotated[str, need_id("ses")]
+
+
+class PublishAppend(BaseModel):
+    """The event itself."""
+
+    type: Literal["tui.prompt.append"]
+    properties: Append
+
+
+class PublishCommand(BaseModel):
+    """The event itself."""
+
+    type: Literal["tui.command.execute"]
+    properties: Command
+
+
+class PublishToast(BaseModel):
+    """The event itself."""
+
+    type: Literal["tui.toast.show"]
+    properties: Toast
+
+
+class PublishSelect(BaseModel):
+    """The event itself."""
+
+    type: Literal["tui.session.select"]
+    properties: Select
+
+
+Published = Annotated[PublishAppend | PublishCommand | PublishToast | PublishSelect, Field(discriminator="type")]
+
+
+def _publish(ctx: Ctx, kind: str, properties: dict[str, Any], body: object = None) -> bool:
+    ctx.services.hub.publish(OpenCodeEvent(kind, properties, ctx.directory))
+    ctx.services.tui_control.offer(ctx.directory, ctx.request.path, properties if body is None else body)
+    return True
+
+
+@operation("tui.appendPrompt")
+async def append(ctx: Ctx, body: Append) -> object:
+    """Put text into the prompt."""
+    return _publish(ctx, "tui.prompt.append", {"text": body.text})
+
+
+@operation("tui.openHelp")
+async def open_help(ctx: Ctx) -> object:
+    """Show the help."""
+    return _publish(ctx, "tui.command.execute", {"command": "help.show"})
+
+
+@operation("tui.openSessions")
+async def open_sessions(ctx: Ctx) -> object:
+    """Show the list of sessions."""
+    return _publish(ctx, "tui.command.execute", {"command": "session.list"})
+
+
+@operation("tui.openThemes")
+async def open_themes(ctx: Ctx) -> object:
+    """Show the list of themes."""
+    return _publish(ctx, "tui.command.execute", {"command": "theme.switch"})
+
+
+@operation("tui.openModels")
+async def open_models(ctx: Ctx) -> object:
+    """Show the list of models."""
+    return _publish(ctx, "tui.command.execute", {"command": "model.list"})
+
+
+@operation("tui.submitPrompt")
+async def submit(ctx: Ctx) -> object:
+    """Send what stands in the prompt."""
+    return _publish(ctx, "tui.command.execute", {"command": "prompt.submit"})
+
+
+@operation("tui.clearPrompt")
+async def clear(ctx: Ctx) -> object:
+    """Empty the prompt."""
+    return _publish(ctx, "tui.command.execute", {"command": "prompt.clear"})
+
+
+@operation("tui.executeCommand")
+async def execute(ctx: Ctx, body: Command) -> object:
+    """Any command of the TUI; unknown ones are passed on, and it ignores them."""
+    return _publish(ctx, "tui.command.execute", {"command": SHORT_NAMES.get(body.command, body.command)})
+
+
+@operation("tui.showToast")
+async def toast(ctx: Ctx, body: Toast) -> object:
+    """Show a note."""
+    return _publish(ctx, "tui.toast.show", body.model_dump(exclude_none=True))
+
+
+@operation("tui.publish")
+async def publish(ctx: Ctx, body: Published) -> object:
+    """One of these events as it is."""
+    return _publish(ctx, body.type, body.properties.model_dump(exclude_none=True))
+
+
+@operation("tui.selectSession")
+async def select(ctx: Ctx, body: Select) -> object:
+    """Open a session. Raises 404 if there is none."""
+    ctx.services.sessions.record(body.sessionID)
+    return _publish(ctx, "tui.session.select", {"sessionID": body.sessionID})
+
+
+@operation("tui.control.next")
+async def control_next(ctx: Ctx) -> object:
+    """The next of these requests, waited for as long as the client does."""
+    control = ctx.services.tui_control
+    reader = control.wait(ctx.directory)
+    try:
+        while not reader.done():
+            # A client that has gone must not be given a request; only the transport tells.
+            if ctx.request.transport is None or ctx.request.transport.is_closing():
+                raise ConnectionResetError
+            await asyncio.wait([reader], timeout=GONE_S)
+        if reader.cancelled():
+            raise ServiceUnavailable("The server is stopping.")
+        return reader.result()
+    finally:
+        control.leave(ctx.directory, reader)
+
+
+@operation("tui.control.response")
+async def control_response(ctx: Ctx, body: Any = None) -> object:
+    """What a reader made of a request; nobody waits for it, as in native's server."""
+    return True

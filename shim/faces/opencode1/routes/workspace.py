@@ -1,0 +1,66 @@
+"""Workspaces. Source: `shim.host.workspaces`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from shim.faces.opencode1.routes.instance import end_instance
+from shim.host.workspaces import ADAPTER
+from shim.http.operation import NO_CONTENT, Ctx, need_id, operation
+
+WorkspaceID = Annotated[str, need_id("wrk")]
+
+
+class WorkspacePath(BaseModel):
+    """`{id}` of a path."""
+
+    id: WorkspaceID
+
+
+class Create(BaseModel):
+    """A kind of workspace, and a wish for its name."""
+
+    type: str
+    id: WorkspaceID | None = None
+    branch: str | None = None
+    extra: Any = None
+
+
+@operation("experimental.workspace.adapter.list")
+async def adapters(ctx: Ctx) -> object:
+    """The kinds that there are."""
+    return [ADAPTER]
+
+
+@operation("experimental.workspace.list")
+async def listing(ctx: Ctx) -> object:
+    """Those of the project."""
+    return await ctx.services.workspaces.all(ctx.directory)
+
+
+@operation("experimental.workspace.status")
+async def statuses(ctx: Ctx) -> object:
+    """Whether their folders are there."""
+    return await ctx.services.workspaces.statuses(ctx.directory)
+
+
+@operation("experimental.workspace.create")
+async def create(ctx: Ctx, body: Create) -> object:
+    """A new one."""
+    return await ctx.services.workspaces.create(ctx.directory, body.type, id_=body.id, branch=body.branch, extra=body.extra)
+
+
+@operation("experimental.workspace.remove")
+async def remove(ctx: Ctx, path: WorkspacePath) -> object:
+    """End what runs in it, and remove it."""
+    row = await ctx.services.workspaces.get(path.id)
+    await end_instance(ctx, row["directory"])
+    return await ctx.services.workspaces.remove(path.id)
+
+
+@operation("experimental.workspace.syncList")
+async def sync(ctx: Ctx) -> object:
+    """They are read from the store each time: there is nothing to bring up to date."""
+    return NO_CONTENT

@@ -1,0 +1,200 @@
+"""A session as one web page: read-only, self-contained, everything escaped, no script. Pure.
+
+In: OpenCode's `{info, parts}` messages. Out: HTML. Pictures are shown if their bytes are in the message (data URLs); nothing is
+fetched from anywhere. Sessions of subagents stand folded in the card of the call that made them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from shim.faces.opencode1.build import Wire
+from universal.jsonvalue import arr, obj, text
+
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy of the page: should an escape ever fail, nothing runs and nothing is loaded."""
+REFRESH_S = 5
+"""A page of a session at work is loaded anew so often."""
+SHOWN_CHARS = 20_000
+"""Of one output; the rest is left out, and the page says so."""
+DEEPEST = 4
+"""Subagents of subagents are shown so deep."""
+
+STYLE = """
+:root { color-scheme: light dark; --bg: #fff; --fg: #1c1c1e; --dim: #6b6b70; --card: #f5f5f7; --line: #dcdce0; --accent: #3558c9;
+  --add: #dff3e1; --add-fg: #14532d; --del: #fbe3e4; --del-fg: #7f1d1d; --error: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --bg: #131316; --fg: #e8e8ea; --dim: #9b9ba3; --card: #1d1d22; --line: #34343c;
+  --accent: #8fa8ff; --add: #12301b; --add-fg: #b9efc6; --del: #3a1618; --del-fg: #f6c5c7; --error: #ff8a80; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--bg); color: var(--fg); font: 15px/1.55 system-ui, sans-serif; }
+main { max-width: 54rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
+.about, .by { color: var(--dim); font-size: .85rem; }
+.user { background: var(--card); border-left: 3px solid var(--accent); border-radius: 6px; padding: .6rem .9rem;
+  margin: 1.6rem 0 .8rem; }
+.text { white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; }
+pre, code { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; }
+pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; margin: .5rem 0;
+  overflow-x: auto; white-space: pre; }
+pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 28rem; overflow-y: auto; }
+code { background: var(--card); border-radius: 4px; padding: .05rem .25rem; }
+details { border: 1px solid var(--line); border-radius: 6px; margin: .5rem 0; padding: .35rem .8rem; }
+summary { cursor: pointer; overflow-wrap: anywhere; }
+summary b { font-weight: 600; }
+.thought { color: var(--dim); }
+.error { color: var(--error); white-space: pre-wrap; overflow-wrap: anywhere; }
+.diff { padding: .4rem 0; }
+.diff span { display: block; padding: 0 .8rem; min-width: max-content; }
+.diff .a { background: var(--add); color: var(--add-fg); }
+.diff .d { background: var(--del); color: var(--del-fg); }
+.diff .h { color: var(--dim); }
+.rule { display: flex; align-items: center; gap: .8rem; color: var(--dim); font-size: .85rem; margin: 1.6rem 0; }
+.rule::before, .rule::after { content: ""; flex: 1; border-top: 1px solid var(--line); }
+img { max-width: 100%; border-radius: 6px; }
+ul.todo { list-style: none; padding-left: 0; margin: .4rem 0; }
+"""
+
+_MARKS = {"completed": "☑", "in_progress": "◐", "cancelled": "☒"}
+_DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
+
+
+def page(info: Wire, messages: Sequence[Wire], children: Mapping[str, Sequence[Wire]], *, busy: bool) -> str:
+    """The page of a session. `children`: messages of its subagents' sessions, by their id."""
+    title = escape(text(info.get("title"), "Session"))
+    refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if busy else ""
+    model = obj(info.get("model"))
+    about = [f"{model['providerID']}/{model['id']}"] if model.get("providerID") and model.get("id") else []
+    about += [_time(obj(info.get("time")).get("created")), "still at work" if busy else ""]
+    body = "\n".join(_message(m, children, 0) for m in messages)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>{refresh}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="robots" content="noindex">'
+        f"<style>{STYLE}</style></head><body><main><header><h1>{title}</h1>"
+        f'<div class="about">{escape(" · ".join(a for a in about if a))}</div></header>\n'
+        f"{body or '<p class=about>Nothing was said yet.</p>'}\n</main></body></html>\n"
+    )
+
+
+def _time(ms: Any) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M} UTC" if isinstance(ms, (int, float)) else ""
+
+
+def _message(message: Wire, children: Mapping[str, Sequence[Wire]], depth: int) -> str:
+    info, parts = obj(message["info"]), [obj(p) for p in arr(message["parts"])]
+    shown = "\n".join(filter(None, (_part(p, children, depth) for p in parts)))
+    error = obj(info.get("error"))
+    if error:
+        why = text(obj(error.get("data")).get("message")) or text(error.get("name"))
+        shown += f'<div class="error">{escape(why)}</div>'
+    if info["role"] != "user":
+        return f'<section class="assistant">{shown}</section>' if shown else ""
+    if any(p["type"] == "compaction" for p in parts):
+        return '<div class="rule">the conversation was compacted</div>'
+    return f'<section class="user">{shown}</section>' if shown else ""
+
+
+def _part(part: Wire, children: Mapping[str, Sequence[Wire]], depth: int) -> str:
+    match part["type"]:
+        case "text":
+            return "" if part.get("synthetic") or not text(part.get("text")).strip() else _prose(text(part["text"]))
+        case "reasoning":
+            thought = text(part.get("text")).strip()
+            shown = f'<div class="text">{escape(thought)}</div>'
+            return f'<details class="thought"><summary>Thinking</summary>{shown}</details>' if thought else ""
+        case "file":
+            return _file(part)
+        case "tool":
+            return _tool(part, children, depth)
+        case "subtask":
+            return f'<div class="text"><b>@{escape(text(part.get("agent")))}</b> {escape(text(part.get("prompt")))}</div>'
+        case _:
+            return ""
+
+
+def _prose(words: str) -> str:
+    """Text with fenced code as blocks, `code` and **bold**; the rest of Markdown as it is written."""
+    pieces = re.split(r"^```[^\n]*\n(.*?)(?:^```[^\n]*$\n?|\Z)", words, flags=re.MULTILINE | re.DOTALL)
+    out: list[str] = []
+    for index, piece in enumerate(pieces):
+        if index % 2:
+            out.append(f"<pre>{escape(piece)}</pre>")
+        elif piece.strip():
+            inline = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(piece.strip("\n")))
+            bold = re.sub(r"[*][*]([^*\n]+)[*][*]", r"<b>\1</b>", inline)
+            out.append(f'<div class="text">{bold}</div>')
+    return "".join(out)
+
+
+def _file(part: Wire) -> str:
+    name, url = escape(text(part.get("filename")) or "file"), text(part.get("url"))
+    if _DATA_IMAGE.match(url):
+        return f'<div><img src="{escape(url)}" alt="{name}"></div>'
+    return f'<div class="about">file: {name}</div>'
+
+
+def _tool(part: Wire, children: Mapping[str, Sequence[Wire]], depth: int) -> str:
+    state = obj(part.get("state"))
+    given, meta = obj(state.get("input")), obj(state.get("metadata"))
+    tool, title = text(part.get("tool")), text(state.get("title")) or _about(given)
+    failed = state.get("status") == "error"
+    mark = ' <span class="error">✗</span>' if failed else "" if state.get("status") == "completed" else " …"
+    body, opened = _tool_body(tool, given, state, meta)
+    if failed:
+        body += f'<div class="error">{escape(_cut(text(state.get("error"))))}</div>'
+    for file in map(obj, arr(state.get("attachments"))):
+        body += _file(file)
+    child = children.get(text(meta.get("sessionId")) or text(meta.get("sessionID")))
+    if child and depth < DEEPEST:
+        inner = "\n".join(_message(m, children, depth + 1) for m in child)
+        body += f"<details><summary>What the subagent did</summary>{inner}</details>"
+    attribute = " open" if opened else ""
+    return f"<details{attribute}><summary><b>{escape(tool)}</b> {escape(title)}{mark}</summary>{body}</details>"
+
+
+def _about(given: Wire) -> str:
+    return next(
+        (text(given[k]) for k in ("description", "command", "filePath", "pattern", "url", "query") if text(given.get(k))), ""
+    )
+
+
+def _tool_body(tool: str, given: Wire, state: Wire, meta: Wire) -> tuple[str, bool]:
+    """(HTML, whether it is shown unfolded): diffs and lists are what people look for."""
+    diffs = [text(meta.get("diff"))] if text(meta.get("diff")) else []
+    diffs = diffs or [text(obj(f).get("diff")) or text(obj(f).get("patch")) for f in arr(meta.get("files"))]
+    if any(diffs):
+        return "".join(_diff(d) for d in diffs if d), True
+    todos = [obj(t) for t in arr(given.get("todos"))]
+    if tool == "todowrite" and todos:
+        rows = "".join(f"<li>{_MARKS.get(text(t.get('status')), '☐')} {escape(text(t.get('content')))}</li>" for t in todos)
+        return f'<ul class="todo">{rows}</ul>', True
+    output = text(state.get("output")) or text(meta.get("output"))
+    if tool == "bash":
+        return f'<pre class="wrap">$ {escape(text(given.get("command")))}\n{escape(_cut(output))}</pre>', False
+    if tool == "write" and text(given.get("content")):
+        return f'<pre class="wrap">{escape(_cut(text(given["content"])))}</pre>', False
+    shown = f'<pre class="wrap">{escape(_cut(json.dumps(given, ensure_ascii=False, indent=1)))}</pre>' if given else ""
+    return shown + (f'<pre class="wrap">{escape(_cut(output))}</pre>' if output else ""), False
+
+
+def _cut(words: str) -> str:
+    left = len(words) - SHOWN_CHARS
+    return words if left <= 0 else f"{words[:SHOWN_CHARS]}\n… {left} more characters"
+
+
+def _diff(diff: str) -> str:
+    rows: list[str] = []
+    in_hunk = False
+    for line in _cut(diff).splitlines():
+        if not in_hunk and line.startswith(("Index:", "=====")):  # the file's name is the card's title
+            continue
+        in_hunk = in_hunk or line.startswith("@@")
+        kind = {"+": "a", "-": "d", "@": "h"}.get(line[:1], "c") if in_hunk else "h"
+        rows.append(f'<span class="{kind}">{escape(line) or " "}</span>')
+    return f'<pre class="diff">{"".join(rows)}</pre>'

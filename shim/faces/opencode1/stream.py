@@ -1,0 +1,163 @@
+"""How OpenCode 1's event streams look: `/event` and `/global/event`, for each generation of clients. Pure.
+
+    /event         id:POSITION\\n data: {"id", "type", "properties"}\\n\\n
+    /global/event  id:POSITION\\n data: {"directory", "project", "payload": <the same JSON>}\\n\\n
+
+Clients of 1.1 and 1.0 get no `id` and no `project`. Since 1.14, `/global/event` repeats each lasting event as `sync`, without
+an `id:` line. Native has no `id:` lines; its clients' parser takes them (seen with 1.1.53 and @opencode-ai/sdk 1.19.3).
+Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0011-event-hub.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.generations import Generation, event_of_1_0
+from shim.stream.frame import Frame, encode_position, normal_scope, to_json
+
+if TYPE_CHECKING:
+    from shim.ids import Ids
+
+HEARTBEAT_S = 10.0
+"""As OpenCode 1.18.33."""
+LEGACY_HEARTBEAT_S = 30.0
+"""As OpenCode 1.1.53."""
+PIECE_TYPES = ("message.part.delta", "message.part.updated")
+CONNECTED = OpenCodeEvent("server.connected", {}, urgent=True)
+HEARTBEAT = OpenCodeEvent("server.heartbeat", {}, urgent=True)
+
+
+@dataclass(frozen=True, slots=True)
+class EventEncoder:
+    """The encoder of one stream. `encoder_of` makes those that clients are served.
+
+    now_ms      the time, for events of 1.0 that say when they were sent
+    generation  of the client
+    wrapped     as on `/global/event`: each event in an envelope with its directory
+    twins       lasting events are followed by their `sync` twins
+    """
+
+    now_ms: Callable[[], int]
+    generation: Generation = "v1.18"
+    wrapped: bool = False
+    twins: bool = False
+
+    @property
+    def joins(self) -> bool:
+        """As `Encoder.joins`."""
+        return False
+
+    @property
+    def heartbeat_s(self) -> float:
+        """As `Encoder.heartbeat_s`."""
+        return HEARTBEAT_S if self.generation == "v1.18" else LEGACY_HEARTBEAT_S
+
+    def encode(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame | None:
+        """As `Encoder.encode`. Older clients get another event if the projection has one for them."""
+        if self.generation == "v1.18":
+            return modern_frame(event, event_id, position)
+        legacy = event if event.legacy is None else event.legacy()
+        if legacy is None:
+            return None
+        if self.generation == "v1.0":
+            legacy = event_of_1_0(legacy, self.now_ms()) or legacy
+        return legacy_frame(legacy, position)
+
+    def layout(self, frame: Frame) -> bytes:
+        """As `Encoder.layout`."""
+        position, body, _, _, envelope, twin = frame
+        if not self.wrapped:
+            return b"id:%b\ndata: %b\n\n" % (encode_position(position), body)
+        data = b'id:%b\ndata: {%b"payload":%b}\n\n' % (encode_position(position), envelope, body)
+        return data + b'data: {%b"payload":%b}\n\n' % (envelope, twin) if twin and self.twins else data
+
+    def greeting(self, position: str, ids: Ids) -> list[Frame]:
+        """As `Encoder.greeting`."""
+        return [self._frame(CONNECTED, ids.moment(), position)]
+
+    def heartbeat(self, position: str, ids: Ids) -> Frame:
+        """As `Encoder.heartbeat`: an event."""
+        return self._frame(HEARTBEAT, ids.moment(), position)
+
+    def _frame(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame:
+        return modern_frame(event, event_id, position) if self.generation == "v1.18" else legacy_frame(event, position)
+
+
+def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bool, twins: bool = False) -> EventEncoder:
+    """The encoder of a client's stream. On `/global/event` clients of 1.0 get what those of 1.1 get, and older ones no twins."""
+    if wrapped and generation == "v1.0":
+        generation = "v1.1"
+    return EventEncoder(now_ms, generation, wrapped, wrapped and twins)
+
+
+def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
+    """The frame for clients of 1.2 and later. A lasting event's properties are encoded once for it and its `sync` twin."""
+    type_, sync, twin = event.type, event.sync, b""
+    if sync is None:
+        body = to_json({"id": event_id, "type": type_, "properties": event.properties})
+    else:
+        head = to_json({"id": event_id, "type": type_})[:-1]
+        twin_head = to_json({"type": f"{type_}.1", "id": sync.id, "seq": sync.seq, "aggregateID": sync.session_id})[:-1]
+        properties = to_json(event.properties)
+        body = b'%b,"properties":%b}' % (head, properties)
+        twin = b'{"type":"sync","id":"%b","syncEvent":%b,"data":%b}}' % (event_id.encode(), twin_head, properties)
+    return Frame(position, body, event.urgent, _piece(event, modern=True), _envelope(event.directory, event.project), twin)
+
+
+def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
+    """The frame for clients of 1.1 and 1.0, of the event that they get."""
+    body = to_json({"type": event.type, "properties": event.properties})
+    return Frame(position, body, event.urgent, _piece(event, modern=False), _envelope(event.directory, None))
+
+
+class EventPiece(NamedTuple):
+    """The text that an event adds to a part.
+
+    Not the event itself: its `legacy` would keep the conversation alive, which may be deleted, as long as the ring has this.
+    """
+
+    type: str
+    properties: dict[str, Any]
+    directory: str | None
+    project: str | None
+    urgent: bool
+    modern: bool
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """As `TextPiece.key`. Read only when a reader lags."""
+        if self.type == "message.part.delta":
+            return ("field", str(self.properties.get("partID")), str(self.properties.get("field")))
+        part = self.properties.get("part")
+        return ("part", str(cast("Mapping[str, Any]", part).get("id") if isinstance(part, Mapping) else None))
+
+    @property
+    def text(self) -> str:
+        """As `TextPiece.text`."""
+        return str(self.properties["delta"])
+
+    def frame(self, text: str, position: str) -> Frame:
+        """As `TextPiece.frame`."""
+        event = OpenCodeEvent(self.type, {**self.properties, "delta": text}, self.directory, self.project, self.urgent)
+        return modern_frame(event, position, position) if self.modern else legacy_frame(event, position)
+
+
+def _piece(event: OpenCodeEvent, *, modern: bool) -> EventPiece | None:
+    """Set for `message.part.delta`, and in 1.1 `message.part.updated` with `delta`."""
+    type_, properties = event.type, event.properties
+    if type_ not in PIECE_TYPES or not isinstance(properties.get("delta"), str):
+        return None
+    return EventPiece(type_, properties, event.directory, event.project, event.urgent, modern)
+
+
+@lru_cache(maxsize=256)
+def _envelope(directory: str | None, project: str | None) -> bytes:
+    """The JSON members before the payload on `/global/event`; none for events of the whole server."""
+    if directory is None:
+        return b""
+    head = b'"directory":' + to_json(normal_scope(directory)) + b","
+    return head if project is None else head + b'"project":' + to_json(project) + b","

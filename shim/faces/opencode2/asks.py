@@ -1,0 +1,79 @@
+"""Permissions and questions as OpenCode 2 asks them: permission requests and forms. Pure.
+
+Source: recordings `permission_*`, `question*` of `v2-20260717`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.names import ACTIONS
+from universal.events import Question
+from universal.jsonvalue import arr
+from universal.session.model import CallRef, PermissionRequest, QuestionRequest
+
+TITLE = "Questions"
+
+
+def form_id(question_id: str) -> str:
+    """The form that is this question."""
+    return f"frm_{question_id.removeprefix('que_')}"
+
+
+def source(call: CallRef | None, message_id: str) -> Wire:
+    """The call that asks, in its message by this face's id; empty for a request of no call."""
+    return {"messageID": message_id, "id": call.call_id} if call is not None else {}
+
+
+def permission(request: PermissionRequest, session_id: str, tool: Wire) -> Wire:
+    """`PermissionRequest`. `tool` is its `source`."""
+    access = request.access
+    wire: Wire = {
+        "id": request.id,
+        "sessionID": session_id,
+        "action": ACTIONS.get(access.permission, access.permission),
+        "resources": list(access.patterns),
+        "save": list(access.always),
+    }
+    if access.metadata:
+        wire["metadata"] = dict(access.metadata)
+    return {**wire, "source": {"type": "tool", **tool}} if tool else wire
+
+
+def form(request: QuestionRequest, session_id: str, tool: Wire) -> Wire:
+    """`FormInfo`: fields `q0`, `q1` ... `tool` is its `source`."""
+    return {
+        "id": form_id(request.id),
+        "sessionID": session_id,
+        "title": TITLE,
+        "metadata": {"kind": "question", **({"tool": tool} if tool else {})},
+        "fields": [_field(number, question) for number, question in enumerate(request.questions)],
+    }
+
+
+def _field(number: int, question: Question) -> Wire:
+    options = [{"value": one.label, "label": one.label, "description": one.description} for one in question.options]
+    return {
+        "key": f"q{number}",
+        "title": question.header,
+        "description": question.question,
+        "type": "multiselect" if question.multiple else "string",
+        "options": options,
+        "custom": question.custom,
+    }
+
+
+def answer(form: Wire, answers: Sequence[Sequence[str]]) -> Wire:
+    """`FormAnswer` from the answers, one list for each question. A question without an answer has no key."""
+    told: Wire = {}
+    for field, given in zip(form["fields"], answers, strict=False):
+        if given:
+            told[field["key"]] = list(given) if field["type"] == "multiselect" else ", ".join(given)
+    return told
+
+
+def answers(form: Wire, answer: Mapping[str, object]) -> list[list[str]]:
+    """The other way: the answers to each question of the form, empty where there is none."""
+    given = [answer.get(field["key"]) for field in form["fields"]]
+    return [[str(v) for v in arr(value)] if isinstance(value, list) else [] if value is None else [str(value)] for value in given]

@@ -1,0 +1,81 @@
+"""Agents, commands, models and providers of the first wire in the second one's form. Pure.
+
+What an agent does not tell (prices, release dates) is left out where the wire allows it, else 0, as native has it for models
+that it knows no more of. Source: recording `endpoints` of the second wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shim.faces.opencode2.events import Wire
+
+INPUTS = ("text", "image", "pdf", "audio", "video")
+PACKAGE = "opencode-shim"
+"""What `package` of a provider begins with: no package of the AI SDK talks to these models, an agent does."""
+
+
+def agents(modes: Iterable[Wire], permissions: list[Wire]) -> list[Wire]:
+    """`AgentInfo` objects. In: `Agent` objects of the first wire; the config's rules in R's form, which hold for all of them."""
+    return [
+        {
+            "id": mode["name"],
+            "name": mode["name"].capitalize(),
+            **({"description": mode["description"]} if mode.get("description") else {}),
+            "mode": mode["mode"],
+            "hidden": False,
+            "permissions": permissions,
+            "request": {"settings": {}, "headers": {}, "body": {}},
+        }
+        for mode in modes
+    ]
+
+
+def commands(rows: Iterable[Wire]) -> list[Wire]:
+    """`CommandInfo` objects: the templates stay here."""
+    return [{key: row[key] for key in ("name", "description") if key in row} for row in rows]
+
+
+def provider(row: Wire, *, keyed: bool) -> Wire:
+    """`ProviderInfo` of an agent. In: `keyed`, whether it takes a key; that is the integration of its name."""
+    return {
+        "id": row["id"],
+        **({"integrationID": row["id"]} if keyed else {}),
+        "name": row["name"],
+        "activation": "enabled",
+        "package": f"{PACKAGE}:{row['id']}",
+    }
+
+
+def models(providers: Iterable[Wire]) -> list[Wire]:
+    """`ModelInfo` objects of all providers."""
+    return [model(row, one) for row in providers for one in row["models"].values()]
+
+
+def model(row: Wire, one: Wire) -> Wire:
+    """`ModelInfo` of one. In: its provider and the model, as the first wire has them."""
+    can, limit = one["capabilities"], one["limit"]
+    return {
+        "id": one["id"],
+        "modelID": one["id"],
+        "providerID": row["id"],
+        "name": one["name"],
+        "package": f"{PACKAGE}:{row['id']}",
+        "capabilities": {"tools": can["toolcall"], "input": [kind for kind in INPUTS if can["input"][kind]], "output": ["text"]},
+        "variants": [{"id": name, "settings": dict(settings)} for name, settings in one["variants"].items()],
+        "time": {"released": 0},
+        "cost": [],
+        "status": one["status"],
+        "enabled": True,
+        "limit": {"context": limit["context"], "output": limit["output"]},
+    }
+
+
+def default(providers: list[Wire], defaults: Mapping[str, str], wanted: str | None) -> Wire | None:
+    """`ModelInfo` that is taken when a person has chosen none. In: `wanted`, the config's `provider/model`; it may not exist."""
+    known = {row["id"]: row for row in providers}
+    name, _, chosen = (wanted or "").partition("/")
+    if name in known and chosen in known[name]["models"]:
+        return model(known[name], known[name]["models"][chosen])
+    first = next((row for row in providers if defaults.get(row["id"]) in row["models"]), None)
+    return None if first is None else model(first, first["models"][defaults[first["id"]]])

@@ -1,0 +1,107 @@
+"""A configuration of the first wire in the second one's form. Pure.
+
+What the second wire has no word for is left out.
+Source: `ConfigInfo` of compat_fixtures/opencode2; the documents of 2.0 on migration from 1.x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.names import rules
+from universal.jsonvalue import arr, obj, text
+
+SAME = (
+    "$schema",
+    "shell",
+    "model",
+    "default_agent",
+    "share",
+    "username",
+    "enterprise",
+    "watcher",
+    "formatter",
+    "lsp",
+    "tool_output",
+)
+UPDATE: Mapping[object, str] = {True: "auto", False: "disable", "notify": "notify"}
+
+
+def converted(values: Mapping[str, Any]) -> Wire:
+    """`ConfigInfo`. In: a `Config` that satisfies the first wire's schema."""
+    made: Wire = {key: values[key] for key in SAME if values.get(key) is not None}
+    for name, (key, convert) in CONVERTED.items():
+        value = values.get(key)
+        if value is not None and (found := convert(value)) not in (None, {}, []):
+            made[name] = found
+    return made
+
+
+def permissions(value: Any) -> list[Wire]:
+    """The ordered rules of a `permission`."""
+    rows = {"*": value} if isinstance(value, str) else obj(value)
+    return rules(
+        [
+            {"permission": name, "pattern": pattern, "action": action}
+            for name, row in rows.items()
+            for pattern, action in ({"*": row} if isinstance(row, str) else obj(row)).items()
+            if isinstance(action, str)
+        ]
+    )
+
+
+def _agent(row: Wire) -> Wire:
+    kept = {key: row[key] for key in ("description", "mode", "hidden", "color", "steps") if row.get(key) is not None}
+    model = text(row.get("model"))
+    variant = text(row.get("variant"))
+    more = {
+        "model": f"{model}#{variant}" if model and variant else model,
+        "system": text(row.get("prompt")),
+        "permissions": permissions(row.get("permission")) if row.get("permission") else [],
+    }
+    return kept | {key: value for key, value in more.items() if value} | ({"disabled": True} if row.get("disable") else {})
+
+
+def _server(row: Wire) -> Wire:
+    kept = {key: row[key] for key in ("type", "command", "url", "cwd", "environment", "headers") if row.get(key) is not None}
+    return kept | ({"disabled": True} if row.get("enabled") is False else {})
+
+
+def _each(convert: Callable[[Wire], Wire]) -> Callable[[Any], Any]:
+    return lambda value: {name: convert(obj(row)) for name, row in obj(value).items() if isinstance(row, dict)}
+
+
+def _plugins(value: Any) -> Any:
+    return [one if isinstance(one, str) else {"package": one[0], "options": one[1]} for one in arr(value)]
+
+
+def _compaction(value: Any) -> Any:
+    row = obj(value)
+    made: Wire = {"auto": row["auto"]} if "auto" in row else {}
+    if row.get("preserve_recent_tokens") is not None:
+        made["keep"] = {"tokens": row["preserve_recent_tokens"]}
+    return made | ({"buffer": row["reserved"]} if row.get("reserved") is not None else {})
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "update": ("autoupdate", lambda value: UPDATE.get(value)),
+    "permissions": ("permission", permissions),
+    "agents": ("agent", _each(_agent)),
+    "snapshots": ("snapshot", _as_it_is),
+    "media": ("attachment", _as_it_is),
+    "mcp": ("mcp", lambda value: {"servers": servers} if (servers := _each(_server)(value)) else {}),
+    "compaction": ("compaction", _compaction),
+    "skills": ("skills", lambda value: [*arr(obj(value).get("paths")), *arr(obj(value).get("urls"))]),
+    "commands": ("command", _as_it_is),
+    "instructions": ("instructions", _as_it_is),
+    "references": ("references", _as_it_is),
+    "plugins": ("plugin", _plugins),
+    "providers": ("provider", _as_it_is),
+}
+"""Key of the second wire -> that of the first, and what becomes of its value."""

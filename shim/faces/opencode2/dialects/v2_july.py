@@ -1,0 +1,256 @@
+"""J, the build of 17 July 2026: how its events, messages and sessions differ from R's. Pure.
+
+`EVENTS` is the table, a row for each type that differs: its name, its version, and what its fields are called (None: J has no
+such field). What is no renaming is a function of its row. Types without a row are the same in both.
+Source: recordings `compat_fixtures/opencode2/v2-20260717`, beside opencode2/events.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from shim.faces.opencode2.events import Event2, Wire
+from universal.jsonvalue import arr, obj, text
+
+Fields = Mapping[str, str | None]
+Maker = Callable[[Event2, Wire], Wire]
+Renamer = Callable[[Wire], Wire]
+
+ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How an event differs. `type` None: J has no such event. `then` is given the event and the renamed data."""
+
+    type: str | None = ""
+    fields: Fields = field(default_factory=dict[str, "str | None"])
+    version: int | None = None
+    then: Maker | None = None
+
+
+def renamed(data: Mapping[str, object], fields: Fields) -> Wire:
+    """The same with other names; what is called None is left out."""
+    return {name: value for key, value in data.items() if (name := fields.get(key, key)) is not None}
+
+
+def result_of(error: Mapping[str, object]) -> Wire:
+    """`result` beside the `error` of a call; an interrupted one has none."""
+    return {} if error.get("type") == "aborted" else {"result": {"type": "error", "value": error.get("message")}}
+
+
+def plain(error: Mapping[str, object]) -> Wire:
+    """R's error without the status and the words of the model's API."""
+    return {key: value for key, value in error.items() if key not in ("status", "response")}
+
+
+def chosen_model(model: Mapping[str, object]) -> Wire:
+    """The model of a session, always with a variant.
+
+    J's TUI sends `variant: "default"`, compares it with what the session says, and selects its model anew before each prompt
+    for as long as they differ.
+    """
+    return {**model, "variant": model.get("variant", "default")}
+
+
+def _selected(event: Event2, data: Wire) -> Wire:
+    return {**data, "model": chosen_model(obj(data["model"]))}
+
+
+def _created(event: Event2, data: Wire) -> Wire:
+    """J tells the whole session."""
+    info = {k: v for k, v in data.items() if k not in ("sessionID", "location", "subpath", "metadata", "permissions")}
+    time = {"created": event.created, "updated": event.created}
+    place = {"directory": obj(data.get("location")).get("directory"), "path": text(data.get("subpath"))}
+    whole = {"id": data["sessionID"], **place, "cost": 0, "tokens": ZERO, "title": "", **info, "time": time}
+    return {"sessionID": data["sessionID"], "info": whole}
+
+
+def _forked(event: Event2, data: Wire) -> Wire:
+    boundary = obj(data.pop("boundary", None))
+    before = {"from": boundary["messageID"]} if boundary.get("type") == "before" else {}
+    return {**data, "parentSeq": 0, **before}
+
+
+def _enqueued(event: Event2, data: Wire) -> Wire:
+    """A wish to compact has an event of its own (`event` gives it its name)."""
+    item = obj(data.pop("input", None))
+    if item.get("type") == "compaction":
+        return data
+    payload = renamed(obj(item.get("payload")), {"skills": None, "metadata": None})
+    return {**data, "input": {"type": item["type"], "data": payload, "delivery": item["delivery"]}}
+
+
+def _asked(event: Event2, data: Wire) -> Wire:
+    return permission(data)
+
+
+def _form(event: Event2, data: Wire) -> Wire:
+    return {**data, "form": form(obj(data["form"]))}
+
+
+def _progress(event: Event2, data: Wire) -> Wire:
+    """J has what a command gave so far in `content`."""
+    return _so_far(data)
+
+
+def _success(event: Event2, data: Wire) -> Wire:
+    return {**data, "structured": obj(data.get("structured"))}
+
+
+def _failed(event: Event2, data: Wire) -> Wire:
+    return {**data, **result_of(obj(data["error"]))}
+
+
+def _erring(event: Event2, data: Wire) -> Wire:
+    return {**data, "error": plain(obj(data["error"]))}
+
+
+def _interrupted(event: Event2, data: Wire) -> Wire:
+    return {**data, "reason": "shutdown"} if data.get("reason") == "inactivity" else data
+
+
+GONE = Row(None)
+CALL: Fields = {"id": "callID"}
+INPUT: Fields = {"inboxID": "inputID", "item": "input"}
+ADMITTED = "session.compaction.admitted"
+
+EVENTS: dict[str, Row] = {
+    "session.created": Row(then=_created),
+    "session.forked": Row(fields={"instructions": None, "instructionEntries": None}, then=_forked),
+    "session.agent.selected": Row(fields={"previous": None}),
+    "session.model.selected": Row(fields={"previous": None}, then=_selected),
+    "session.metadata.updated": GONE,
+    "session.permissions": GONE,
+    "session.viewed": GONE,
+    "session.archived": GONE,
+    "session.unarchived": GONE,
+    "session.status": GONE,
+    "session.idle": GONE,
+    "session.inbox.enqueued": Row("session.input.admitted", INPUT, then=_enqueued),
+    "session.inbox.delivered": Row("session.input.promoted", INPUT),
+    "session.inbox.cancelled": GONE,
+    "session.inbox.delivery.changed": GONE,
+    "session.execution.failed": Row(then=_erring),
+    "session.execution.interrupted": Row(then=_interrupted),
+    "session.step.started": Row(fields={"started": None}),
+    "session.step.streamed": GONE,
+    "session.step.ended": Row(fields={"rawFinish": None, "native": None}),
+    "session.step.failed": Row(fields=dict.fromkeys(("finish", "rawFinish", "native", "snapshot", "files"), None), then=_erring),
+    "session.retry.scheduled": Row(then=_erring),
+    "session.tool.input.started": Row(fields=CALL),
+    "session.tool.input.delta": Row(fields=CALL),
+    "session.tool.input.ended": Row(fields=CALL),
+    "session.tool.called": Row(fields=CALL),
+    "session.tool.progress": Row(fields={**CALL, "metadata": "structured"}, then=_progress),
+    "session.tool.success": Row(fields={**CALL, "metadata": "structured", "native": None}, version=1, then=_success),
+    "session.tool.failed": Row(fields={**CALL, "metadata": None, "content": None, "native": None}, version=1, then=_failed),
+    "session.message.content.updated": GONE,
+    "session.compaction.ended": Row(fields=dict.fromkeys(("model", "native", "cost", "tokens"), None)),
+    "session.compaction.failed": Row(fields={"cost": None, "tokens": None}),
+    "permission.asked": Row("permission.v2.asked", {"message": None}, then=_asked),
+    "permission.replied": Row("permission.v2.replied"),
+    "form.created": Row(then=_form),
+    "provider.updated": Row("catalog.updated"),
+    "model.updated": GONE,
+    "websearch.updated": GONE,
+    "location.shutdown": GONE,
+}
+
+
+def event(event: Event2) -> Event2 | None:
+    """One of R's events as J tells it; None if J has no such event."""
+    row = EVENTS.get(event.type)
+    if row is None:
+        return event
+    if row.type is None or (event.type == "session.inbox.delivered" and event.note == "compaction"):
+        return None
+    kind = row.type or event.type
+    if event.type == "session.inbox.enqueued" and obj(event.data["item"]).get("type") == "compaction":
+        kind = ADMITTED
+    data = renamed(event.data, row.fields)
+    if row.then is not None:
+        data = row.then(event, data)
+    version = row.version if row.version is not None and event.seq is not None else event.version
+    return replace(event, type=kind, data=data, version=version)
+
+
+# --- what is read ---------------------------------------------------------------------------------------------
+
+NO_MESSAGES = frozenset({"idle", "location-switched"})
+"""Types of messages that J has not."""
+
+MESSAGES: dict[str, Fields] = {
+    "assistant": {"rawFinish": None, "native": None},
+    "agent-switched": {"previous": None},
+    "user": {"skills": None},
+    "compaction": dict.fromkeys(("model", "native", "cost", "tokens"), None),
+}
+"""Type of message -> how its fields are called."""
+
+EMPTY: Wire = {"content": list[Wire](), "structured": dict[str, object]()}
+"""What a call's state always has, once it runs."""
+
+SESSION: Fields = dict.fromkeys(("outcome", "subpath", "metadata", "permissions"), None)
+"""How fields of a session are called."""
+
+
+def message(message: Wire) -> Wire | None:
+    """One of R's messages as J shows it; None if J has no such message."""
+    kind = message["type"]
+    if kind in NO_MESSAGES:
+        return None
+    shown = renamed(message, MESSAGES.get(kind, {}))
+    if kind == "assistant":
+        shown["time"] = renamed(obj(message["time"]), {"streamed": None})
+        shown["content"] = [_content(obj(entry)) for entry in arr(message["content"])]
+        shown |= {"error": plain(obj(message["error"]))} if "error" in message else {}
+    return shown
+
+
+def _content(entry: Wire) -> Wire:
+    if entry["type"] != "tool" or entry["state"]["status"] == "streaming":
+        return entry
+    state = renamed(obj(entry["state"]), {"metadata": "structured"})
+    state = EMPTY | state
+    if state["status"] == "running":
+        state = _so_far(state)
+    elif state["status"] == "error":
+        state |= result_of(obj(state["error"]))
+    return {**entry, "state": state}
+
+
+def _so_far(running: Wire) -> Wire:
+    structured = obj(running["structured"])
+    output = text(structured.get("output"))
+    content = [{"type": "text", "text": output}] if output else []
+    return {**running, "structured": {k: v for k, v in structured.items() if k != "output"}, "content": content}
+
+
+def session(session: Wire) -> Wire:
+    """R's `SessionInfo` as J's."""
+    shown = renamed(session, SESSION)
+    shown["time"] = renamed(obj(session["time"]), {"idle": None, "viewed": None})
+    shown.setdefault("title", "")
+    if model := obj(session.get("model")):
+        shown["model"] = chosen_model(model)
+    if fork := obj(session.get("fork")):
+        boundary = obj(fork.get("boundary"))
+        before = {"messageID": boundary["messageID"]} if boundary.get("type") == "before" else {}
+        shown["fork"] = {"sessionID": fork["sessionID"], **before}
+    return shown
+
+
+def form(form: Wire) -> Wire:
+    """R's `FormInfo` as J's."""
+    metadata = obj(form.get("metadata"))
+    tool = obj(metadata.get("tool"))
+    return {**form, "metadata": {**metadata, "tool": renamed(tool, {"id": "callID"})}} if tool else form
+
+
+def permission(request: Wire) -> Wire:
+    """R's `PermissionRequest` as J's."""
+    source = obj(request.get("source"))
+    shown = renamed(request, {"message": None})
+    return {**shown, "source": renamed(source, {"id": "callID"})} if source else shown

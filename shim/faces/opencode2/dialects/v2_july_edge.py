@@ -1,0 +1,151 @@
+"""J, the build of 17 July 2026: routes, requests and answers that differ from R's, as rows. Pure.
+
+Source: `OPENCODE_V2_WIRE` sections 1 and 8, recordings `v2-20260717`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
+from shim.faces.opencode2.envelope import with_project
+from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.rewriting import Alias, Answer, Ask, Asked, Nothing, leaving_out, of_data, of_each, renaming
+from universal.jsonvalue import obj
+
+SESSION = "/api/session/{sessionID}"
+
+ALIASES: tuple[Alias, ...] = (
+    Alias("GET", "/api/server", "server.info", "j.server"),
+    Alias("GET", "/api/form/request", "form.list"),
+    Alias("GET", "/api/project/current", "location.get", "j.project"),
+    Alias("GET", "/api/project/{projectID}/directories", "worktree.list"),
+    Alias("PUT", "/api/mcp/{server}", "experimental.mcp.add"),
+    Alias("DELETE", "/api/mcp/{server}", "experimental.mcp.remove"),
+    Alias("POST", "/api/mcp/{server}/connect", "experimental.mcp.connect"),
+    Alias("POST", "/api/mcp/{server}/disconnect", "experimental.mcp.disconnect"),
+    Alias("POST", "/api/generate", "experimental.generate.text"),
+    Alias("GET", f"{SESSION}/pending", "session.inbox.list"),
+    Alias("GET", f"{SESSION}/form/{{formID}}/state", "session.form.get", "j.form.state"),
+    Alias("POST", f"{SESSION}/form/{{formID}}/cancel", "session.form.cancel"),
+    Alias("POST", f"{SESSION}/rename", "session.update"),
+    Alias("POST", f"{SESSION}/revert/clear", "session.revert.clear"),
+    Alias("POST", f"{SESSION}/wait", "experimental.session.wait"),
+    Alias("POST", f"{SESSION}/skill", "experimental.session.skill"),
+    Alias("GET", f"{SESSION}/instructions/entries", "experimental.session.instructions.entry.list"),
+    Alias("PUT", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.put"),
+    Alias("DELETE", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.remove"),
+)
+"""Its lists of questions, which are forms there already, are empty: `shim.faces.opencode1.routes.preview`."""
+
+
+OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.permission.list", "session.form.list"})
+"""What its TUI reads of a session that a person opens, and of a new one after its first prompt. Each answer stands in the place
+of the messages, requests and forms that events have told meanwhile. Source: its `context/data.tsx` ("last write wins")."""
+
+
+def _command(asked: Asked) -> Asked:
+    """`{command, arguments?}` is R's `{name, text}`."""
+    renamed = renaming(command="name", arguments="text")(asked)
+    return renamed._replace(body={"text": "", **obj(renamed.body)}) if "name" in obj(renamed.body) else renamed
+
+
+REQUESTS: Mapping[str, Ask] = {
+    "session.permission.reply": renaming(reply="decision"),
+    "session.message.list": leaving_out(*NO_MESSAGES),
+    "session.fork": renaming(messageID="before"),
+    "session.command": _command,
+    "experimental.session.skill": renaming(skill="id"),
+}
+
+
+def request(operation: str, asked: Asked) -> Asked:
+    """What a client of J asks, as R has it."""
+    row = REQUESTS.get(operation)
+    return asked if row is None else row(asked)
+
+
+def inbox(item: Wire) -> Wire:
+    """R's `Inbox.Info` as J's admitted input. `admittedSeq` is known to who made the answer, or 0."""
+    made: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
+    made |= {"timeCreated": item["time"]["created"], "type": item["type"]}
+    if item["type"] != "compaction":
+        made |= {"data": item["payload"], "delivery": item["delivery"]}
+    return made
+
+
+def permission(wire: Wire) -> Wire:
+    """R's `Permission.Request`: the call that asks is named `callID`."""
+    source = wire.get("source")
+    return wire if source is None else {**wire, "source": _call(source)}
+
+
+def saved(wire: Wire) -> Wire:
+    """R's `Permission.Saved`, without when it was saved."""
+    return {key: value for key, value in wire.items() if key != "time"}
+
+
+def form(wire: Wire) -> Wire:
+    """R's `Form.Info`: the same of its metadata."""
+    tool = wire.get("metadata", {}).get("tool")
+    return wire if tool is None else {**wire, "metadata": {**wire["metadata"], "tool": _call(tool)}}
+
+
+def project(wire: Wire) -> Wire:
+    """R's `Project`: the main working tree is named `worktree`, and nobody tells when it was last used."""
+    time = {key: value for key, value in wire["time"].items() if key != "active"}
+    row = {key: value for key, value in wire.items() if key != "canonical"}
+    return {**row, "worktree": wire["canonical"], "time": time}
+
+
+def provider(wire: Wire) -> Wire:
+    """R's `ProviderInfo`, without how it came to be there."""
+    return {key: value for key, value in wire.items() if key != "activation"}
+
+
+def _call(tool: Wire) -> Wire:
+    return {"callID" if key == "id" else key: value for key, value in tool.items()}
+
+
+def _nothing(_said: Any) -> Any:
+    return Nothing()
+
+
+ANSWERS: Mapping[str, Answer] = {
+    "session.create": of_data(session),
+    "session.get": of_data(session),
+    "session.fork": of_data(session),
+    "session.list": of_each(session),
+    "session.message.list": of_each(message),
+    "session.message.get": lambda said: {**said, "data": message(said["data"]) or said["data"]},
+    "session.context": of_each(message),
+    "session.prompt": of_data(inbox),
+    "session.synthetic": of_data(inbox),
+    "session.compact": of_data(inbox),
+    "session.inbox.list": of_each(inbox),
+    "session.interrupt": _nothing,
+    "session.permission.list": of_each(permission),
+    "session.permission.get": of_data(permission),
+    "permission.request.list": of_each(permission),
+    "permission.saved.list": of_each(saved),
+    "session.form.list": of_each(form),
+    "form.list": of_each(form),
+    "session.form.create": of_data(form),
+    "session.form.get": of_data(form),
+    "j.form.state": of_data(lambda wire: wire["state"]),
+    "location.get": lambda said: {**said, "project": {key: said["project"][key] for key in ("id", "directory")}},
+    "project.list": lambda said: [project(row) for row in said],
+    "project.update": lambda said: project(said),
+    "provider.list": of_each(provider),
+    "provider.get": of_data(provider),
+    "j.project": lambda said: {key: said["project"][key] for key in ("id", "directory")},
+    "j.server": lambda said: {"urls": said["urls"]},
+}
+
+
+def answer(operation: str, said: Any) -> Any:
+    """What R answers, as J does; `Nothing` for 204."""
+    row = ANSWERS.get(operation)
+    said = with_project(said)
+    return said if row is None else row(said)

@@ -1,0 +1,154 @@
+"""What the fields of a form take, and what is wrong with an answer. Pure. Source: `FormFields`, `FormAnswer` of 2.0.21.
+
+An answer has a value for each field that is shown: a field with `when` is shown if all of its conditions hold for the other
+answers. Nothing is demanded of a field that is not `required`. `external` is a page to open, and takes no value. A `pattern` is
+one of JavaScript's, which clients check: here it is only passed on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from shim.errors import InvalidRequest
+from shim.faces.opencode2.events import Wire
+from universal.jsonvalue import arr, obj, text
+
+EVERY = ("key", "type", "title", "description")
+BASE = (*EVERY, "required", "hidden", "when")
+KEYS: Mapping[str, Sequence[str]] = {
+    "string": (*BASE, "format", "minLength", "maxLength", "pattern", "placeholder", "default", "options", "custom"),
+    "number": (*BASE, "minimum", "maximum", "default"),
+    "integer": (*BASE, "minimum", "maximum", "default"),
+    "boolean": (*BASE, "default"),
+    "multiselect": (*BASE, "options", "minItems", "maxItems", "custom", "default"),
+    "external": (*EVERY, "url"),
+}
+"""Type of a field -> what it may say. All else is left out."""
+
+
+def fields_of(given: Sequence[Wire]) -> list[Wire]:
+    """The fields of a new form. Raises InvalidRequest."""
+    fields: list[Wire] = []
+    for number, one in enumerate(given):
+        field = {key: one[key] for key in KEYS[one["type"]] if one.get(key) is not None}
+        why = _malformed(field, {known["key"] for known in fields})
+        if why:
+            raise InvalidRequest(why, path=("fields", number))
+        fields.append(field)
+    return fields
+
+
+def _malformed(field: Wire, known: set[str]) -> str:
+    if field["key"] in known:
+        return f'There are two fields "{field["key"]}"'
+    if field["type"] == "multiselect" and not field.get("options"):
+        return "A multiselect has options"
+    if field["type"] == "external" and not field.get("url"):
+        return "An external field has a url"
+    unknown = [obj(one)["key"] for one in arr(field.get("when")) if obj(one)["key"] not in known]
+    if unknown:
+        return f'`when` names a field before it, not "{unknown[0]}"'
+    return ""
+
+
+def invalid(fields: Sequence[Wire], answer: Mapping[str, Any]) -> str | None:
+    """What is wrong with an answer, in native's words where they are known; None if it is right."""
+    known = {field["key"]: field for field in fields}
+    for key in answer:
+        if key not in known:
+            return f"Unknown form field: {key}"
+    for key, field in known.items():
+        shown = all(_holds(obj(one), answer) for one in arr(field.get("when")))
+        if key not in answer:
+            if field.get("required") is True and shown:
+                return f"Missing form field: {key}"
+            continue
+        if not shown:
+            return f"Form field is not shown for these answers: {key}"
+        if (wrong := _CHECKS[field["type"]](field, answer[key])) is not None:
+            return f"{wrong} for form field: {key}"
+    return None
+
+
+def _holds(when: Wire, answer: Mapping[str, Any]) -> bool:
+    return (answer.get(when["key"]) == when["value"]) == (when["op"] == "eq")
+
+
+def _string(field: Wire, value: Any) -> str | None:
+    if not isinstance(value, str):
+        return "Expected string"
+    options = _options(field)
+    if options and field.get("custom") is False and value not in options:
+        return f"Expected one of {', '.join(options)}"
+    if len(value) < field.get("minLength", 0) or len(value) > field.get("maxLength", len(value)):
+        return f"Expected {field.get('minLength', 0)} to {field.get('maxLength', 'any number of')} characters"
+    if not _FORMATS[field.get("format", "")](value):
+        return f"Expected a string of the format {field['format']}"
+    return None
+
+
+def _number(field: Wire, value: Any) -> str | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        return f"Expected {field['type']}"
+    if field["type"] == "integer" and value != int(value):
+        return "Expected integer"
+    if value < field.get("minimum", value) or value > field.get("maximum", value):
+        return f"Expected {field['type']} from {field.get('minimum', 'any')} to {field.get('maximum', 'any')}"
+    return None
+
+
+def _boolean(_field: Wire, value: Any) -> str | None:
+    return None if isinstance(value, bool) else "Expected boolean"
+
+
+def _many(field: Wire, value: Any) -> str | None:
+    chosen: list[Any] = arr(value)
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in chosen):
+        return "Expected string[]"
+    options = _options(field)
+    if field.get("custom") is False and not set(chosen) <= set(options):
+        return f"Expected one of {', '.join(options)}"
+    if len(chosen) < field.get("minItems", 0) or len(chosen) > field.get("maxItems", len(chosen)):
+        return f"Expected {field.get('minItems', 0)} to {field.get('maxItems', 'any number of')} items"
+    return None
+
+
+def _external(_field: Wire, _value: Any) -> str | None:
+    return "Expected nothing, it is a page to open,"
+
+
+def _options(field: Wire) -> list[str]:
+    return [text(obj(option).get("value")) for option in arr(field.get("options"))]
+
+
+def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(value: str) -> bool:
+        try:
+            parse(value)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+_CHECKS: Mapping[str, Callable[[Wire, Any], str | None]] = {
+    "string": _string,
+    "number": _number,
+    "integer": _number,
+    "boolean": _boolean,
+    "multiselect": _many,
+    "external": _external,
+}
+_FORMATS: Mapping[str, Callable[[str], bool]] = {
+    "": lambda _: True,
+    "email": lambda value: re.fullmatch(r"[^@\s]+@[^@\s]+", value) is not None,
+    "uri": lambda value: bool(urlsplit(value).scheme) if _parses(urlsplit)(value) else False,
+    "date": _parses(date.fromisoformat),
+    "date-time": _parses(datetime.fromisoformat),
+}

@@ -1,0 +1,92 @@
+"""Forms that a client makes and another one answers, beside those that are an agent's questions.
+
+They are as lasting as native's: told live, and gone with the server. `global` is the session of those that belong to none;
+they belong to a directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from shim.errors import LimitReached
+from shim.faces.opencode2.events import Wire
+from shim.ids import Ids
+
+GLOBAL = "global"
+MAX_OPEN = 100
+"""Of one server; and so many that are settled are still known."""
+
+Tell = Callable[[str, Wire, str | None], None]
+"""(type, data, directory) of an event."""
+
+
+@dataclass(slots=True)
+class Made:
+    """One form. `state` is `FormDetail.state`."""
+
+    form: Wire
+    directory: str
+    state: Wire = field(default_factory=lambda: {"status": "pending"})
+
+    @property
+    def is_open(self) -> bool:
+        """Nobody has answered or cancelled it."""
+        return self.state["status"] == "pending"
+
+
+class Forms:
+    """All of one server."""
+
+    def __init__(self, ids: Ids, tell: Tell) -> None:
+        self._ids = ids
+        self._tell = tell
+        self._made: dict[str, Made] = {}
+
+    def create(self, session_id: str, directory: str, form_id: str | None, said: Wire) -> Wire | None:
+        """A new form, `said` is its title, fields and metadata; None if there is one of this id. Raises LimitReached."""
+        if form_id in self._made:
+            return None
+        if sum(one.is_open for one in self._made.values()) >= MAX_OPEN:
+            raise LimitReached("forms", MAX_OPEN, "Too many forms wait for an answer: cancel some.")
+        id_ = form_id or f"frm_{self._ids.new('question').partition('_')[2]}"
+        form = {"id": id_, "sessionID": session_id, **said}
+        self._made[id_] = Made(form, directory)
+        self._forget()
+        self._tell("form.created", {"form": form}, directory)
+        return form
+
+    def open(self, session_id: str, directory: str | None = None) -> list[Wire]:
+        """Those that wait, oldest first; `directory` narrows them."""
+        return [one.form for one in self._waiting() if one.form["sessionID"] == session_id and directory in (None, one.directory)]
+
+    def of(self, directory: str) -> list[Wire]:
+        """Those that wait in a directory."""
+        return [one.form for one in self._waiting() if one.directory == directory]
+
+    def get(self, session_id: str, form_id: str) -> Wire | None:
+        """`FormDetail`, None if there is no such form of this session."""
+        made = self._made.get(form_id)
+        return {**made.form, "state": made.state} if made is not None and made.form["sessionID"] == session_id else None
+
+    def settle(self, form_id: str, answer: Wire | None, message: str | None = None) -> bool:
+        """The answer, or None: it is cancelled. False if it was settled already, or is none of these."""
+        made = self._made.get(form_id)
+        if made is None or not made.is_open:
+            return False
+        whose = {"id": form_id, "sessionID": made.form["sessionID"]}
+        if answer is None:
+            made.state = {"status": "cancelled", **({"message": message} if message else {})}
+            self._tell("form.cancelled", whose, made.directory)
+        else:
+            made.state = {"status": "answered", "answer": answer}
+            self._tell("form.replied", {**whose, "answer": answer}, made.directory)
+        return True
+
+    def _waiting(self) -> Iterable[Made]:
+        return (one for one in self._made.values() if one.is_open)
+
+    def _forget(self) -> None:
+        settled = [id_ for id_, one in self._made.items() if not one.is_open]
+        for id_ in settled[: max(0, len(settled) - MAX_OPEN)]:
+            del self._made[id_]

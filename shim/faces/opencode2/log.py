@@ -1,0 +1,81 @@
+"""A session's log on the second wire: its durable events, which are what the journal makes. Source: `SessionLogItem` of 2.0.21.
+
+Nothing of it is kept: it is projected anew for each reader, from the first event of the journal, so it has all that ever was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from shim.clock import from_rfc3339
+from shim.faces.opencode2.events import Event2, Wire
+from shim.faces.opencode2.views import projector_of
+from shim.sessions.feed import Feed, Follower
+from shim.store.base import Store
+from universal.events import UniversalEvent
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2.projector import Projector2
+
+SYNCED = "log.synced"
+
+
+class Log:
+    """The items after `after`, then the mark that says that these are all, then (`follow`) what happens.
+
+    In: `said`, an event as the reader's dialect has it, None if that has no such one. Items are (number, JSON value).
+    """
+
+    def __init__(
+        self, feed: Feed, store: Store, session_id: str, *, after: int, follow: bool, said: Callable[[Event2], Event2 | None]
+    ) -> None:
+        self._session_id = session_id
+        self._store = store
+        self._after = after
+        self._follow = follow
+        self._said = said
+        self._projector: Projector2 | None = None
+        self._synced = False
+        self._last: int | None = None
+        self._follower = Follower(feed, session_id, self._read, 0)
+
+    async def _read(self, after: int, limit: int) -> Sequence[UniversalEvent]:
+        return await self._store.events(self._session_id, after, limit)
+
+    @property
+    def over(self) -> bool:
+        """Nothing will come any more."""
+        return self._follower.over if self._follow else self._synced
+
+    async def take(self, until: float | None = None) -> Sequence[tuple[int, Wire]]:
+        """The next items; none at `until` (loop time), and when it is `over`. Raises StoreError."""
+        while True:
+            now = asyncio.get_running_loop().time()
+            events = await self._follower.take(until if self._synced else now)
+            items = [item for event in events for item in self._items(event)]
+            caught_up = not events or self._follower.position >= self._store.last_sequence(self._session_id)
+            if not self._synced and caught_up:
+                self._synced = True
+                seq = {} if self._last is None else {"seq": self._last}
+                items.append((self._last or 0, {"type": SYNCED, "aggregateID": self._session_id, **seq}))
+            if items or not events:
+                return items
+
+    def close(self) -> None:
+        """Done. Again is fine."""
+        self._follower.close()
+
+    def _items(self, event: UniversalEvent) -> list[tuple[int, Wire]]:
+        if self._projector is None:
+            self._projector = projector_of(event)
+        items: list[tuple[int, Wire]] = []
+        for made in self._projector.feed(event, from_rfc3339(event.time)):
+            if made.seq is None:
+                continue
+            self._last = made.seq
+            said = self._said(made) if made.seq > self._after else None
+            if said is not None and said.seq is not None:
+                items.append((made.seq, said.log()))
+        return items

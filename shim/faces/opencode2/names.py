@@ -1,0 +1,125 @@
+"""What has another name on OpenCode 2's wire: tools, their arguments, permissions, models, errors. Pure; tables first.
+
+In: values of the core (tools by the names of `universal.tools`). Out: R's. Source: `OPENCODE_V2_WIRE` sections 6, 7, 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shim.faces.opencode2.events import Wire
+from universal.jsonvalue import arr, obj, text
+from universal.session.model import Failure, ModelRef
+from universal.session.transcript import INTERRUPTED
+
+TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
+"""Tool of 1.x -> of 2.x; all others keep their name (`todowrite` too, of which 2.x has no more than the call)."""
+
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "read": {"filePath": "path"},
+    "edit": {"filePath": "path"},
+    "write": {"filePath": "path"},
+    "shell": {"run_in_background": "background"},
+    "subagent": {"subagent_type": "agent", "run_in_background": "background"},
+    "skill": {"name": "id"},
+}
+"""Tool of 2.x -> how arguments are called there."""
+
+ACTIONS: dict[str, str] = {"bash": "shell", "task": "subagent", "write": "edit", "apply_patch": "edit"}
+"""Permission of 1.x -> action of 2.x; all others keep their name."""
+
+ERRORS: dict[str, str] = {"ProviderAuthError": "provider.auth", "MessageAbortedError": "aborted"}
+"""Name of an error object of OpenCode 1 -> type of 2.x; an API's error goes by its status (`STATUSES`), the rest is `unknown`."""
+
+CODES: dict[str, str] = {
+    "authentication_failed": "ProviderAuthError",
+    "ProviderAuthError": "ProviderAuthError",
+    "aborted": "MessageAbortedError",
+}
+"""Code of a failure -> its name in `ERRORS`."""
+
+CUT_OFF = "The answer was cut off at the model's limit."
+"""Message of a failure with the code `max_output_tokens`."""
+
+STATUSES: tuple[tuple[range, str], ...] = (
+    (range(401, 402), "provider.auth"),
+    (range(403, 404), "provider.auth"),
+    (range(400, 500), "provider.invalid-request"),
+    (range(500, 600), "provider.internal"),
+)
+"""Answers of a model's API; the first that fits."""
+
+FINISHES = frozenset({"stop", "length", "tool-calls", "content-filter", "error", "unknown"})
+"""How a step can end; anything else is `unknown`, with its own word as `rawFinish`."""
+
+STEP_INTERRUPTED = "Step interrupted"
+TOOL_INTERRUPTED = "Tool execution interrupted"
+"""Native's words."""
+
+
+def tool_name(name: str) -> str:
+    """A tool's name."""
+    return TOOLS.get(name, name)
+
+
+def arguments(tool: str, given: Mapping[str, Any]) -> Wire:
+    """Arguments of a call; `tool` by 2.x's name."""
+    names = ARGUMENTS.get(tool, {})
+    return {names.get(key, key): value for key, value in given.items()}
+
+
+def model_ref(model: ModelRef) -> Wire:
+    """`ModelRef`; the default variant has no name."""
+    ref: Wire = {"id": model.model_id, "providerID": model.provider_id}
+    return ref | ({"variant": model.variant} if model.variant and model.variant != "default" else {})
+
+
+def rules(permission: Any) -> list[Wire]:
+    """`PermissionRuleset` from the rules of 1.x."""
+    return [
+        {
+            "action": ACTIONS.get(text(rule.get("permission")), text(rule.get("permission"))),
+            "resource": text(rule.get("pattern")),
+            "effect": text(rule.get("action")),
+        }
+        for rule in map(obj, arr(permission))
+    ]
+
+
+def error(failure: Failure) -> Wire:
+    """`SessionStructuredError`."""
+    details = failure.details or {}
+    native = details.get("opencode")
+    if isinstance(native, dict):  # the error object of an OpenCode
+        name, data = text(obj(native).get("name")), obj(obj(native).get("data"))
+        return _error(name, text(data.get("message")), data.get("statusCode"))
+    if failure.code == "max_output_tokens":
+        return _error("", CUT_OFF, None)
+    hint = details.get("hint")
+    words = f"{failure.message}\n{hint}" if hint else failure.message
+    if failure.code in CODES:
+        return _error(CODES[failure.code], words, None)
+    status = details.get("status_code")
+    return _error("APIError" if isinstance(status, int) or failure.code == "APIError" else "UnknownError", words, status)
+
+
+def _error(name: str, words: str, status: object) -> Wire:
+    kind = ERRORS.get(name, "unknown")
+    if isinstance(status, int):
+        kind = next((type_ for statuses, type_ in STATUSES if status in statuses), kind)
+    message = STEP_INTERRUPTED if kind == "aborted" else words or (CUT_OFF if "Length" in name else name)
+    made: Wire = {"type": kind, "message": message}
+    return {**made, "status": status} if isinstance(status, int) else made
+
+
+def tool_error(words: str, *, interrupted: bool, refused: bool) -> Wire:
+    """`SessionStructuredError` of a call that failed."""
+    if interrupted:
+        return {"type": "aborted", "message": TOOL_INTERRUPTED if words == INTERRUPTED else words}
+    return {"type": "aborted" if refused else "unknown", "message": words}
+
+
+def finish(reason: str) -> Wire:
+    """`finish`, and `rawFinish` where R has no such word."""
+    return {"finish": reason} if reason in FINISHES else {"finish": "unknown", "rawFinish": reason}

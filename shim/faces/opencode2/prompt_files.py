@@ -1,0 +1,125 @@
+"""Prompts as OpenCode 2's clients send them: what the sessions need of one, and what is kept of it for this face.
+
+    {text, files: [{uri, name?, description?, mention?}], agents: [{name, mention?}]}  ->  parts of 1.x + `metadata.opencode`
+
+A file's type is found by its bytes, as by native: what is text goes into the prompt, images and PDFs are attached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import mimetypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from shim.errors import InvalidRequest
+from shim.faces.opencode1.build import Wire
+from shim.host import disk
+from shim.host.prompt_files import BINARY_LIMIT_BYTES
+from shim.host.roots import within
+
+MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+"""How files begin -> their type."""
+DIRECTORY = "application/x-directory"
+TEXT = "text/plain"
+SCHEMES = ("file", "data")
+
+
+def sniffed(content: bytes, name: str) -> str:
+    """The type of a file's bytes: an image, a PDF, text if it reads as that, else what its name says."""
+    found = next((mime for begin, mime in MAGIC if content.startswith(begin)), None)
+    if found is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        found = "image/webp"
+    if found is not None:
+        return found
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return mimetypes.guess_type(name)[0] or "application/octet-stream"
+    guessed = mimetypes.guess_type(name)[0] or TEXT
+    return guessed if guessed.startswith("text/") else TEXT
+
+
+async def files(given: Sequence[Wire], roots: Sequence[str]) -> tuple[list[Wire], list[Wire]]:
+    """(parts, stored): file parts of 1.x, and the files as OpenCode 2 keeps them, `{data, mime, source, name?, ...}`.
+
+    Raises InvalidRequest for what is no `file:` or `data:` URI, is not there, is too large, or is outside of the roots.
+    """
+    parts: list[Wire] = []
+    stored: list[Wire] = []
+    for number, one in enumerate(given):
+        uri = str(one["uri"])
+        scheme = uri.partition(":")[0].lower()
+        if scheme not in SCHEMES:
+            raise _bad(number, f'only "file:" and "data:" URIs are read, not "{uri[:100]}"')
+        mime, content, source = _inline(number, uri) if scheme == "data" else await asyncio.to_thread(_read, number, uri, roots)
+        name = one.get("name") or (Path(unquote(urlsplit(uri).path)).name if scheme == "file" else None)
+        told = {key: one[key] for key in ("name", "description", "mention") if one.get(key) is not None}
+        stored.append({"data": base64.b64encode(content).decode(), "mime": mime, "source": source, **told})
+        url = uri if scheme == "file" else f"data:{mime};base64,{base64.b64encode(content).decode()}"
+        parts.append({"type": "file", "mime": TEXT if mime.startswith("text/") else mime, "url": url, **_named(name)})
+    return parts, stored
+
+
+def _named(name: str | None) -> Wire:
+    return {"filename": name} if name else {}
+
+
+def _inline(number: int, uri: str) -> tuple[str, bytes, Wire]:
+    head, comma, body = uri.partition(",")
+    try:
+        content = base64.b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
+    except binascii.Error as error:
+        raise _bad(number, "the data is not base64") from error
+    if not comma:
+        raise _bad(number, "a data: URI has a comma before its data")
+    _limited(number, len(content))
+    said = head.removeprefix("data:").partition(";")[0]
+    found = sniffed(content, "")
+    return (said if found == TEXT and said.startswith("text/") else found), content, {"type": "inline"}
+
+
+def _read(number: int, uri: str, roots: Sequence[str]) -> tuple[str, bytes, Wire]:
+    path = unquote(urlsplit(uri).path)
+    source = {"type": "uri", "uri": uri}
+    if "\0" in path or not path.startswith("/"):
+        raise _bad(number, "a file: URI names an absolute path")
+    if not within(path, roots):
+        raise _bad(number, f"{path} is outside of the directories that this server may use")
+    file = Path(path)
+    try:
+        if disk.is_folder(file):
+            return DIRECTORY, b"", source
+        content, size = disk.head(file, BINARY_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise _bad(number, f"{path} cannot be read: {error.strerror or error}") from error
+    _limited(number, max(size, len(content)))
+    return sniffed(content, path), content, source
+
+
+def _limited(number: int, size: int) -> None:
+    if size > BINARY_LIMIT_BYTES:
+        raise _bad(number, f"{size} bytes, at most {BINARY_LIMIT_BYTES} are taken")
+
+
+def _bad(number: int, why: str) -> InvalidRequest:
+    return InvalidRequest(f"This file cannot be attached: {why}", path=("files", number, "uri"))
+
+
+def agents(given: Sequence[Wire]) -> list[Wire]:
+    """Agent parts of 1.x for `@agent`s."""
+    parts: list[Wire] = []
+    for one in given:
+        mention: Any = one.get("mention")
+        source = {"source": {"value": mention["text"], "start": mention["start"], "end": mention["end"]}} if mention else {}
+        parts.append({"type": "agent", "name": one["name"], **source})
+    return parts

@@ -1,0 +1,79 @@
+"""Prompts as OpenCode 2's inbox has them: accepted, then delivered as messages. Pure.
+
+In: the parts of the prompt, and `metadata.opencode` of its item. Keys of that which are this face's:
+
+    delivery     "steer" (default) | "queue"
+    kind         "user" (default) | "synthetic" | "skill" (with `skill`: id, name, text; it never waits in the inbox)
+    description  of a synthetic one
+    metadata     the client's own
+    files, agents, skills   in R's stored form; without them, files and agents are made of the message's parts
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote_to_bytes
+
+from shim.faces.opencode2.events import Wire
+from universal.jsonvalue import arr, obj, text
+from universal.session.model import AgentMention, CompactionMark, File, OtherPart, Part, Text
+
+_DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
+
+
+def item(parts: Sequence[Part], sent: Wire) -> Wire:
+    """`InboxItem`: `{type, payload, delivery}`. `sent` is `metadata.opencode`."""
+    delivery = "queue" if sent.get("delivery") == "queue" else "steer"
+    if any(isinstance(part, CompactionMark) for part in parts):
+        return {"type": "compaction", "payload": {}, "delivery": delivery}
+    kind = "synthetic" if sent.get("kind") == "synthetic" else "user"
+    said = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
+    tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, OtherPart) and part.type == "subtask"]
+    payload: Wire = {"text": "\n\n".join(said or tasks)}
+    if kind == "synthetic":
+        payload |= {key: sent[key] for key in ("description", "metadata") if sent.get(key)}
+        return {"type": kind, "payload": payload, "delivery": delivery}
+    files = [obj(f) for f in arr(sent.get("files"))] or [_file(part) for part in parts if isinstance(part, File)]
+    agents = [obj(a) for a in arr(sent.get("agents"))] or [_agent(part) for part in parts if isinstance(part, AgentMention)]
+    optional = {"files": files, "agents": agents, "skills": sent.get("skills"), "metadata": sent.get("metadata")}
+    return {"type": kind, "payload": payload | {key: value for key, value in optional.items() if value}, "delivery": delivery}
+
+
+def entry(inbox_id: str, session_id: str, enqueued: Wire, at_ms: int) -> Wire:
+    """`SessionInboxInfo` of an item."""
+    return {"id": inbox_id, "sessionID": session_id, "time": {"created": at_ms}, **enqueued}
+
+
+def message(inbox_id: str, enqueued: Wire, at_ms: int) -> Wire:
+    """The message that an item of type user or synthetic becomes when it is delivered."""
+    return {"id": inbox_id, "time": {"created": at_ms}, "type": enqueued["type"], **enqueued["payload"]}
+
+
+def _agent(part: AgentMention) -> Wire:
+    source = obj(part.source)
+    mention = {"start": source.get("start"), "end": source.get("end"), "text": source.get("value")} if source else {}
+    return {"name": part.name, **({"mention": mention} if mention else {})}
+
+
+def _file(part: File) -> Wire:
+    """A file part; of a file that was only named, the bytes are not told."""
+    name = {"name": part.filename} if part.filename else {}
+    found = _DATA_URL.match(part.url)
+    if found is None:
+        return {"data": "", "mime": part.mime, "source": {"type": "uri", "uri": part.url}, **name}
+    body = _base64(found[2], is_base64=found[1].endswith(";base64"))
+    return {"data": body, "mime": part.mime, "source": {"type": "inline"}, **name}
+
+
+def _base64(body: str, *, is_base64: bool) -> str:
+    raw = unquote_to_bytes(body)
+    if is_base64:
+        try:
+            base64.b64decode(raw, validate=True)
+        except binascii.Error:
+            return base64.b64encode(raw).decode()
+        return raw.decode()
+    return base64.b64encode(raw).decode()

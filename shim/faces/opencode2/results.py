@@ -1,0 +1,124 @@
+"""What tools gave back, as OpenCode 2 tells it: `content` for the model's eyes and people's, `metadata` for clients. Pure.
+
+`METADATA` is the table: tool -> how its metadata is made of the card's. Tools without a row hand theirs on.
+Source: recordings `read_edit`, `bash`, `task`, `question` of `v2-20260717`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from shim.faces.opencode2.events import Wire
+from universal.diffs import count, hunks, indexed, relative
+from universal.jsonvalue import arr, obj, text
+from universal.session.model import File, ToolCall
+
+Maker: TypeAlias = Callable[[Wire, Wire, str], Wire]
+"""(arguments by 2.x's names, metadata of the card, directory) -> metadata."""
+
+_TASK, _TASK_END = "<task_result>\n", "\n</task_result>"
+"""Around what a subagent said, inside of the card's output."""
+_STATUSES = {"add": "added", "delete": "deleted"}
+"""Kinds of `apply_patch`; the others modify."""
+
+
+def _file(path: str, patch: str, directory: str, status: str) -> Wire:
+    name = relative(path, directory)
+    added, removed = count(patch)
+    return {"file": name, "patch": indexed(name, patch), "additions": added, "deletions": removed, "status": status}
+
+
+def _edit(given: Wire, meta: Wire, directory: str) -> Wire:
+    told = obj(meta.get("filediff"))
+    path, patch = text(told.get("file")) or text(given.get("path")), text(told.get("patch")) or text(meta.get("diff"))
+    return {"files": [_file(path, patch, directory, "modified")]} if path else {}
+
+
+def _write(given: Wire, meta: Wire, directory: str) -> Wire:
+    path, patch = text(meta.get("filepath")) or text(given.get("path")), text(meta.get("diff"))
+    if meta.get("exists") or not path:
+        return {"files": [_file(path, patch, directory, "modified")]} if path else {}
+    lines = text(given.get("content")).splitlines()
+    made = f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
+    return {"files": [_file(path, hunks(patch) or made, directory, "added")]}
+
+
+def _patch(given: Wire, meta: Wire, directory: str) -> Wire:
+    files = [obj(entry) for entry in arr(meta.get("files"))]
+    return {
+        "files": [
+            _file(
+                text(f.get("movePath")) or text(f.get("filePath")),
+                text(f.get("patch")),
+                directory,
+                _STATUSES.get(text(f.get("type")), "modified"),
+            )
+            for f in files
+        ]
+    }
+
+
+def _shell(given: Wire, meta: Wire, directory: str) -> Wire:
+    exit_ = {"exit": meta["exit"]} if isinstance(meta.get("exit"), int) else {}
+    return {**exit_, "truncated": bool(meta.get("truncated"))}
+
+
+def _subagent(given: Wire, meta: Wire, directory: str) -> Wire:
+    session = text(meta.get("sessionId"))
+    return {**({"sessionID": session} if session else {}), "status": "running" if meta.get("background") else "completed"}
+
+
+def _question(given: Wire, meta: Wire, directory: str) -> Wire:
+    return {"answers": arr(meta.get("answers"))}
+
+
+def _none(given: Wire, meta: Wire, directory: str) -> Wire:
+    return {}
+
+
+METADATA: dict[str, Maker] = {
+    "edit": _edit,
+    "write": _write,
+    "patch": _patch,
+    "shell": _shell,
+    "subagent": _subagent,
+    "question": _question,
+    "read": _none,  # its content says it all
+}
+
+
+def metadata(tool: str, given: Wire, meta: Wire, directory: str) -> Wire:
+    """Of a call that has ended. `meta` is that of the card (`universal.tools`)."""
+    make = METADATA.get(tool)
+    return make(given, meta, directory) if make is not None else {k: v for k, v in meta.items() if k != "truncated"}
+
+
+def progress(tool: str, meta: Wire) -> Wire:
+    """Of a call that runs. `output` is all that it gave so far."""
+    if tool == "subagent":
+        return {"sessionID": text(meta.get("sessionId")), "status": "running"}
+    if tool == "shell":
+        return {"truncated": False, **({"output": meta["output"]} if "output" in meta else {})}
+    return dict(meta)
+
+
+def _said(output: str) -> str:
+    """From the first beginning to the last end; all of it if it has none."""
+    _, begun, rest = output.partition(_TASK)
+    said, ended, _ = rest.rpartition(_TASK_END)
+    return said if begun and ended else output
+
+
+def content(tool: str, call: ToolCall) -> list[Wire]:
+    """What a completed call gave, never empty. `tool` by 2.x's name."""
+    output = _said(call.output) if tool == "subagent" else call.output
+    made: list[Wire] = [{"type": "text", "text": output}]
+    exit_ = obj(call.metadata).get("exit")
+    if tool == "shell" and isinstance(exit_, int):
+        made.append({"type": "text", "text": f"Command exited with code {exit_}."})
+    for file in call.attachments or ():
+        if isinstance(file, File):
+            name = {"name": file.filename} if file.filename else {}
+            made.append({"type": "file", "uri": file.url, "mime": file.mime, **name})
+    return made

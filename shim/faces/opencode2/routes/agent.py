@@ -1,0 +1,64 @@
+"""Agents in OpenCode's sense, commands, skills: what a person chooses beside the prompt, or writes behind a `/`.
+
+Source: recording `endpoints` of the second wire; `shim.agents.catalog`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel
+
+from shim.agents import catalog
+from shim.agents import offered_commands as offered
+from shim.faces.opencode2 import catalog as second
+from shim.faces.opencode2.errors import AgentModeNotFound
+from shim.faces.opencode2.names import rules
+from shim.faces.opencode2.routes.located import located
+from shim.host import skills
+from shim.http.operation import Ctx, operation2
+from shim.sessions.built_in_commands import templates
+from universal.permissions import rules_from_config
+
+
+class AgentPath(BaseModel):
+    """`{agentID}` of a path."""
+
+    agentID: str
+
+
+@operation2("agent.list")
+async def listing(ctx: Ctx) -> object:
+    """The modes of all installed agents, the config's `default_agent` first. Never empty: clients send nothing then."""
+    return await located(ctx, await _agents(ctx))
+
+
+@operation2("agent.get")
+async def get(ctx: Ctx, path: AgentPath) -> object:
+    """One of them."""
+    for row in await _agents(ctx):
+        if row["id"] == path.agentID:
+            return await located(ctx, row)
+    raise AgentModeNotFound(path.agentID)
+
+
+async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
+    config = await ctx.services.config.fresh(ctx.directory)
+    modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
+    return second.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))
+
+
+@operation2("command.list")
+async def commands(ctx: Ctx) -> object:
+    """What may stand behind a `/`."""
+    config = await ctx.services.config.fresh(ctx.directory)
+    rows = offered.commands(await ctx.services.agents.available(), templates(ctx.directory, config.commands), config.model)
+    return await located(ctx, second.commands(rows))
+
+
+@operation2("skill.list")
+async def skill_listing(ctx: Ctx) -> object:
+    """The skills that lie in the project and in the person's home, where agents look for theirs."""
+    found = await asyncio.to_thread(skills.find, ctx.directory, ctx.services.config.home)
+    return await located(ctx, [one.wire() for one in found])

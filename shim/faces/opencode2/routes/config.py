@@ -1,0 +1,61 @@
+"""The person's OpenCode configuration in the second wire's form. Source: API notes of 2.0.21; `shim.host.opencode_config`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from shim.errors import InvalidRequest
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode2.config import converted
+from shim.faces.opencode2.routes.located import place, tell
+from shim.host.jsonc import JsoncError
+from shim.host.opencode_config import GLOBAL_NAMES
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+
+
+class Shell(BaseModel):
+    """`null` takes the setting away."""
+
+    shell: str | None
+
+
+@operation2("config.get")
+async def get(ctx: Ctx) -> object:
+    """The person's own file, then what holds in the directory, all files merged: the later one wins."""
+    directory, config = await place(ctx), ctx.services.config
+    own = await asyncio.to_thread(config.load_global)
+    file = await asyncio.to_thread(_own_file, config.folder)
+    merged = await config.fresh(directory)
+    return [
+        {"type": "directory", "path": str(config.folder)},
+        {"type": "document", **({} if file is None else {"path": str(file)}), "info": converted(own.values)},
+        {"type": "document", "info": converted(merged.values)},
+    ]
+
+
+def _own_file(folder: Path) -> Path | None:
+    """The one of the person's own files that wins, if there are any."""
+    return next((path for name in reversed(GLOBAL_NAMES) if (path := folder / name).is_file()), None)
+
+
+@operation2("config.shells")
+async def shells(ctx: Ctx) -> object:
+    """The shells of this machine."""
+    return await asyncio.to_thread(ctx.services.terminals.shells)
+
+
+@operation2("experimental.config.update")
+async def update(ctx: Ctx, body: Shell) -> object:
+    """The shell, in the person's own file."""
+    try:
+        await asyncio.to_thread(ctx.services.config.update_global, {"shell": body.shell})
+    except JsoncError as error:
+        raise InvalidRequest(f"The configuration file is faulty and was left as it is: {error}") from error
+    except OSError as error:
+        raise InvalidRequest(f"The configuration cannot be written: {error}") from error
+    ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    tell(ctx, "config.updated")
+    return NO_CONTENT

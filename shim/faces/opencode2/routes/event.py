@@ -1,0 +1,26 @@
+"""The event stream of all directories. Source: `docs/wire2.md`, recordings of v2-20260717; what native lacks is said there."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from shim.faces.opencode2.routes.sessions import views
+from shim.faces.opencode2.stream import ENCODERS
+from shim.http.dialect import client_of, dialect_of
+from shim.http.operation import Ctx, operation2
+from shim.http.streams import need_room
+from shim.stream.compression import wanted
+from shim.stream.response import stream
+
+
+@operation2("event.subscribe")
+async def subscribe(ctx: Ctx) -> web.StreamResponse:
+    """First `server.connected`. With `Last-Event-ID` or `?after=`, what followed that place, as far as it is known."""
+    request = ctx.request
+    need_room(ctx.services)
+    last = request.headers.get("Last-Event-ID") or request.query.get("after")
+    hub = views(ctx).hub
+    encoder = ENCODERS[dialect_of(request).name]
+    subscription = hub.subscribe(encoder, last_event_id=last, client=client_of(request))
+    gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
+    return await stream(request, subscription, gzip=gzip, write_queue=hub.write_queue)

@@ -1,0 +1,187 @@
+"""Forms: the agent's questions, one field for each, and those that clients make for each other.
+
+Source: recordings `question*` of v2-20260717; API notes of 2.0.21.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from shim.errors import QuestionNotFound
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2 import asks
+from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
+from shim.faces.opencode2.form_fields import fields_of, invalid
+from shim.faces.opencode2.forms import GLOBAL
+from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.sessions import need, need_id, seen, views
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+
+Count = Annotated[int, Field(ge=0)]
+MAX_FIELDS = 100
+
+
+class FormsPath(BaseModel):
+    """`{sessionID}`, which may be `global`."""
+
+    sessionID: str
+
+
+class FormPath(FormsPath):
+    """`{formID}`."""
+
+    formID: Annotated[str, need_id("frm_", "form", "formID")]
+
+
+@operation2("form.list")
+async def of_location(ctx: Ctx) -> object:
+    """Open forms of the directory."""
+    asked = ctx.services.sessions.questions(ctx.directory)
+    found = [await seen(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in asked)]
+    made = ctx.services.second.forms.of(ctx.directory) if ctx.services.second is not None else ()
+    return await located(ctx, [*(form for view in found for form in view.forms.values()), *made])
+
+
+class Option(BaseModel):
+    """One to choose."""
+
+    value: str
+    label: str
+    description: str | None = None
+
+
+class When(BaseModel):
+    """A condition: another field's answer."""
+
+    key: str
+    op: Literal["eq", "neq"]
+    value: str | bool | float
+
+
+class FieldBody(BaseModel):
+    """A field of any type: what its type does not have is left out (`shim.faces.opencode2.form_fields`)."""
+
+    key: Annotated[str, Field(min_length=1)]
+    type: Literal["string", "number", "integer", "boolean", "multiselect", "external"]
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+    hidden: bool | None = None
+    when: list[When] | None = None
+    format: Literal["email", "uri", "date", "date-time"] | None = None
+    minLength: Count | None = None
+    maxLength: Count | None = None
+    pattern: str | None = None
+    placeholder: str | None = None
+    default: str | bool | float | list[str] | None = None
+    options: list[Option] | None = None
+    custom: bool | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    minItems: Count | None = None
+    maxItems: Count | None = None
+    url: str | None = None
+
+
+class CreateBody(BaseModel):
+    """`POST .../form`."""
+
+    id: Annotated[str, need_id("frm_", "form", "id")] | None = None
+    title: str
+    metadata: dict[str, Any] | None = None
+    fields: Annotated[list[FieldBody], Field(min_length=1, max_length=MAX_FIELDS)]
+
+
+@operation2("session.form.create")
+async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
+    """A form for whoever reads the events; its answer is told by `form.replied`. Raises 400, 409 for an id that is used."""
+    directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID).directory
+    fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
+    said: Wire = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
+    taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
+    form = None if taken else views(ctx).forms.create(path.sessionID, directory, body.id, said)
+    if form is None:
+        raise ResourceConflict(f"There is a form {body.id} already.", body.id or "")
+    return {"data": form}
+
+
+async def _is_agents(ctx: Ctx, session_id: str, form_id: str) -> bool:
+    view = await seen(ctx, session_id)
+    return form_id in view.forms or form_id in view.settled
+
+
+@operation2("session.form.list")
+async def listing(ctx: Ctx, path: FormsPath) -> object:
+    """Open forms of the session, oldest first."""
+    if path.sessionID == GLOBAL:
+        return {"data": views(ctx).forms.open(GLOBAL, ctx.directory)}
+    return {"data": [*(await seen(ctx, path.sessionID)).forms.values(), *views(ctx).forms.open(path.sessionID)]}
+
+
+@operation2("session.form.get")
+async def get(ctx: Ctx, path: FormPath) -> object:
+    """A form, and what became of it."""
+    return {"data": await _form(ctx, path)}
+
+
+async def _form(ctx: Ctx, path: FormPath) -> Wire:
+    if path.sessionID != GLOBAL:
+        view = await seen(ctx, path.sessionID)
+        if path.formID in view.forms:
+            return {**view.forms[path.formID], "state": {"status": "pending"}}
+        if path.formID in view.settled:
+            return view.settled[path.formID]
+    if (made := views(ctx).forms.get(path.sessionID, path.formID)) is not None:
+        return made
+    raise FormNotFound(path.formID)
+
+
+async def _open(ctx: Ctx, path: FormPath) -> Wire:
+    form = await _form(ctx, path)
+    if form["state"]["status"] != "pending":
+        raise FormSettled(path.formID)
+    return form
+
+
+class ReplyBody(BaseModel):
+    """Field -> its answer; one without an answer may be left out."""
+
+    answer: dict[str, Any]
+
+
+@operation2("session.form.reply")
+async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
+    """Answer it. 400 for what the form does not take, 409 when it was answered or cancelled already."""
+    form = await _open(ctx, path)
+    if (wrong := invalid(form["fields"], body.answer)) is not None:
+        raise FormAnswerInvalid(path.formID, wrong)
+    if views(ctx).forms.settle(path.formID, body.answer):
+        return NO_CONTENT
+    await _settle(ctx, path, asks.answers(form, body.answer))
+    return NO_CONTENT
+
+
+class CancelQuery(BaseModel):
+    """Why."""
+
+    message: str | None = None
+
+
+@operation2("session.form.cancel")
+async def cancel(ctx: Ctx, path: FormPath, query: CancelQuery) -> object:
+    """Refuse to answer; whoever asked is told, an agent without the message."""
+    await _open(ctx, path)
+    if views(ctx).forms.settle(path.formID, None, query.message):
+        return NO_CONTENT
+    await _settle(ctx, path, None)
+    return NO_CONTENT
+
+
+async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> None:
+    question = (await seen(ctx, path.sessionID)).questions[path.formID]
+    try:
+        ctx.services.sessions.reply_question(question, answers)
+    except QuestionNotFound as error:
+        raise FormSettled(path.formID) from error

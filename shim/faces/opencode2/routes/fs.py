@@ -1,0 +1,128 @@
+"""Files of this machine. Source: recording `endpoints` of the second wire; `shim.host.files`, `shim.host.search`.
+
+Reading is confined to the directory. Listing and writing are not (a person chooses folders with it), but to the allowed roots of
+this server, where there are some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, Field
+
+from shim.errors import InvalidRequest
+from shim.faces.opencode2.errors import FileUnreadable
+from shim.faces.opencode2.routes.located import located
+from shim.host import disk, files, search
+from shim.host.roots import require
+from shim.http.operation import Ctx, operation2
+
+BYTES = "application/octet-stream"
+
+
+class ListQuery(BaseModel):
+    """A folder, from the directory or absolute."""
+
+    path: str = ""
+
+
+class FindQuery(BaseModel):
+    """A part of a path, with typos."""
+
+    query: str
+    type: Literal["file", "directory"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+
+
+class ReadPath(BaseModel):
+    """What stands behind `/api/fs/read/`."""
+
+    tail: str
+
+
+class WriteQuery(BaseModel):
+    """A file, from the directory or absolute."""
+
+    path: Annotated[str, Field(min_length=1)]
+
+
+@operation2("fs.list")
+async def listing(ctx: Ctx, query: ListQuery) -> object:
+    """A folder's entries; their paths are from the directory, also outside of it (`../x`)."""
+    folder = _place(ctx, query.path)
+    project = await ctx.services.projects.identity(ctx.directory)
+    ctx.services.watchers.visit(ctx.directory, project.id)
+    inside = files.is_below(ctx.directory, folder)
+    entries = await files.listing(ctx.directory if inside else folder, query.path if inside else "")
+    before = "" if inside else _from(ctx.directory, folder)
+    return await located(ctx, [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries])
+
+
+@operation2("fs.find")
+async def find(ctx: Ctx, query: FindQuery) -> object:
+    """Files and folders whose path is like the query, the best first."""
+    found = await search.names(ctx.directory, query.query, kind=query.type, limit=query.limit)
+    return await located(ctx, [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in found])
+
+
+@operation2("fs.read")
+async def read(ctx: Ctx, path: ReadPath) -> web.Response:
+    """A file's bytes. Raises 404 FileNotFoundError."""
+    data = await asyncio.to_thread(_read, ctx.directory, path.tail)
+    kind = mimetypes.guess_type(path.tail)[0] or BYTES
+    # What a page of ours would run is sent as bytes: whoever can write a file of the project could else act as its person.
+    safe = kind if kind.split("/")[0] in ("text", "image") and kind not in ("text/html", "image/svg+xml") else BYTES
+    return web.Response(body=data, headers={"Content-Type": safe})
+
+
+@operation2("experimental.fs.write")
+async def write(ctx: Ctx, query: WriteQuery) -> object:
+    """Write the request's bytes; folders above are made. The file's mode stays."""
+    place = _place(ctx, query.path)
+    data = await ctx.request.read()
+    try:
+        await asyncio.to_thread(_write, Path(place), data)
+    except OSError as error:
+        raise InvalidRequest(f"Cannot write {query.path}: {error.strerror}", "Query", ("path",)) from error
+    return await located(ctx, {"path": place})
+
+
+def _place(ctx: Ctx, path: str) -> str:
+    """Absolute. Raises InvalidRequest for a NUL, 403 for a place outside of the allowed roots."""
+    if "\0" in path:
+        raise InvalidRequest("A path may not contain NUL", "Query", ("path",))
+    place = os.path.normpath(Path(ctx.directory, path))
+    require(place, ctx.services.settings.roots)
+    return place
+
+
+def _from(directory: str, folder: str) -> str:
+    return os.path.relpath(folder, directory) + "/"
+
+
+def _read(directory: str, path: str) -> bytes:
+    try:
+        place = files.confine(directory, path)
+        with disk.opened(place) as (file, state):
+            if disk.is_regular(state) and state.st_size <= files.FILE_LIMIT_BYTES:
+                return file.read(files.FILE_LIMIT_BYTES)
+        why = "it is no file" if not disk.is_regular(state) else f"it has more than {files.FILE_LIMIT_BYTES} bytes"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except InvalidRequest as error:
+        why = error.reason
+    raise FileUnreadable(path, why)
+
+
+def _write(place: Path, data: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        if not disk.is_regular(os.fstat(descriptor)):
+            raise OSError(0, "it is no file")
+        file.write(data)

@@ -1,0 +1,58 @@
+"""Texts that are asked beside all conversations. Source: API notes of 2.0.21; `shim.sessions.generate`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from shim.errors import ServiceUnavailable
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.routes.sessions import ModelRef, SessionPath
+from shim.http.operation import Ctx, operation2
+from shim.sessions.generate import NotGenerated, text
+from shim.sessions.prompting import Body, choose
+from universal.session.model import Session, SessionRecord
+
+
+class SessionBody(BaseModel):
+    """What is wanted; the session's conversation is told before it."""
+
+    prompt: str
+
+
+class TextBody(BaseModel):
+    """The same of no session; `model`: the default one without it."""
+
+    prompt: str
+    model: ModelRef | None = None
+
+
+@operation2("session.generate")
+async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
+    """By the session's agent and model, in a process of its own: the session does not change, and may be at work meanwhile."""
+    session = await ctx.services.sessions.session(path.sessionID)
+    return await _generated(ctx, session.record.directory, body.prompt, session, None, told=session)
+
+
+@operation2("experimental.generate.text")
+async def of_nothing(ctx: Ctx, body: TextBody) -> object:
+    """By the default agent, or the one whose model it is, in the directory of the request."""
+    asked = Session(SessionRecord("", directory=ctx.directory), "")
+    model = None if body.model is None else {"providerID": body.model.providerID, "modelID": body.model.id}
+    return await _generated(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)
+
+
+async def _generated(
+    ctx: Ctx,
+    directory: str,
+    prompt: str,
+    session: Session,
+    model: Wire | None,
+    *,
+    variant: str | None = None,
+    told: Session | None = None,
+) -> object:
+    choice = await choose(ctx.services.agents, session, Body((), model=model, variant=variant))
+    try:
+        return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, told)}}
+    except NotGenerated as error:
+        raise ServiceUnavailable(str(error), choice.agent.spec.name) from error

@@ -1,0 +1,64 @@
+"""Instructions of a session, by key: they go along with each of its prompts. Source: API notes of 2.0.21."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from shim.errors import LimitReached
+from shim.faces.opencode2.errors import InstructionTooLarge
+from shim.faces.opencode2.routes.sessions import SessionPath
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.sessions.branch import Branch
+from shim.sessions.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, dumped
+
+
+class EntryPath(SessionPath):
+    """`{key}`."""
+
+    key: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9._-]*$", max_length=200)]
+
+
+class EntryBody(BaseModel):
+    """Any JSON; texts are told as they are, all else as JSON."""
+
+    value: Any
+
+
+@operation2("experimental.session.instructions.entry.list")
+async def listing(ctx: Ctx, path: SessionPath) -> object:
+    """Those that hold from the next prompt on."""
+    entries = (await ctx.services.sessions.branch(path.sessionID)).instructions.entries
+    return {"data": [{"key": key, "value": value} for key, value in entries.items()]}
+
+
+@operation2("experimental.session.instructions.entry.put")
+async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
+    """Set one. Raises InstructionTooLarge, LimitReached."""
+    branch = await _open(ctx, path)
+    entries = branch.instructions.entries
+    if (size := len(dumped(body.value).encode())) > MAX_VALUE_BYTES:
+        raise InstructionTooLarge(path.key, size, MAX_VALUE_BYTES)
+    if path.key not in entries and len(entries) >= MAX_ENTRIES:
+        raise LimitReached("instructions", MAX_ENTRIES, "There are too many instructions in this session: remove some.")
+    if path.key not in entries or entries[path.key] != body.value:
+        branch.status(LABEL, key=path.key, json=dumped(body.value))
+        await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+@operation2("experimental.session.instructions.entry.remove")
+async def remove(ctx: Ctx, path: EntryPath) -> object:
+    """It holds no longer. Nothing to remove is fine."""
+    branch = await _open(ctx, path)
+    if path.key in branch.instructions.entries:
+        branch.status(LABEL, key=path.key)
+        await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+async def _open(ctx: Ctx, path: EntryPath) -> Branch:
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.need_open()
+    return branch

@@ -1,0 +1,118 @@
+"""Keys for agents and for who makes models, as integrations and their credentials. A key is never shown again.
+
+An agent's login stays with the agent's own program, so there is no OAuth here. A credential has the id of its integration, since
+each has one key at most. Source: API notes of 2.0.21; `shim.agents.keys`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel
+
+from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
+from shim.errors import InvalidRequest
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
+from shim.faces.opencode2.routes.located import located, tell
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+
+TITLES = {
+    "anthropic": "Anthropic",
+    "openai": "OpenAI",
+    "google": "Google",
+    "openrouter": "OpenRouter",
+    "groq": "Groq",
+    "xai": "xAI",
+    "mistral": "Mistral",
+    "deepseek": "DeepSeek",
+}
+
+
+class IntegrationPath(BaseModel):
+    """`{integrationID}` of a path."""
+
+    integrationID: str
+
+
+class CredentialPath(BaseModel):
+    """`{credentialID}` of a path."""
+
+    credentialID: str
+
+
+class Key(BaseModel):
+    """`answer` and `label` are not kept: a key has nothing to be configured, and no name."""
+
+    key: Any = None
+    """Whatever is sent passes here: a complaint about a wrong value would show it."""
+
+
+@operation2("integration.list")
+async def listing(ctx: Ctx) -> object:
+    """The installed agents that take a key, and who makes models, whose keys every agent gets."""
+    return await located(ctx, await _integrations(ctx))
+
+
+@operation2("integration.get")
+async def get(ctx: Ctx, path: IntegrationPath) -> object:
+    """One of them."""
+    return await located(ctx, await _one(ctx, path.integrationID))
+
+
+@operation2("integration.connect.key")
+async def connect(ctx: Ctx, path: IntegrationPath, body: Key) -> object:
+    """Keep a key. Agents get it when they are started next."""
+    await _one(ctx, path.integrationID)
+    key = body.key.strip() if isinstance(body.key, str) else ""
+    if not key:
+        raise InvalidRequest("Expected a key that is not empty", path=("key",))
+    await asyncio.to_thread(ctx.services.agents.keys.set, path.integrationID, key)
+    _changed(ctx)
+    return NO_CONTENT
+
+
+@operation2("credential.remove")
+async def remove(ctx: Ctx, path: CredentialPath) -> object:
+    """Forget a key; one that is not there is fine."""
+    await asyncio.to_thread(ctx.services.agents.keys.remove, path.credentialID)
+    _changed(ctx)
+    return NO_CONTENT
+
+
+@operation2("credential.activate")
+async def activate(ctx: Ctx, path: CredentialPath) -> object:
+    """There is one key for each integration at most, and it is active. Raises 404 if there is none."""
+    if path.credentialID not in await asyncio.to_thread(ctx.services.agents.keys.providers):
+        raise CredentialNotFound(path.credentialID)
+    return NO_CONTENT
+
+
+async def _integrations(ctx: Ctx) -> list[dict[str, Any]]:
+    offers = {agent.spec.name: agent.spec.title for agent in await ctx.services.agents.available()}
+    titles = {name: title for name, title in offers.items() if name in AGENTS} | {name: TITLES[name] for name in MODEL_PROVIDERS}
+    kept = await asyncio.to_thread(ctx.services.agents.keys.providers)
+    environment = ctx.services.agents.environment()
+    return [_integration(name, title, name in kept, environment) for name, title in titles.items()]
+
+
+def _integration(name: str, title: str, kept: bool, environment: dict[str, str]) -> dict[str, Any]:
+    names = list(variables(name))
+    credential: list[dict[str, Any]] = [{"type": "credential", "id": name, "label": "API key", "method": "key"}] if kept else []
+    found = [{"type": "env", "name": one} for one in names if environment.get(one)]
+    methods = [{"type": "key", "label": f"API key ({names[0]})"}, {"type": "env", "names": names}]
+    return {"id": name, "name": title, "methods": methods, "connections": [*credential, *found]}
+
+
+async def _one(ctx: Ctx, name: str) -> dict[str, Any]:
+    for row in await _integrations(ctx):
+        if row["id"] == name:
+            return row
+    raise IntegrationNotFound(name)
+
+
+def _changed(ctx: Ctx) -> None:
+    """Clients of the first wire read everything again, those of the second one what a key may have changed."""
+    ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    tell(ctx, "credential.updated", "integration.updated", "provider.updated", "model.updated")

@@ -1,0 +1,49 @@
+"""Directories. Source: API notes of 2.0.21; `shim.host.projects`."""
+
+from __future__ import annotations
+
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.routes.instance import end_instance
+from shim.faces.opencode2.routes.located import place, tell
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+
+
+@operation2("location.get")
+async def get(ctx: Ctx) -> object:
+    """The directory and its project. `canonical` is the first of the project's working trees that was opened here."""
+    directory = await place(ctx)
+    project = await ctx.services.projects.identity(directory)
+    ctx.services.watchers.visit(directory, project.id)
+    row = await ctx.services.projects.current(directory)
+    return {
+        "directory": directory,
+        "project": {"id": project.id, "directory": project.worktree, "canonical": row["worktree"]},
+    }
+
+
+@operation2("location.reload")
+async def reload(ctx: Ctx) -> object:
+    """Ask the agents anew what they offer, and have clients read everything again.
+
+    Files of the configuration are read at each use here. What runs, and what is asked of the person, goes on; native cancels
+    open permissions and forms.
+    """
+    for agent in ctx.services.agents.all():
+        await ctx.services.agents.refresh(agent.spec.name)
+    ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    tell(ctx, "location.shutdown")
+    return NO_CONTENT
+
+
+@operation2("debug.location.list")
+async def listing(ctx: Ctx) -> object:
+    """Directories in which something is open: a session that works, or a terminal."""
+    busy = [one.record.directory for one in ctx.services.sessions.busy()]
+    return [{"directory": directory} for directory in dict.fromkeys([*busy, *ctx.services.terminals.directories()])]
+
+
+@operation2("debug.location.evict")
+async def evict(ctx: Ctx) -> object:
+    """End the directory's turns, agents and terminals; its sessions stay."""
+    await end_instance(ctx, ctx.directory)
+    return NO_CONTENT

@@ -1,0 +1,45 @@
+"""A session's durable events, from any place on. Native keeps them only if it is told to; here they are always there."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.log import Log
+from shim.faces.opencode2.routes.sessions import SessionPath, need
+from shim.faces.v1.routes.events import frame, last_event_id, stream
+from shim.http import wire_json
+from shim.http.dialect import dialect_of
+from shim.http.operation import Ctx, operation2
+from shim.http.streams import need_room
+
+
+class LogQuery(BaseModel):
+    """`after`: a `durable.seq`, exclusive; so is `Last-Event-ID`, which goes before it."""
+
+    after: int = -1
+    follow: Literal["true", "false"] = "false"
+
+
+@operation2("session.log")
+async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamResponse:
+    """History, then `log.synced`, then (with `follow`) what happens."""
+    need(ctx, path.sessionID)
+    need_room(ctx.services)
+    said = last_event_id(ctx.request)
+    log = Log(
+        ctx.services.sessions.deps.feed,
+        ctx.services.store,
+        path.sessionID,
+        after=query.after if said is None else said,
+        follow=query.follow == "true",
+        said=dialect_of(ctx.request).event,
+    )
+    return await stream(ctx.request, log, _encoded)
+
+
+def _encoded(item: tuple[int, Wire]) -> bytes:
+    return frame(item[0], wire_json.exact(item[1]))

@@ -1,0 +1,48 @@
+"""MCP servers, which belong to the agents, and plugins, which are Python packages that bring agents.
+
+Source: API notes of 2.0.21; `shim.sessions.mcp`, `shim.agents.plugins`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shim.faces.opencode2.routes.located import located
+from shim.http.operation import Ctx, operation2
+from shim.sessions.mcp import servers_of
+
+STATUSES = {"connected": "connected", "disabled": "disabled", "failed": "failed", "needs_auth": "needs_auth"}
+"""Of the first wire -> of the second; what is not here needs a login, which the agent must be told."""
+WITH_ERROR = frozenset({"failed", "needs_auth"})
+UNTOLD = "The agent has not said why."
+
+
+@operation2("mcp.list")
+async def servers(ctx: Ctx) -> object:
+    """As the agents of this directory told them last."""
+    told = await servers_of(ctx.services.sessions, ctx.directory)
+    return await located(ctx, [{"name": name, "status": _status(row)} for name, row in told.items()])
+
+
+def _status(row: dict[str, Any]) -> dict[str, Any]:
+    status = STATUSES.get(row["status"], "needs_auth")
+    return {"status": status, "error": row.get("error") or UNTOLD} if status in WITH_ERROR else {"status": status}
+
+
+@operation2("mcp.resource.catalog")
+async def resources(ctx: Ctx) -> object:
+    """Agents do not tell what their MCP servers offer for reading."""
+    return await located(ctx, {"resources": [], "templates": []})
+
+
+@operation2("plugin.list")
+async def plugins(ctx: Ctx) -> object:
+    """Python packages that were to add an agent, and those that could not with the reason."""
+    packages = ctx.services.agents.packages
+    active = [_plugin(name, package, {"status": "active"}) for name, package in packages.items()]
+    failed = [_plugin(one.entry, one.package, {"status": "failed", "error": one.why}) for one in ctx.services.agents.broken]
+    return await located(ctx, [*active, *failed])
+
+
+def _plugin(name: str, package: str, state: dict[str, str]) -> dict[str, Any]:
+    return {"id": name, "source": {"type": "package", "target": package}, "features": {"server": True}, "state": state}

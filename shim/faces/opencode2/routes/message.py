@@ -1,0 +1,120 @@
+"""Messages of a session. Source: recordings `endpoints`, `errors` of v2-20260717."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from shim.errors import InvalidRequest, MessageNotFound
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.errors import CursorInvalid
+from shim.faces.opencode2.routes import cursors
+from shim.faces.opencode2.routes.session import Limit, first_id
+from shim.faces.opencode2.routes.sessions import SessionPath, seen
+from shim.faces.opencode2.state import Conversation2
+from shim.http.operation import Ctx, operation2
+from shim.sessions.steps import WHOLE_FILE
+from shim.sessions.turn_diff import changes
+
+DEFAULT_LIMIT = 50
+Type = Literal[
+    "agent-switched",
+    "model-switched",
+    "location-switched",
+    "user",
+    "synthetic",
+    "system",
+    "skill",
+    "shell",
+    "assistant",
+    "compaction",
+    "idle",
+]
+
+
+class MessagesQuery(BaseModel):
+    """`order` stands only on the first page, `type` on each. `without`: types that the client's build has not."""
+
+    limit: Limit = DEFAULT_LIMIT
+    order: Literal["asc", "desc"] | None = None
+    cursor: str | None = None
+    type: Type | None = None
+    without: str = ""
+
+
+class MessagePath(SessionPath):
+    """`{messageID}`; one of another form is not found."""
+
+    messageID: str
+
+
+@operation2("session.message.list")
+async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
+    """Newest first, if nothing else is said. A text that still grows is empty: its pieces come by the stream."""
+    view = await seen(ctx, path.sessionID)
+    if query.cursor is None:
+        order, anchor, back = query.order or "desc", None, False
+    else:
+        if query.order is not None:
+            raise InvalidRequest('The cursor has the order of its list: leave out "order"', "Query", ("order",))
+        said = cursors.read(query.cursor)
+        order, anchor, back = said.get("order"), said.get("id"), said.get("direction") == "previous"
+        if order not in ("asc", "desc") or not isinstance(anchor, str):
+            raise CursorInvalid
+    without = set(query.without.split(","))
+    left = (one for one in view.messages.values() if one["type"] not in without)
+    found = [one for one in left if query.type in (None, one["type"]) or one["id"] == anchor]
+    if order == "desc":
+        found.reverse()
+    page = cursors.page(found, query.limit, back=back, is_at=None if anchor is None else lambda one: one["id"] == anchor)
+    ends = {"previous": page[0], "next": page[-1]} if page else {}
+    cursor = {way: cursors.written({"id": one["id"], "order": order, "direction": way}) for way, one in ends.items()}
+    return {"data": list(page), "cursor": cursor}
+
+
+@operation2("session.message.get")
+async def get(ctx: Ctx, path: MessagePath) -> object:
+    """One message."""
+    return {"data": message_of(await seen(ctx, path.sessionID), path.messageID)}
+
+
+def message_of(view: Conversation2, message_id: str) -> Wire:
+    """One message. Raises MessageNotFound."""
+    found = view.messages.get(message_id)
+    if found is None:
+        raise MessageNotFound(view.id, message_id)
+    return found
+
+
+@operation2("session.context")
+async def context(ctx: Ctx, path: SessionPath) -> object:
+    """What the model knows: the messages from the last compaction on, oldest first."""
+    messages = list((await seen(ctx, path.sessionID)).messages.values())
+    last = next((n for n in range(len(messages) - 1, -1, -1) if _compacted(messages[n])), 0)
+    return {"data": messages[last:]}
+
+
+def _compacted(message: Wire) -> bool:
+    return message["type"] == "compaction" and message["status"] == "completed"
+
+
+class DiffQuery(BaseModel):
+    """Prompts: of the first turn (without it, the newest one) and of the last. `context`: lines around each change."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: str | None = Field(default=None, alias="from")
+    to: str | None = None
+    context: Annotated[int, Field(ge=0)] = WHOLE_FILE
+
+
+@operation2("session.diff")
+async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
+    """What changed in files, from before the first of these turns to after the last; steered prompts belong to their turn."""
+    sessions = ctx.services.sessions
+    given = [None if id_ is None else await first_id(ctx, path.sessionID, id_) for id_ in (query.from_, query.to)]
+    session = await sessions.session(path.sessionID)
+    await sessions.deps.config_refresh(session.record.directory)
+    trees = sessions.deps.snapshots(session.record.directory)
+    return {"data": await changes(session, trees, given[0], given[1], query.context)}

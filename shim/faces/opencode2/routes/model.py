@@ -1,0 +1,54 @@
+"""Models and providers: the installed coding agents and what they run on. Source: recording `endpoints` of the second wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from shim.agents import catalog
+from shim.agents.keys import AGENTS
+from shim.faces.opencode2 import catalog as second
+from shim.faces.opencode2.errors import ProviderNotFound
+from shim.faces.opencode2.routes.located import located
+from shim.http.operation import Ctx, operation2
+
+
+class ProviderPath(BaseModel):
+    """`{providerID}` of a path."""
+
+    providerID: str
+
+
+@operation2("model.list")
+async def models(ctx: Ctx) -> object:
+    """Of all installed agents, the default agent's first."""
+    return await located(ctx, second.models(await _providers(ctx)))
+
+
+@operation2("model.default")
+async def default(ctx: Ctx) -> object:
+    """The config's `model` if it is there, else that of the default agent; null where no agent offers one."""
+    config = await ctx.services.config.fresh(ctx.directory)
+    offers = await ctx.services.agents.available()
+    chosen = second.default(catalog.providers(offers), catalog.default_models(offers), config.model)
+    return await located(ctx, chosen)
+
+
+@operation2("provider.list")
+async def providers(ctx: Ctx) -> object:
+    """The installed agents that offer a model."""
+    return await located(ctx, [second.provider(row, keyed=row["id"] in AGENTS) for row in await _providers(ctx)])
+
+
+@operation2("provider.get")
+async def provider(ctx: Ctx, path: ProviderPath) -> object:
+    """One of them."""
+    for row in await _providers(ctx):
+        if row["id"] == path.providerID:
+            return await located(ctx, second.provider(row, keyed=row["id"] in AGENTS))
+    raise ProviderNotFound(path.providerID)
+
+
+async def _providers(ctx: Ctx) -> list[dict[str, Any]]:
+    return catalog.providers(await ctx.services.agents.available())

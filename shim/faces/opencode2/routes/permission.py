@@ -1,0 +1,145 @@
+"""Permissions: what waits for a person, the answers, and what was allowed for good.
+
+`always` lasts as on the first face: until the server ends, for the session's directory (`shim.sessions.permissions.grants`).
+Source: recordings `permission_*` of v2-20260717.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from shim.errors import Conflict, PermissionNotFound
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.errors import GrantNotFound
+from shim.faces.opencode2.names import ACTIONS
+from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, seen
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.sessions.permissions.grants import Grant
+from universal.permissions import Access
+
+
+class RequestPath(SessionPath):
+    """`{requestID}`."""
+
+    requestID: str
+
+
+class ReplyBody(BaseModel):
+    """A person's answer; `message` tells the agent why not."""
+
+    decision: Literal["once", "always", "reject"]
+    message: str | None = None
+
+
+@operation2("permission.request.list")
+async def of_location(ctx: Ctx) -> object:
+    """Open requests of the directory."""
+    found = [(await seen(ctx, id_)).permissions.values() for id_ in _asking(ctx)]
+    return await located(ctx, [wire for some in found for wire in some])
+
+
+def _asking(ctx: Ctx) -> list[str]:
+    """Sessions of the directory in which something is asked."""
+    asked = ctx.services.sessions.permissions(ctx.directory)
+    return list(dict.fromkeys(session.id for session, _ in asked))
+
+
+@operation2("session.permission.list")
+async def listing(ctx: Ctx, path: SessionPath) -> object:
+    """Open requests of the session, oldest first."""
+    return {"data": list((await seen(ctx, path.sessionID)).permissions.values())}
+
+
+@operation2("session.permission.get")
+async def get(ctx: Ctx, path: RequestPath) -> object:
+    """One open request."""
+    found = (await seen(ctx, path.sessionID)).permissions.get(path.requestID)
+    if found is None:
+        raise PermissionNotFound(path.requestID)
+    return {"data": found}
+
+
+@operation2("session.permission.reply")
+async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
+    """Answer one; 404 when it is unknown or was answered already. A rejection rejects all that the session asks."""
+    need(ctx, path.sessionID)
+    ctx.services.sessions.reply_permission(path.requestID, body.decision, body.message)
+    return NO_CONTENT
+
+
+class CreateBody(BaseModel):
+    """A question to the rules."""
+
+    id: str | None = None
+    action: str
+    resources: list[str]
+    save: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+    agent: str | None = None
+
+
+@operation2("session.permission.create")
+async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
+    """What the rules say of it: allow, deny, or ask. Nobody is asked here: only the session's agent asks its person."""
+    await ctx.services.config.fresh(need(ctx, path.sessionID).directory)
+    policy = ctx.services.sessions.policy(await ctx.services.sessions.branch(path.sessionID))
+    effect = policy.action(Access(PERMISSIONS.get(body.action, body.action), tuple(body.resources))) or "ask"
+    return {"data": {"id": body.id or ctx.services.ids.new("permission"), "effect": effect}}
+
+
+class SavedQuery(BaseModel):
+    """Narrowed to a project."""
+
+    projectID: str | None = None
+
+
+class SavedPath(BaseModel):
+    """`{id}`."""
+
+    id: str
+
+
+@operation2("permission.saved.list")
+async def saved(ctx: Ctx, query: SavedQuery) -> object:
+    """What `always` has allowed."""
+    found = [await _shown(ctx, grant) for grant in ctx.services.sessions.grants.all()]
+    return {"data": [one for one in found if query.projectID in (None, one["projectID"])]}
+
+
+async def _shown(ctx: Ctx, grant: Grant) -> Wire:
+    project = await ctx.services.projects.identity(grant.directory)
+    time = {"created": grant.at_ms, "updated": grant.updated_ms or grant.at_ms}
+    action = ACTIONS.get(grant.permission, grant.permission)
+    return {"id": grant.id, "projectID": project.id, "action": action, "resource": grant.pattern, "time": time}
+
+
+class SavedBody(BaseModel):
+    """What is named is changed."""
+
+    action: Annotated[str, Field(min_length=1)] | None = None
+    resource: Annotated[str, Field(min_length=1)] | None = None
+
+
+@operation2("permission.saved.update")
+async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
+    """Change the action or resource of a grant. An agent that remembers the old one itself is not told."""
+    permission = None if body.action is None else PERMISSIONS.get(body.action, body.action)
+    try:
+        grant = ctx.services.sessions.grants.change(path.id, permission, body.resource)
+    except KeyError as error:
+        raise GrantNotFound(path.id) from error
+    except ValueError as error:
+        message = "The project has a saved permission with this action and resource already: remove one of the two."
+        raise Conflict(message) from error
+    return {"data": await _shown(ctx, grant)}
+
+
+@operation2("permission.saved.remove")
+async def remove(ctx: Ctx, path: SavedPath) -> object:
+    """The rules allow it no longer; an agent that remembers it itself may not ask again. Nothing to remove is fine."""
+    ctx.services.sessions.grants.revoke(path.id)
+    return NO_CONTENT

@@ -1,0 +1,174 @@
+"""Projects and their worktrees.
+
+Source: API notes of 2.0.21; `shim.host.projects`, `shim.host.worktrees`, `shim.host.project_copies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+from shim.errors import InvalidRequest, ProjectNotFound
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.routes.instance import end_instance
+from shim.faces.opencode1.routes.project import Commands, Icon, ProjectPath
+from shim.faces.opencode2.errors import WorktreeRefused
+from shim.host import vcs
+from shim.host.project_copies import STRATEGY
+from shim.host.roots import require, visible_projects, within
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+
+
+class ProjectQuery(BaseModel):
+    """Whose worktrees."""
+
+    projectID: str
+
+
+class Update(BaseModel):
+    """What is not sent stays. `canonical`: another of the project's working trees."""
+
+    canonical: str | None = None
+    name: str | None = None
+    icon: Icon | None = None
+    commands: Commands | None = None
+
+
+class Create(BaseModel):
+    """`directory`: where it is to be, else in this server's data. `branch`: a new one, from the revision `from`."""
+
+    projectID: str
+    from_: str | None = Field(default=None, alias="from")
+    branch: str | None = None
+    directory: str | None = None
+    name: str | None = None
+
+
+class Remove(BaseModel):
+    """`force`: also with changes."""
+
+    projectID: str
+    directory: str
+    force: bool
+
+
+@operation2("project.list")
+async def listing(ctx: Ctx) -> object:
+    """All that were ever opened here, with the one of this request. None is archived: no operation does that."""
+    return [_wire(ctx, row) for row in await _rows(ctx)]
+
+
+@operation2("project.update")
+async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
+    """Name, icon, start command, and which working tree is the main one."""
+    changes = body.model_dump(exclude_none=True, exclude={"canonical"})
+    if body.canonical is not None:
+        changes |= await _canonical(ctx, path.projectID, body.canonical)
+    row = await ctx.services.projects.update(path.projectID, changes)
+    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    return _wire(ctx, row)
+
+
+@operation2("worktree.list")
+async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
+    """The project's working trees that still exist, the main one first."""
+    await _row(ctx, query.projectID)
+    found = await ctx.services.projects.directories(query.projectID)
+    return [row for row in found if within(row["directory"], ctx.services.settings.roots)]
+
+
+@operation2("worktree.create")
+async def create(ctx: Ctx, body: Create) -> object:
+    """A new one. With a `directory` it is there and has no branch; else it is in this server's data, with one."""
+    top = (await _row(ctx, body.projectID))["worktree"]
+    if body.directory is None:
+        made = ctx.services.worktrees.create(top, body.name, branch=body.branch, base=body.from_)
+        place = (await _worktree_work(made)).directory
+    elif body.branch is not None or body.from_ is not None:
+        raise WorktreeRefused("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
+    else:
+        wanted = Path(top, body.directory)
+        require(str(wanted.parent), ctx.services.settings.roots)
+        made = ctx.services.copies.create(body.projectID, top, STRATEGY, str(wanted.parent), body.name or wanted.name)
+        place = await _worktree_work(made)
+    _changed(ctx, body.projectID)
+    return {"directory": place}
+
+
+@operation2("worktree.remove")
+async def remove(ctx: Ctx, body: Remove) -> object:
+    """End what runs in it, and remove it. Only those that this server has made; with changes only by `force`."""
+    top = (await _row(ctx, body.projectID))["worktree"]
+    if ctx.services.worktrees.ours(body.directory):
+        if not body.force and await vcs.changes(body.directory):
+            raise WorktreeRefused(f"{body.directory} has changes that are not committed.", force_required=True)
+        await end_instance(ctx, body.directory)
+        await _worktree_work(ctx.services.worktrees.remove(top, body.directory))
+    else:
+        await _worktree_work(ctx.services.copies.remove(body.projectID, top, body.directory, force=body.force))
+    _changed(ctx, body.projectID)
+    return NO_CONTENT
+
+
+@operation2("worktree.refresh")
+async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
+    """Look for worktrees that were made elsewhere."""
+    row = await _row(ctx, body.projectID)
+    await _worktree_work(ctx.services.copies.refresh(body.projectID, row["worktree"]))
+    return NO_CONTENT
+
+
+def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
+    """`Project`: `active` is when one of its sessions has changed last."""
+    times = [record.updated_ms for record in ctx.services.sessions.records() if record.project_id == row["id"]]
+    kept = {key: row[key] for key in ("vcs", "name", "icon", "commands") if row.get(key)}
+    time = {"created": row["time"]["created"], "updated": row["time"]["updated"]}
+    return {
+        "id": row["id"],
+        "canonical": row["worktree"],
+        **kept,
+        "time": time | {"active": max(times, default=time["updated"])},
+        "sandboxes": row["sandboxes"],
+    }
+
+
+async def _rows(ctx: Ctx) -> list[dict[str, Any]]:
+    here = await ctx.services.projects.identity(ctx.directory)
+    return visible_projects(await ctx.services.projects.all(), ctx.services.settings.roots, here.id)
+
+
+async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:
+    for row in await _rows(ctx):
+        if row["id"] == project_id:
+            return row
+    raise ProjectNotFound(project_id)
+
+
+async def _canonical(ctx: Ctx, project_id: str, wanted: str) -> dict[str, Any]:
+    """What changes when another working tree is the main one."""
+    row = await _row(ctx, project_id)
+    places = [row["worktree"], *row["sandboxes"]]
+    if wanted not in places:
+        raise InvalidRequest(
+            f"Expected one of the project's working trees ({', '.join(places)}), got {wanted}", path=("canonical",)
+        )
+    return {"worktree": wanted, "sandboxes": [one for one in places if one != wanted]}
+
+
+Done = TypeVar("Done")
+
+
+async def _worktree_work(work: Awaitable[Done]) -> Done:
+    """A worktree's work, where a revision that does not exist is a worktree's error too."""
+    try:
+        return await work
+    except InvalidRequest as error:
+        raise WorktreeRefused(error.message) from error
+
+
+def _changed(ctx: Ctx, project_id: str) -> None:
+    event = OpenCodeEvent("project.directories.updated", {"projectID": project_id}, ctx.directory, project_id)
+    ctx.services.hub.publish(event)

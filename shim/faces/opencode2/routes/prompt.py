@@ -1,0 +1,282 @@
+"""What is put into a session: prompts, commands, shell commands, texts of programs; and the inbox, where they wait.
+
+Source: compat_fixtures/opencode2/operations.json, recordings `extras`, `busy_*`, `errors` of v2-20260717.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from shim.errors import Conflict, InvalidRequest
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2 import prompt_files as second
+from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
+from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
+from shim.faces.opencode2.state import Conversation2
+from shim.host import skills
+from shim.host.skills import Skill
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.sessions.built_in_commands import templates
+from shim.sessions.command import UnknownCommand
+from shim.sessions.command import command as run_command
+from shim.sessions.permissions.requests import unattended_of_headers
+from shim.sessions.prompting import Body
+from shim.sessions.submit import submit
+
+Delivery = Literal["steer", "queue"]
+"""When it is handed to the agent: before those that queue, or after all that waits. Both after the answer that is being given:
+the agents behind this server take one prompt at a time."""
+
+
+class Mention(BaseModel):
+    """Where in the text it is named."""
+
+    start: int
+    end: int
+    text: str
+
+
+class FileBody(BaseModel):
+    """A file to go along."""
+
+    uri: str
+    name: str | None = None
+    description: str | None = None
+    mention: Mention | None = None
+
+
+class AgentBody(BaseModel):
+    """A subagent that is named."""
+
+    name: str
+    mention: Mention | None = None
+
+
+class SkillBody(BaseModel):
+    """A skill that is named."""
+
+    id: str
+    mention: Mention | None = None
+
+
+class PromptBody(BaseModel):
+    """`POST .../prompt`."""
+
+    id: MessageID | None = None
+    text: str
+    files: list[FileBody] | None = None
+    agents: list[AgentBody] | None = None
+    skills: list[SkillBody] | None = None
+    metadata: dict[str, Any] | None = None
+    delivery: Delivery | None = None
+    resume: bool | None = None
+
+
+@operation2("session.prompt")
+async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
+    """Answers when it is accepted. The same id with the same prompt is the same prompt; with another one, 409."""
+    parts, payload = await _parts(ctx, body.text, body.files, body.agents)
+    told, named = await _skills(ctx, path.sessionID, body.skills)
+    parts += told
+    payload |= {"skills": named} if named else {}
+    payload |= {"metadata": body.metadata} if body.metadata else {}
+    extra = {**payload, "delivery": body.delivery or "steer"}
+    resume = body.resume is not False
+    return {"data": numbered(ctx, await _admit(ctx, path.sessionID, body.id, parts, "user", payload, extra, resume=resume))}
+
+
+async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
+    """The skill of this id in the session's directory."""
+    directory = need(ctx, session_id).directory
+    found = await asyncio.to_thread(skills.find, directory, ctx.services.config.home)
+    return next((one for one in found if one.id == skill_id), None)
+
+
+async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[Wire], list[Wire]]:
+    """What the agent is told of the skills that are named, and what the inbox says of them. Raises InvalidRequest."""
+    parts: list[Wire] = []
+    named: list[Wire] = []
+    for body in given or ():
+        skill = await skill_of(ctx, session_id, body.id)
+        if skill is None:
+            raise InvalidRequest(f"Skill not found: {body.id}. GET /api/skill lists those that there are", path=("skills",))
+        parts.append({"type": "text", "text": skill.told(), "synthetic": True})
+        mention = {} if body.mention is None else {"mention": body.mention.model_dump()}
+        named.append({"id": skill.id, "name": skill.name, "text": skill.content, **mention})
+    return parts, named
+
+
+async def _parts(ctx: Ctx, text: str, files: list[FileBody] | None, agents: list[AgentBody] | None) -> tuple[list[Wire], Wire]:
+    """The parts for the first face, and what the inbox says of it."""
+    named = [one.model_dump(exclude_none=True) for one in agents or ()]
+    given = [one.model_dump(exclude_none=True) for one in files or ()]
+    parts, stored = await second.files(given, ctx.services.sessions.deps.roots)
+    payload: Wire = {**({"files": stored} if stored else {}), **({"agents": named} if named else {})}
+    return [{"type": "text", "text": text}, *parts, *second.agents(named)], payload
+
+
+async def _admit(
+    ctx: Ctx,
+    session_id: str,
+    message_id: str | None,
+    parts: list[Wire],
+    kind: str,
+    payload: Wire,
+    extra: Wire,
+    *,
+    resume: bool,
+) -> Wire:
+    """Accept it once; what the inbox says, or said, of it. Raises ResourceConflict for an id that is another's."""
+    need(ctx, session_id)
+    whole = {"text": parts[0]["text"], **payload}
+    if message_id is not None and (known := admitted(await seen(ctx, session_id), message_id)) is not None:
+        return _same(known, kind, whole)
+    body = Body(parts=parts, message_id=message_id, unattended=unattended_of_headers(ctx.request.headers))
+    try:
+        made = await submit(ctx.services.sessions, session_id, body, reply=resume, second={**extra, "kind": kind})
+    except Conflict:
+        known = admitted(await seen(ctx, session_id), message_id or "")
+        if known is None:
+            raise
+        return _same(known, kind, whole)
+    await ctx.services.store.flush()
+    known = admitted(await seen(ctx, session_id), made)
+    if known is None:  # it was taken back, or undone, in this moment
+        raise Conflict(f"The prompt {made} was taken back by somebody else.")
+    return known
+
+
+def admitted(view: Conversation2, message_id: str) -> Wire | None:
+    """What the inbox says of a prompt, or said of it before it was delivered."""
+    if message_id in view.inbox:
+        return view.inbox[message_id]
+    message = view.messages.get(message_id)
+    if message is None:
+        return None
+    if message["type"] not in ("user", "synthetic"):
+        raise ResourceConflict(f"This message id is another record's: {message_id}", message_id)
+    payload = {key: value for key, value in message.items() if key not in ("id", "time", "type")}
+    base = {"id": message_id, "sessionID": view.id, "time": {"created": message["time"]["created"]}, "type": message["type"]}
+    return {**base, "payload": payload, "delivery": "steer"}
+
+
+def _same(known: Wire, kind: str, payload: Wire) -> Wire:
+    if known["type"] != kind or known["payload"] != payload:
+        raise ResourceConflict(f"Prompt message ID conflicts with an existing durable record: {known['id']}", known["id"])
+    return known
+
+
+class SyntheticBody(BaseModel):
+    """`POST .../synthetic`."""
+
+    id: MessageID | None = None
+    text: str
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    delivery: Delivery | None = None
+    resume: bool | None = None
+
+
+@operation2("session.synthetic")
+async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
+    """A text of a program's: the agent gets it as a prompt, and clients show it as what it is."""
+    payload = {key: value for key in ("description", "metadata") if (value := getattr(body, key))}
+    extra = {**payload, "delivery": body.delivery or "steer"}
+    parts: list[Wire] = [{"type": "text", "text": body.text}]
+    resume = body.resume is not False
+    return {"data": numbered(ctx, await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume))}
+
+
+class SkillRun(BaseModel):
+    """A skill to put into the conversation; `resume: false` leaves it there until the next prompt."""
+
+    id: str
+    resume: bool | None = None
+
+
+@operation2("experimental.session.skill")
+async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
+    """The agent gets the skill as a prompt, which clients are shown as a skill, at once. Raises SkillNotFound."""
+    found = await skill_of(ctx, path.sessionID, body.id)
+    if found is None:
+        raise SkillNotFound(body.id)
+    need(ctx, path.sessionID)
+    given = Body(parts=[{"type": "text", "text": found.told()}], unattended=unattended_of_headers(ctx.request.headers))
+    told = {"kind": "skill", "skill": {"id": found.id, "name": found.name, "text": found.content}, "delivery": "steer"}
+    await submit(ctx.services.sessions, path.sessionID, given, reply=body.resume is not False, second=told)
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+class CommandBody(BaseModel):
+    """`POST .../command`."""
+
+    name: str
+    text: str
+    files: list[FileBody] | None = None
+    agents: list[AgentBody] | None = None
+    skills: list[SkillBody] | None = None
+    delivery: Delivery | None = None
+
+
+@operation2("session.command")
+async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
+    """A slash command: a template of the server or the config, filled in, or one of the agent."""
+    directory = need(ctx, path.sessionID).directory
+    parts, payload = await _parts(ctx, "", body.files, body.agents)
+    told, named = await _skills(ctx, path.sessionID, body.skills)
+    parts += told
+    payload |= {"skills": named} if named else {}
+    config = await ctx.services.config.fresh(directory)
+    commands = templates(directory, config.commands)
+    extra = {**payload, "delivery": body.delivery or "steer"}
+    request = Body(parts=parts[1:], unattended=unattended_of_headers(ctx.request.headers))
+    try:
+        await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request, second=extra)
+    except UnknownCommand as error:
+        raise CommandNotFound(body.name, error.message) from error
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+# --- the inbox -----------------------------------------------------------------------------------------
+
+
+class InboxPath(SessionPath):
+    """`{inboxID}`."""
+
+    inboxID: str
+
+
+class InboxBody(BaseModel):
+    """`PATCH` of one item."""
+
+    delivery: Delivery = Field()
+
+
+@operation2("session.inbox.list")
+async def inbox(ctx: Ctx, path: SessionPath) -> object:
+    """What is accepted and not delivered, oldest first."""
+    return {"data": [numbered(ctx, item) for item in (await seen(ctx, path.sessionID)).inbox.values()]}
+
+
+@operation2("session.inbox.update")
+async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
+    """Let it go before the others, or after them. 409 when it waits no more."""
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    if not actor.inbox.redeliver(path.inboxID, body.delivery):
+        raise ResourceConflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+@operation2("session.inbox.cancel")
+async def inbox_cancel(ctx: Ctx, path: InboxPath) -> object:
+    """Take it back: it is not handed over, and not shown. Nothing to take back is fine."""
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    if actor.inbox.withdraw(path.inboxID):
+        await ctx.services.store.flush()
+    return NO_CONTENT

@@ -1,0 +1,94 @@
+"""Terminals. Source: API notes of 2.0.21; `shim.host.terminals`, `shim.http.terminal`.
+
+Paths, bodies and queries are those of the first wire. Who may connect at all is decided in `shim.http.access`: foreign pages may
+not, and without the password only with a ticket.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from aiohttp import web
+
+from shim.errors import Forbidden, InvalidRequest, PtyNotFound
+from shim.faces.opencode1.routes.pty import ConnectQuery, Create, PtyPath, Update
+from shim.faces.opencode2.routes.located import located
+from shim.host.roots import require
+from shim.host.terminals import TICKET_S, NewTerminal
+from shim.http import terminal
+from shim.http.access import access_of, authorized, token_of
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+
+TICKET_HEADER = "x-opencode-ticket"
+"""Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
+GONE = 4404
+"""How a WebSocket is closed whose terminal is unknown or has ended: a browser is not told the status of a refused upgrade."""
+
+
+@operation2("pty.list")
+async def listing(ctx: Ctx) -> object:
+    """The directory's terminals that run."""
+    return await located(ctx, ctx.services.terminals.all(ctx.directory))
+
+
+@operation2("pty.create")
+async def create(ctx: Ctx, body: Create | None) -> object:
+    """A new one."""
+    wanted = body or Create()
+    require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
+    project = await ctx.services.projects.identity(ctx.directory)
+    new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
+    return await located(ctx, (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire)
+
+
+@operation2("pty.get")
+async def get(ctx: Ctx, path: PtyPath) -> object:
+    """One of them."""
+    return await located(ctx, ctx.services.terminals.get(ctx.directory, path.ptyID).wire)
+
+
+@operation2("pty.update")
+async def update(ctx: Ctx, path: PtyPath, body: Update) -> object:
+    """Title and size."""
+    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    size = None if body.size is None else (body.size.rows, body.size.cols)
+    return await located(ctx, ctx.services.terminals.update(found, title=body.title, size=size))
+
+
+@operation2("pty.remove")
+async def remove(ctx: Ctx, path: PtyPath) -> object:
+    """End it."""
+    await ctx.services.terminals.remove(ctx.services.terminals.get(ctx.directory, path.ptyID))
+    return NO_CONTENT
+
+
+@operation2("pty.connect.token")
+async def token(ctx: Ctx, path: PtyPath) -> object:
+    """A ticket for one connection."""
+    if TICKET_HEADER not in ctx.request.headers:
+        raise Forbidden(f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
+    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    return await located(ctx, {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S})
+
+
+@operation2("pty.connect")
+async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
+    """The terminal itself, over a WebSocket: see `shim.http.terminal`. One that is not there is told by closing with `GONE`."""
+    if not web.WebSocketResponse().can_prepare(ctx.request):
+        raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
+    # Who comes without the password comes with a ticket; one that is shown must be good in any case.
+    wanted = bool(query.ticket) or not authorized(ctx.request)
+    token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
+    if token_id is None or not access_of(ctx.request).is_good(token_id):
+        message = "The ticket is unknown, used or too old. Ask for a new one with POST /api/pty/{ptyID}/connect-token."
+        raise Forbidden(message)
+    try:
+        found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    except PtyNotFound:
+        socket = web.WebSocketResponse()
+        await socket.prepare(ctx.request)
+        await socket.close(code=GONE, message=b"PTY session not found")
+        return socket
+    cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0
+    return await terminal.serve(ctx.request, found, cursor, token_id)

@@ -1,0 +1,33 @@
+"""Calls of plugins' RPCs. Source: models of `opencode-python-sdk` 0.2.3 (OpenCode 2.1.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from shim.faces.opencode2.errors import RpcNotFound
+from shim.http.operation import Ctx, operation2
+
+
+class RpcPath(BaseModel):
+    """`{rpcID}/{method}`."""
+
+    rpcID: str
+    method: str
+
+
+class RpcBody(BaseModel):
+    """`input` is the plugin's business."""
+
+    input: Any = None
+
+
+@operation2("rpc.call")
+async def call(ctx: Ctx, path: RpcPath, body: RpcBody) -> object:
+    """No RPC is registered here, so each call is answered as native answers one of an unknown plugin: 400 RpcError."""
+    message = (
+        f'There is no RPC "{path.rpcID}" here: plugins of OpenCode register RPCs, and this server loads none of them. '
+        "Plugins here are Python packages that bring agents (docs/adding-an-agent.md)."
+    )
+    raise RpcNotFound(message)

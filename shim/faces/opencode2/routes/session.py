@@ -1,0 +1,309 @@
+"""Sessions: made, listed, read, changed, forked, moved, deleted.
+
+They are those of the first face. Source: compat_fixtures/opencode2/operations.json, recordings of v2-20260717.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool
+
+from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.errors import CursorInvalid
+from shim.faces.opencode2.routes import cursors
+from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
+from shim.faces.opencode2.session_info import info_of
+from shim.host.roots import visible
+from shim.http.directory import resolve
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.sessions.fork import fork as fork_session
+from shim.sessions.moving import move as move_session
+from shim.sessions.moving import subpath
+from universal.session.importer import session_model
+from universal.session.model import SessionRecord
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+ROOTS = "null"
+"""What `parentID` says for sessions without one."""
+
+
+class Location(BaseModel):
+    """Where a session works."""
+
+    directory: str
+
+
+class CreateBody(BaseModel):
+    """`POST /api/session`."""
+
+    id: SessionID | None = None
+    parentID: SessionID | None = None
+    title: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    location: Location | None = None
+    metadata: dict[str, Any] | None = None
+    permissions: list[RuleBody] | None = None
+
+
+@operation2("session.create")
+async def create(ctx: Ctx, body: CreateBody) -> object:
+    """A new session; one with this id that is there already is the answer, as it is."""
+    services = ctx.services
+    if body.id is not None and services.sessions.find(body.id) is not None:
+        return {"data": (await seen(ctx, body.id)).info}
+    directory = _directory(ctx, body)
+    project = await services.projects.identity(directory)
+    record = services.sessions.create(
+        directory,
+        project,
+        title=body.title,
+        parent_id=body.parentID,
+        permission=[rule.first() for rule in body.permissions or ()] or None,
+        agent_name=body.model.providerID if body.model is not None else None,
+        session_id=body.id,
+        mode=body.agent,
+        model=session_model(first_model(body.model)) if body.model is not None else None,
+        metadata=body.metadata,
+    )
+    await services.store.flush()
+    return {"data": (await seen(ctx, record.id)).info}
+
+
+def _directory(ctx: Ctx, body: CreateBody) -> str:
+    if body.parentID is not None:
+        parent = ctx.services.sessions.find(body.parentID)
+        if parent is None:
+            raise SessionNotFound(body.parentID)
+        return parent.directory
+    if body.location is None:
+        return ctx.directory
+    named = body.location.directory
+    if not os.path.isabs(named):  # noqa: PTH117 - pure: no look at the disk
+        raise InvalidRequest(f'Expected an absolute directory, got "{named}"', path=("location", "directory"))
+    return resolve({"directory": named}, {}, named)
+
+
+def _integer(said: Any) -> Any:
+    """A number of a query; native's words for what is none."""
+    try:
+        return int(said)
+    except (TypeError, ValueError):
+        raise InvalidRequest("Expected an integer, got NaN", "Query", ("limit",)) from None
+
+
+Limit = Annotated[int, BeforeValidator(_integer), Field(ge=1, le=MAX_LIMIT)]
+"""Of messages; sessions have no upper one: the home page of the web UI of 1.18 asks for 5,000."""
+
+
+class ListQuery(BaseModel):
+    """A cursor says everything but the limit."""
+
+    limit: Annotated[int, BeforeValidator(_integer), Field(ge=1)] = DEFAULT_LIMIT
+    order: Literal["asc", "desc"] = "desc"
+    search: str | None = None
+    parentID: str | None = None
+    directory: str | None = None
+    project: str | None = None
+    subpath: str | None = None
+    archived: Literal["true", "false"] | None = None
+    cursor: str | None = None
+
+
+FILTERS = ("order", "search", "parentID", "directory", "project", "subpath", "archived")
+
+
+@operation2("session.list")
+async def listing(ctx: Ctx, query: ListQuery) -> object:
+    """Newest first, by the time of the last change."""
+    anchor: Wire = {}
+    if query.cursor is not None:
+        said = cursors.read(query.cursor)
+        anchor = said.get("anchor") or {}
+        if not {"id", "time", "direction"} <= anchor.keys():
+            raise CursorInvalid
+        query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
+    records = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+    found = sorted((one for one in records if _wanted(one, query)), key=_at, reverse=query.order == "desc")
+    if anchor:
+        found = _beyond(found, anchor, query)
+    page = found[: query.limit] if anchor.get("direction") != "previous" else found[-query.limit :]
+    filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
+    ends = {"previous": page[0], "next": page[-1]} if page else {}
+    cursor = {
+        way: cursors.written({**filters, "anchor": {"id": record.id, "time": _at(record)[0], "direction": way}})
+        for way, record in ends.items()
+    }
+    return {"data": [_shown(ctx, record) for record in page], "cursor": cursor}
+
+
+def _beyond(found: list[SessionRecord], anchor: Wire, query: ListQuery) -> list[SessionRecord]:
+    """Those on the anchor's side; the session itself may have moved since."""
+    place = (anchor["time"], anchor["id"])
+    later = (anchor["direction"] == "next") == (query.order == "asc")
+    return [one for one in found if (_at(one) > place if later else _at(one) < place)]
+
+
+def _at(record: SessionRecord) -> tuple[int, str]:
+    return record.updated_ms, record.id
+
+
+def _wanted(record: SessionRecord, query: ListQuery) -> bool:
+    if query.parentID == ROOTS and record.parent_id is not None:
+        return False
+    return (
+        query.parentID in (None, ROOTS, record.parent_id)
+        and query.directory in (None, record.directory)
+        and query.project in (None, record.project_id)
+        and query.subpath in (None, record.path or "")
+        and query.archived in (None, "true" if record.archived_ms is not None else "false")
+        and (query.search or "").casefold() in record.title.casefold()
+    )
+
+
+def _shown(ctx: Ctx, record: SessionRecord) -> Wire:
+    view = views(ctx).seen(record.id)
+    if view is not None:
+        return view.info
+    facts, shown = ctx.services.sessions.facts(record.id), info_of(record)
+    time = {key: facts[key] for key in ("idle", "viewed") if key in facts}
+    return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
+
+
+@operation2("session.active")
+async def active(ctx: Ctx) -> object:
+    """Sessions in which something runs. Waiting for a person is running too."""
+    return {"data": {session_id: {"type": "running"} for session_id in ctx.services.sessions.statuses()}}
+
+
+@operation2("session.get")
+async def get(ctx: Ctx, path: SessionPath) -> object:
+    """One session."""
+    return {"data": (await seen(ctx, path.sessionID)).info}
+
+
+class UpdateBody(BaseModel):
+    """What is named is changed."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    permissions: list[RuleBody] | None = None
+    archived: StrictBool | None = None
+
+
+@operation2("session.update")
+async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
+    """Rename it, set its metadata or rules, archive or restore it. To archive an archived session changes nothing."""
+    changes: Wire = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
+    if body.permissions is not None:
+        changes["permission"] = [rule.first() for rule in body.permissions]
+    if body.archived is not None and body.archived != (need(ctx, path.sessionID).archived_ms is not None):
+        changes["archived"] = ctx.services.clock.now_ms() if body.archived else None
+    await ctx.services.sessions.patch(path.sessionID, **changes)
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+@operation2("session.remove")
+async def remove(ctx: Ctx, path: SessionPath) -> object:
+    """Ends what runs, removes the session and all below it."""
+    await ctx.services.sessions.delete(path.sessionID)
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+class ForkBody(BaseModel):
+    """`before` is exclusive; without it, all of the conversation."""
+
+    before: str | None = None
+
+
+@operation2("session.fork")
+async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
+    """A new session with the conversation up to a message."""
+    need(ctx, path.sessionID)
+    before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
+    record = await fork_session(ctx.services.sessions, path.sessionID, before)
+    await ctx.services.store.flush()
+    return {"data": (await seen(ctx, record.id)).info}
+
+
+async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
+    """The message of the first face that this one is, or that it belongs to. Raises MessageNotFound."""
+    session = await ctx.services.sessions.session(session_id)
+    if message_id in session.messages:
+        return message_id
+    view = await seen(ctx, session_id)
+    if message_id in view.messages or message_id in view.inbox:
+        # One that only this face has (a switch, an idle mark): what came after it stands for it.
+        later = list(view.messages)[list(view.messages).index(message_id) :] if message_id in view.messages else []
+        found = next((id_ for id_ in later if id_ in session.messages), None)
+        if found is not None:
+            return found
+    raise MessageNotFound(session_id, message_id)
+
+
+class AgentBody(BaseModel):
+    """A mode, as clients of OpenCode know it."""
+
+    agent: str
+
+
+@operation2("session.switchAgent")
+async def switch_agent(ctx: Ctx, path: SessionPath, body: AgentBody) -> object:
+    """From the next prompt on. That it exists is found out then, as by native."""
+    await ctx.services.sessions.patch(path.sessionID, agent=body.agent)
+    return NO_CONTENT
+
+
+class ModelBody(BaseModel):
+    """A model."""
+
+    model: ModelRef
+
+
+@operation2("session.switchModel")
+async def switch_model(ctx: Ctx, path: SessionPath, body: ModelBody) -> object:
+    """The same for its model; one of another provider is one of another agent here."""
+    await ctx.services.sessions.patch(path.sessionID, model=first_model(body.model))
+    return NO_CONTENT
+
+
+class MoveBody(BaseModel):
+    """`delivery` would say when, of a session that is at work."""
+
+    directory: str
+    delivery: Literal["steer", "queue"] | None = None
+
+
+@operation2("session.move")
+async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
+    """To another directory, where its agent is started with the next prompt, and told what was said. 400 while it is at work."""
+    here = need(ctx, path.sessionID).directory
+    directory = resolve({"directory": body.directory}, {}, here)
+    if not await asyncio.to_thread(os.path.isdir, directory):
+        raise InvalidRequest(f"There is no directory {directory}", path=("directory",))
+    project = await ctx.services.projects.identity(directory)
+    await move_session(ctx.services.sessions, path.sessionID, directory, project, subpath(directory, project.worktree))
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+class ViewBody(BaseModel):
+    """`idle`: `time.idle` of the end that was seen."""
+
+    idle: float
+
+
+@operation2("session.view")
+async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
+    """The person has seen how it ended."""
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch.viewed(int(body.idle))
+    await ctx.services.store.flush()
+    return NO_CONTENT

@@ -1,0 +1,88 @@
+"""What the modules about sessions share: paths, the view of a session, permission rules in both forms."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel
+
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.errors import IdInvalid
+from shim.faces.opencode2.names import ACTIONS
+from shim.faces.opencode2.state import Conversation2
+from shim.faces.opencode2.views import Views
+from shim.http.dialect import STATE
+from shim.http.operation import Ctx
+from shim.ids import is_id
+from universal.session.model import SessionRecord
+
+PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.items())} | {"edit": "edit"}
+"""Action of 2.x -> permission of 1.x; all others keep their name."""
+
+
+def need_id(prefix: str, what: str, field: str) -> AfterValidator:
+    """An id begins with this and has no other signs than ids have, or the request is refused in native's words."""
+
+    def check(value: str) -> str:
+        if not is_id(value, prefix):
+            raise IdInvalid(what, field)
+        return value
+
+    return AfterValidator(check)
+
+
+SessionID = Annotated[str, need_id("ses", "session", "sessionID")]
+MessageID = Annotated[str, need_id("msg_", "message", "messageID")]
+
+
+class SessionPath(BaseModel):
+    """`{sessionID}`."""
+
+    sessionID: SessionID
+
+
+class ModelRef(BaseModel):
+    """A model; the variant `default` is none."""
+
+    id: str
+    providerID: str
+    variant: str | None = None
+
+
+class RuleBody(BaseModel):
+    """A permission rule of 2.x."""
+
+    action: str
+    resource: str
+    effect: str
+
+    def first(self) -> dict[str, str]:
+        """The same rule of 1.x."""
+        return {"permission": PERMISSIONS.get(self.action, self.action), "pattern": self.resource, "action": self.effect}
+
+
+def views(ctx: Ctx) -> Views:
+    """The second face."""
+    assert ctx.services.second is not None
+    return ctx.services.second
+
+
+async def seen(ctx: Ctx, session_id: str) -> Conversation2:
+    """A session as it is now, or as it was when its client began to read it (`Rereads`). Raises SessionNotFound."""
+    state: Conversation2 | None = ctx.request.get(STATE)
+    return state if state is not None and state.id == session_id else await views(ctx).of(session_id)
+
+
+def numbered(ctx: Ctx, item: Wire) -> Wire:
+    """An item of an inbox with its number in the log, which older dialects tell."""
+    return {**item, "admittedSeq": views(ctx).number(item["sessionID"], item["id"])}
+
+
+def need(ctx: Ctx, session_id: str) -> SessionRecord:
+    """The session's record. Raises SessionNotFound."""
+    return ctx.services.sessions.record(session_id)
+
+
+def first_model(ref: ModelRef) -> dict[str, Any]:
+    """A model as sessions of 1.x have it."""
+    return {"id": ref.id, "providerID": ref.providerID, "variant": ref.variant or "default"}

@@ -1,0 +1,45 @@
+"""What was done in sessions, counted. Source: API notes of 2.0.21; `shim.faces.opencode2.stats`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, Field
+
+from shim.errors import InvalidRequest
+from shim.faces.opencode2.routes.sessions import views
+from shim.faces.opencode2.stats import Stats
+from shim.host.roots import visible
+from shim.http.operation import Ctx, operation2
+
+
+class StatsQuery(BaseModel):
+    """A span of time, epoch ms; all of it if it is left out. `timezone`: by its name, for days."""
+
+    from_: Annotated[int | None, Field(ge=0, alias="from")] = None
+    to: Annotated[int | None, Field(ge=0)] = None
+    project: str | None = None
+    timezone: str = "UTC"
+    tools: Literal["none", "summary", "detail"] = "none"
+
+
+@operation2("experimental.session.stats")
+async def stats(ctx: Ctx, query: StatsQuery) -> object:
+    """Sessions that were not counted yet, or have changed since, are read one by one; the others cost nothing."""
+    try:
+        zone = ZoneInfo(query.timezone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise InvalidRequest(f"There is no time zone {query.timezone}", "Query", ("timezone",)) from error
+    until = ctx.services.clock.now_ms() if query.to is None else query.to
+    records = [
+        record
+        for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+        if query.project in (None, record.project_id) and record.updated_ms >= (query.from_ or 0) and record.created_ms <= until
+    ]
+    first = min((record.created_ms for record in records), default=until)
+    found = Stats(first if query.from_ is None else query.from_, until, zone)
+    for record in records:
+        if (counted := await views(ctx).counted.of(record.id)) is not None:
+            found.add(counted.info, counted.messages)
+    return {"data": found.wire(query.tools)}

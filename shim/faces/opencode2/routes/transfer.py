@@ -1,0 +1,71 @@
+"""Sessions as documents of OpenCode 2. Source: `SessionTransferData` of 2.0.21."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from shim.faces.opencode1.build import Wire
+from shim.faces.opencode2.routes.session import Location
+from shim.faces.opencode2.routes.sessions import SessionPath, seen
+from shim.http.directory import resolve
+from shim.http.operation import Ctx, operation2
+from shim.sessions.transfer import import_
+
+TOLD = frozenset({"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"})
+"""Keys whose values say nothing of what was worked on."""
+NUMBERS = (bool, int, float)
+REDACTED = "[redacted]"
+
+
+class ExportQuery(BaseModel):
+    """`sanitize`: without anything that was said, read or run."""
+
+    sanitize: Literal["true", "false"] = "false"
+
+
+@operation2("experimental.session.export")
+async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
+    """The session with all its messages, oldest first."""
+    view = await seen(ctx, path.sessionID)
+    messages = list(view.messages.values())
+    info = {key: value for key, value in view.info.items() if key != "revert"}
+    if query.sanitize == "true":
+        info = {**info, "title": REDACTED, "location": {"directory": "/"}, **({"metadata": {}} if "metadata" in info else {})}
+        messages = [sanitized(message) for message in messages]
+    return {"data": {"info": info, "messages": messages}}
+
+
+def sanitized(message: Wire) -> Wire:
+    """A message whose shape is as it was, with each text replaced."""
+    return {key: value if key in TOLD else _hidden(value) for key, value in message.items()}
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, str):
+        return REDACTED
+    if isinstance(value, list):
+        return [_hidden(one) for one in value]  # pyright: ignore[reportUnknownVariableType] - JSON
+    if isinstance(value, dict):
+        return sanitized(value)  # pyright: ignore[reportUnknownArgumentType] - JSON
+    return value
+
+
+class ImportBody(BaseModel):
+    """An export; `location`: where it is to go on."""
+
+    info: dict[str, Any]
+    messages: list[dict[str, Any]]
+    location: Location | None = None
+
+
+@operation2("experimental.session.import")
+async def take_in(ctx: Ctx, body: ImportBody) -> object:
+    """A session with this id that is there already gets the messages that it has not."""
+    directory = ctx.directory if body.location is None else resolve({"directory": body.location.directory}, {}, ctx.directory)
+    project = await ctx.services.projects.identity(directory)
+    document = {"info": body.info, "messages": body.messages}
+    record = await import_(ctx.services.sessions, document, directory, project, "")
+    await ctx.services.store.flush()
+    return {"data": (await seen(ctx, record.id)).info}

@@ -1,0 +1,98 @@
+"""Branches and changes of the directory's repository. Source: API notes of 2.0.21; `shim.host.vcs`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode2.errors import ResourceConflict, VcsUnsupported
+from shim.faces.opencode2.routes.located import located, place
+from shim.host import vcs
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+
+BRANCHES_LIMIT = 1000
+
+
+class BranchQuery(BaseModel):
+    """A part of a name."""
+
+    search: str = ""
+    limit: Annotated[int, Field(ge=1, le=BRANCHES_LIMIT)] = 100
+
+
+class DiffQuery(BaseModel):
+    """What to compare: files with the last commit, files with the base, or the last commit with the base.
+
+    `base`: a revision; else the branch that this one will be merged into. `context`: unchanged lines around a change.
+    """
+
+    mode: Literal["working", "branch", "committed"]
+    base: str | None = None
+    context: Annotated[int, Field(ge=0)] | None = None
+
+
+class InitQuery(BaseModel):
+    """Which kind of repository."""
+
+    provider: str = "git"
+
+
+@operation2("vcs.get")
+async def get(ctx: Ctx) -> object:
+    """The branches; keys are left out where there are none."""
+    project = await ctx.services.projects.identity(ctx.directory)
+    ctx.services.watchers.visit(ctx.directory, project.id)
+    found = await vcs.branches(ctx.directory)
+    names = {"current": found.current, "default": found.default}
+    branch = {key: name for key, name in names.items() if name is not None}
+    return await located(ctx, {**({"provider": "git"} if project.vcs else {}), "branch": branch})
+
+
+@operation2("vcs.base")
+async def base(ctx: Ctx) -> object:
+    """Where the branch has left the one that it will be merged into; null on that one itself, and outside of a repository."""
+    found = await vcs.review_base(ctx.directory)
+    return await located(ctx, None if found is None else {"name": found.name, "ref": found.ref, "source": found.source})
+
+
+@operation2("vcs.status")
+async def status(ctx: Ctx) -> object:
+    """Changed files with line counts."""
+    return await located(ctx, [_row(change) for change in await vcs.changes(ctx.directory)])
+
+
+@operation2("vcs.branch.list")
+async def branches(ctx: Ctx, query: BranchQuery) -> object:
+    """Names of local branches, the last used first."""
+    wanted = query.search.casefold()
+    names = [name for name in await vcs.branch_names(ctx.directory) if wanted in name.casefold()]
+    return await located(ctx, names[: query.limit])
+
+
+@operation2("vcs.diff")
+async def diff(ctx: Ctx, query: DiffQuery) -> object:
+    """Changed files with patches. A patch that is too large to be shown is empty. Raises 400 for a base that is no revision."""
+    if query.mode == "working" and query.base is None:
+        found = await vcs.diff(ctx.directory, "git", query.context)
+    else:
+        found = await vcs.compared(ctx.directory, query.base, query.context, committed=query.mode == "committed")
+    return await located(ctx, [_row(change) | {"patch": change.patch or ""} for change in found])
+
+
+@operation2("vcs.init")
+async def init(ctx: Ctx, query: InitQuery) -> object:
+    """`git init` in the directory. Raises 409 in a repository, 501 for another kind of repository, 503 with what git said."""
+    directory = await place(ctx)
+    if query.provider != "git":
+        raise VcsUnsupported(query.provider)
+    if (await ctx.services.projects.identity(directory)).vcs is not None:
+        raise ResourceConflict(f"{directory} is in a repository already.", directory)
+    row = await ctx.services.projects.init_git(directory)
+    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    return NO_CONTENT
+
+
+def _row(change: vcs.Change) -> dict[str, Any]:
+    return {"file": change.file, "additions": change.additions, "deletions": change.deletions, "status": change.status}

@@ -1,0 +1,124 @@
+"""What runs in a session: waiting for it, stopping it, compactions, and commands of the person's own.
+
+Source: compat_fixtures/opencode2/operations.json, recordings `wait`, `hang_interrupt`, `compact`, `extras` of v2-20260717.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from shim.errors import Conflict, InvalidRequest
+from shim.faces.opencode2.errors import ResourceConflict
+from shim.faces.opencode2.routes.prompt import Delivery
+from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
+from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.sessions.compact import begin
+from shim.sessions.shell import shell as run_shell
+from shim.sessions.submit import resume as resume_session
+
+Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
+"""The name of one."""
+
+
+@operation2("experimental.session.wait")
+async def wait(ctx: Ctx, path: SessionPath) -> object:
+    """Answers when nothing runs in it (any more)."""
+    await (await ctx.services.sessions.branch(path.sessionID)).idle()
+    return NO_CONTENT
+
+
+@operation2("session.resume")
+async def resume(ctx: Ctx, path: SessionPath) -> object:
+    """Hand over the prompts that were parked (by an interrupt, or `resume: false`), and answer when all is done."""
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    await resume_session(ctx.services.sessions, actor)
+    await actor.main.idle()
+    return NO_CONTENT
+
+
+class InterruptQuery(BaseModel):
+    """`resume`: go on with what is queued."""
+
+    resume: Literal["true", "false"] = "false"
+
+
+@operation2("session.interrupt")
+async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> object:
+    """Stop what runs; answers when it has stopped. Prompts that wait are parked. `interrupted`: something ran."""
+    branch = await ctx.services.sessions.branch(path.sessionID)
+    ran = branch.machine.busy
+    await ctx.services.sessions.abort(path.sessionID)
+    if query.resume == "true":
+        await resume_session(ctx.services.sessions, await ctx.services.sessions.actor(path.sessionID))
+    return {"interrupted": ran}
+
+
+@operation2("session.background")
+async def background(ctx: Ctx, path: SessionPath) -> object:
+    """Commands and subagents that the turn waits for work on in the background, and it goes on. Nothing to move is fine.
+
+    Raises InvalidRequest for an agent that cannot be told so.
+    """
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    if actor.main.machine.agent_at_work and not actor.background():
+        agent = ctx.services.agents.get(ctx.services.sessions.agent_of(path.sessionID))
+        name = agent.spec.title if agent is not None else "Its agent"
+        raise InvalidRequest(f"{name} decides by itself what it runs in the background, and cannot be told from outside.")
+    return NO_CONTENT
+
+
+class EnvironmentBody(BaseModel):
+    """All of them: those of before are gone."""
+
+    variables: dict[Variable, str]
+
+
+@operation2("session.environment")
+async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> object:
+    """For commands of the session, and for its agent, which is started anew with the next prompt; beside the server's own."""
+    actor = await ctx.services.sessions.actor(path.sessionID)
+    if any("\0" in value for value in body.variables.values()):
+        raise InvalidRequest("Expected strings without NUL", path=("variables",))
+    if actor.main.variables != body.variables:
+        actor.main.variables = dict(body.variables)
+        actor.main.when_idle(actor.reap)
+    return NO_CONTENT
+
+
+class CompactBody(BaseModel):
+    """`POST .../compact`."""
+
+    id: MessageID | None = None
+    delivery: Delivery | None = None
+
+
+@operation2("session.compact")
+async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
+    """The agent compacts its conversation, after what runs now. Answers when that is accepted."""
+    delivery = body.delivery or "steer"
+    try:
+        made = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
+    except Conflict as error:
+        raise ResourceConflict(error.message, body.id or "") from error
+    await seen(ctx, path.sessionID)
+    info = (await ctx.services.sessions.session(path.sessionID)).messages[made].info
+    item = {"id": made, "sessionID": path.sessionID, "time": {"created": info.created_ms}}
+    return {"data": numbered(ctx, {**item, "type": "compaction", "payload": {}, "delivery": delivery})}
+
+
+class ShellBody(BaseModel):
+    """`POST .../shell`."""
+
+    id: MessageID | None = None
+    command: str
+
+
+@operation2("session.shell")
+async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
+    """Runs a command of the person's in the session's directory; answers when it has ended. The agent hears of it later."""
+    mode = need(ctx, path.sessionID).mode or "build"
+    await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
+    await (await ctx.services.sessions.branch(path.sessionID)).idle()
+    return NO_CONTENT

@@ -1,0 +1,161 @@
+"""Agents: what they can do, their models and modes, and installing them. Source: the universal API's document."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel
+
+from shim.agents.directory import Agent
+from shim.agents.install import Installation, InstallFailed
+from shim.faces.v1 import credentials
+from shim.faces.v1.errors import AgentInstallFailed, AgentNotServed
+from shim.faces.v1.models import (
+    AgentCapabilities,
+    AgentInfo,
+    AgentInstallRequest,
+    AgentListResponse,
+    AgentModeInfo,
+    AgentModelInfo,
+    AgentModelsResponse,
+    AgentModesResponse,
+    InstallState,
+)
+from shim.faces.v1.routes.endpoint import universal, v1
+from shim.http.operation import NO_CONTENT, Ctx
+from universal.codec import modes_of
+
+
+class AgentPath(BaseModel):
+    """`{agent}`: its name, as `GET /v1/agents` has it."""
+
+    agent: str
+
+
+def _agent(ctx: Ctx, name: str) -> Agent:
+    found = ctx.services.agents.get(name)
+    if found is None:
+        names = ", ".join(agent.spec.name for agent in ctx.services.agents.all())
+        raise AgentNotServed(name, names)
+    return found
+
+
+def capabilities(agent: Agent) -> AgentCapabilities:
+    """From the codec. What every codec does (docs/contract.md) is true for all: lifecycle, tools and their results, errors."""
+    can = agent.spec.capabilities
+    return AgentCapabilities(
+        planMode=any(mode.id == "plan" for mode in modes_of(agent.spec, agent.catalogue)),
+        permissions=can.permissions,
+        questions=can.questions,
+        toolCalls=True,
+        toolResults=True,
+        textMessages=True,
+        images=can.images,
+        fileAttachments=can.files,
+        sessionLifecycle=True,
+        errorEvents=True,
+        reasoning=can.reasoning,
+        status=True,
+        commandExecution=True,
+        fileChanges=True,
+        mcpTools=can.mcp,
+        streamingDeltas=can.deltas,
+        itemStarted=True,
+        sharedProcess=False,
+        interrupt=can.interrupt,
+        resume=can.resume,
+        subagents=can.subagents,
+        todos=can.todos,
+        usage=can.usage,
+        commands=can.commands,
+    )
+
+
+def _install_state(found: Installation | None) -> InstallState:
+    if found is None:
+        return InstallState(state="none")
+    return InstallState.model_validate(
+        {
+            "state": found.state,
+            "packages": list(found.packages),
+            "startedAt": found.started_ms,
+            "endedAt": found.ended_ms,
+            "log": list(found.lines),
+            "error": found.error,
+        }
+    )
+
+
+def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
+    spec = agent.spec
+    installation = universal(ctx).installs.state(spec.name)
+    tells = agent.usable and not agent.trouble
+    return AgentInfo(
+        id=spec.name,
+        installed=agent.usable,
+        credentialsAvailable=credentials.available(spec.name, ctx.services.agents.environment(), tells=tells),
+        capabilities=capabilities(agent),
+        path=agent.located.path,
+        version=agent.located.version,
+        title=spec.title,
+        installHint=spec.install_hint,
+        trouble=agent.located.why or agent.trouble or None,
+        install=_install_state(installation) if installation is not None else None,
+    )
+
+
+@v1("list_agents", "GET", "/v1/agents", tag="agents", answer=AgentListResponse)
+async def list_agents(ctx: Ctx) -> object:
+    """All agents that are known, installed or not, with what can be seen of their work."""
+    agents = ctx.services.agents.all()
+    return AgentListResponse(agents=await asyncio.to_thread(lambda: [_info(ctx, agent) for agent in agents]))
+
+
+@v1("get_agent_models", "GET", "/v1/agents/{agent}/models", tag="agents", answer=AgentModelsResponse, errors=(404,))
+async def get_agent_models(ctx: Ctx, path: AgentPath) -> object:
+    """What the agent itself says that it offers; waits for it at its first start on a machine."""
+    _agent(ctx, path.agent)
+    await ctx.services.agents.available(only=path.agent)
+    catalogue = _agent(ctx, path.agent).catalogue
+    models = [AgentModelInfo(id=m.id, name=m.name, variants=list(m.variants) or None) for m in catalogue.models]
+    return AgentModelsResponse(models=models, defaultModel=catalogue.default_model)
+
+
+@v1("get_agent_modes", "GET", "/v1/agents/{agent}/modes", tag="agents", answer=AgentModesResponse, errors=(404,))
+async def get_agent_modes(ctx: Ctx, path: AgentPath) -> object:
+    """Its ways of working: `agentMode` of a session."""
+    _agent(ctx, path.agent)
+    await ctx.services.agents.available(only=path.agent)
+    agent = _agent(ctx, path.agent)
+    modes = modes_of(agent.spec, agent.catalogue)
+    return AgentModesResponse(modes=[AgentModeInfo(id=m.id, name=m.id, description=m.description) for m in modes])
+
+
+@v1("install_agent", "POST", "/v1/agents/{agent}/install", tag="agents", form="none", errors=(400, 404, 500))
+async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | None) -> object:
+    """Install it with npm into our data directory; 204 when it is there. `GET /v1/x-agents/{agent}/install` shows how it goes."""
+    agent = _agent(ctx, path.agent)
+    if agent.usable and not (body is not None and body.reinstall):
+        return NO_CONTENT
+    if not agent.spec.binaries:
+        return NO_CONTENT
+    try:
+        await universal(ctx).installs.install(path.agent)
+    except InstallFailed as error:
+        raise AgentInstallFailed(path.agent, str(error)) from error
+    return NO_CONTENT
+
+
+@v1(
+    "get_agent_install",
+    "GET",
+    "/v1/x-agents/{agent}/install",
+    tag="agents",
+    answer=InstallState,
+    errors=(404,),
+    ours=True,
+)
+async def get_agent_install(ctx: Ctx, path: AgentPath) -> object:
+    """How the running or last installation of an agent goes."""
+    _agent(ctx, path.agent)
+    return _install_state(universal(ctx).installs.state(path.agent))

@@ -1,0 +1,128 @@
+"""Files of a session's directory (`session_id`), or of the server's. Source: the universal API's document; `file_actions`."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from shim.faces.v1.models import (
+    FsActionResponse,
+    FsEntry,
+    FsMoveRequest,
+    FsMoveResponse,
+    FsStat,
+    FsUploadBatchResponse,
+    FsWriteResponse,
+)
+from shim.faces.v1.routes.endpoint import universal, v1
+from shim.host import file_actions
+from shim.host.file_actions import Found, Place
+from shim.http.operation import Ctx
+
+
+class SessionQuery(BaseModel):
+    """Whose directory paths are relative to."""
+
+    session_id: str | None = None
+
+
+class PathQuery(SessionQuery):
+    """A path, relative or absolute."""
+
+    path: str
+
+
+class FolderQuery(SessionQuery):
+    """A folder; the directory itself if it is not given."""
+
+    path: str | None = None
+
+
+class DeleteQuery(PathQuery):
+    """`recursive`: also a folder that is not empty."""
+
+    recursive: bool = False
+
+
+def _place(ctx: Ctx, session: str | None) -> Place:
+    services = ctx.services
+    directory = services.sessions.record(universal(ctx).sessions.id_of(session)).directory if session else ctx.directory
+    return Place(directory, anywhere=services.settings.fs_anywhere)
+
+
+def _stat(found: Found) -> FsStat:
+    return FsStat(path=found.path, entryType=found.kind, size=found.size, modified=found.modified)
+
+
+@v1("fs_entries", "GET", "/v1/fs/entries", tag="fs", answer=list[FsEntry], errors=(400, 404))
+async def fs_entries(ctx: Ctx, query: FolderQuery) -> object:
+    """A folder's entries, folders first."""
+    found = await asyncio.to_thread(file_actions.entries, _place(ctx, query.session_id), query.path or ".")
+    return [FsEntry(name=f.name, path=f.path, entryType=f.kind, size=f.size, modified=f.modified) for f in found]
+
+
+@v1("fs_stat", "GET", "/v1/fs/stat", tag="fs", answer=FsStat, errors=(400, 404))
+async def fs_stat(ctx: Ctx, query: PathQuery) -> object:
+    """What is there."""
+    return _stat(await asyncio.to_thread(file_actions.look, _place(ctx, query.session_id), query.path))
+
+
+@v1("fs_read_file", "GET", "/v1/fs/file", tag="fs", form="bytes", errors=(400, 404, 413))
+async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
+    """A file's bytes."""
+    data = await asyncio.to_thread(file_actions.read, _place(ctx, query.session_id), query.path)
+    # Never as what a browser would run.
+    kind = mimetypes.guess_type(query.path)[0] or ""
+    return web.Response(
+        body=data, content_type="application/octet-stream", headers={"X-File-Type": kind, "Content-Disposition": "attachment"}
+    )
+
+
+@v1("fs_write_file", "PUT", "/v1/fs/file", tag="fs", answer=FsWriteResponse, errors=(400, 404, 413), takes_bytes=True)
+async def fs_write_file(ctx: Ctx, query: PathQuery) -> object:
+    """Put the body's bytes there; missing folders are made."""
+    data = await ctx.request.read()
+    where = await asyncio.to_thread(file_actions.write, _place(ctx, query.session_id), query.path, data)
+    return FsWriteResponse(path=str(where), bytesWritten=len(data))
+
+
+@v1("fs_delete_entry", "DELETE", "/v1/fs/entry", tag="fs", answer=FsActionResponse, errors=(400, 404))
+async def fs_delete_entry(ctx: Ctx, query: DeleteQuery) -> object:
+    """Remove a file or folder; a link itself, not what it leads to."""
+    place = _place(ctx, query.session_id)
+    where = await asyncio.to_thread(lambda: file_actions.remove(place, query.path, recursive=query.recursive))
+    return FsActionResponse(path=str(where))
+
+
+@v1("fs_mkdir", "POST", "/v1/fs/mkdir", tag="fs", answer=FsActionResponse, errors=(400, 409))
+async def fs_mkdir(ctx: Ctx, query: PathQuery) -> object:
+    """Make a folder and those above it."""
+    where = await asyncio.to_thread(file_actions.make_folder, _place(ctx, query.session_id), query.path)
+    return FsActionResponse(path=str(where))
+
+
+@v1("fs_move", "POST", "/v1/fs/move", tag="fs", answer=FsMoveResponse, errors=(400, 404, 409))
+async def fs_move(ctx: Ctx, query: SessionQuery, body: FsMoveRequest) -> object:
+    """Move or rename."""
+    place = _place(ctx, query.session_id)
+    start, end = await asyncio.to_thread(lambda: file_actions.move(place, body.from_, body.to, overwrite=body.overwrite or False))
+    return FsMoveResponse(from_=str(start), to=str(end))
+
+
+@v1(
+    "fs_upload_batch",
+    "POST",
+    "/v1/fs/upload-batch",
+    tag="fs",
+    answer=FsUploadBatchResponse,
+    errors=(400, 413),
+    takes_bytes=True,
+)
+async def fs_upload_batch(ctx: Ctx, query: FolderQuery) -> object:
+    """Unpack a tar archive (plain, gzip, bzip2, xz) below a folder."""
+    data = await ctx.request.read()
+    paths, truncated = await asyncio.to_thread(file_actions.unpack, _place(ctx, query.session_id), query.path or ".", data)
+    return FsUploadBatchResponse(paths=paths, truncated=truncated)

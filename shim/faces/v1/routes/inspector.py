@@ -1,0 +1,221 @@
+"""What the inspector shows beside `/v1`: native, universal and OpenCode events side by side, counters, export. Ours alone.
+
+Rows are addressed by the sequence of their universal event. A row's OpenCode events name messages and parts (`properties`), so
+one can go from a part to the events that made it, and back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, Field
+
+from shim.faces.v1.routes.endpoint import exactly, page, universal, v1
+from shim.faces.v1.routes.events import Entry, frame, last_event_id, sent, stream
+from shim.faces.v1.routes.sessions import SessionPath, session_info
+from shim.http import wire_json
+from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.streams import need_room
+from shim.redaction import secrets_of
+from shim.services import Universal
+from shim.sessions import export
+from shim.sessions.trace import Row
+from shim.store.rows import EventRow, event_of
+from shim.telemetry.meters import memory_bytes
+
+DEFAULT_LIMIT = 500
+MAX_LIMIT = 5_000
+EXPORT_PAGE = 2_000
+
+
+class TraceQuery(BaseModel):
+    """A page: rows after `after`."""
+
+    after: Annotated[int, Field(ge=0)] = 0
+    limit: Annotated[int, Field(ge=1)] = DEFAULT_LIMIT
+
+
+class LiveQuery(BaseModel):
+    """A stream: rows after `after`, unless the header `Last-Event-ID` says where it was cut."""
+
+    after: Annotated[int, Field(ge=0)] = 0
+
+
+class TraceEvent(BaseModel):
+    """An OpenCode event, as on `/event`, without its id."""
+
+    type: str
+    properties: dict[str, Any]
+
+
+class TraceRow(BaseModel):
+    """A universal event with its `raw`, the OpenCode events that it made, and the turn's state after it.
+
+    state   idle; queued: a turn has begun and the agent has no prompt yet; running; waiting for a person
+    queued  prompts that the agent has not been given; open: ids of what a person is asked
+    """
+
+    event: dict[str, Any]
+    opencode: list[TraceEvent]
+    state: Literal["idle", "queued", "running", "waiting"]
+    queued: int
+    open: list[str]
+
+
+class TraceResponse(BaseModel):
+    """A page of rows."""
+
+    rows: list[TraceRow]
+    hasMore: bool
+
+
+class Counters(BaseModel):
+    """Numbers of the server. Rates are of the last 10 s; memory in bytes; `lag`: events that the slowest reader is behind."""
+
+    version: str
+    uptimeMs: int
+    eventsPerSecond: float
+    events: dict[str, int]
+    turns: dict[str, int]
+    turnsRunning: int
+    errors: dict[str, int]
+    unparsed: dict[str, int]
+    subscribers: dict[str, int]
+    lag: int
+    cutOff: int
+    loopLagMs: float
+    memoryBytes: int | None
+    sessions: int
+
+
+def _row(face: Universal, entry: Entry, row: Row) -> bytes:
+    """A TraceRow as JSON. The event's own text comes from the journal as it is."""
+    rest = wire_json.exact({"opencode": row.opencode, "state": row.state, "queued": row.queued, "open": row.open})
+    return b'{"event":%b,%b' % (sent(face, entry, include_raw=True), rest[1:])
+
+
+@v1(
+    "get_trace",
+    "GET",
+    "/inspector/api/sessions/{session_id}/trace",
+    tag="inspector",
+    answer=TraceResponse,
+    errors=(400, 404),
+    ours=True,
+)
+async def get_trace(ctx: Ctx, path: SessionPath, query: TraceQuery) -> object:
+    """Rows after a sequence, oldest first."""
+    face = universal(ctx)
+    session_id = face.sessions.id_of(path.session_id)
+    rows, more = await face.traces.page(session_id, query.after, min(query.limit, MAX_LIMIT))
+    return page(b"rows", (_row(face, entry, row) for entry, row in rows), more=more)
+
+
+@v1(
+    "get_trace_sse",
+    "GET",
+    "/inspector/api/sessions/{session_id}/trace/sse",
+    tag="inspector",
+    form="events",
+    errors=(400, 404),
+    ours=True,
+)
+async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object:
+    """Rows after a sequence, then live: each event's `data` is a TraceRow, its `id` the sequence."""
+    face = universal(ctx)
+    session_id = face.sessions.id_of(path.session_id)
+    said = last_event_id(ctx.request)
+    after = query.after if said is None else said
+    tracer = await face.traces.tracer(session_id, after)
+    need_room(ctx.services)
+    follower = await face.sessions.row_follower(session_id, tracer.sequence)
+
+    def encode(entry: Entry) -> bytes:
+        row = tracer.feed(event_of(entry, with_raw=False) if isinstance(entry, EventRow) else entry)
+        return frame(entry.sequence, _row(face, entry, row)) if entry.sequence > after else b""
+
+    return await stream(ctx.request, follower, encode)
+
+
+@v1(
+    "abort_session",
+    "POST",
+    "/v1/x-sessions/{session_id}/abort",
+    tag="sessions",
+    form="none",
+    errors=(404,),
+    ours=True,
+)
+async def abort_session(ctx: Ctx, path: SessionPath) -> object:
+    """Stops the running turn, if there is one; the session goes on."""
+    await ctx.services.sessions.abort(universal(ctx).sessions.id_of(path.session_id))
+    return NO_CONTENT
+
+
+@v1("get_counters", "GET", "/inspector/api/counters", tag="inspector", answer=Counters, ours=True)
+async def get_counters(ctx: Ctx) -> object:
+    """What the server counts."""
+    face, services = universal(ctx), ctx.services
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    await asyncio.sleep(0)
+    meters, feed = face.meters, services.sessions.deps.feed
+    return exactly(
+        {
+            "version": version("opencode-shim"),
+            "uptimeMs": services.clock.now_ms() - meters.started_ms,
+            "eventsPerSecond": meters.rate(),
+            "events": dict(meters.events),
+            "turns": dict(meters.turns),
+            "turnsRunning": meters.running,
+            "errors": dict(meters.errors),
+            "unparsed": dict(meters.unparsed),
+            "subscribers": {"opencode": services.hub.stats().readers, "universal": feed.listeners},
+            "lag": feed.lag(),
+            "cutOff": feed.cut_off + services.hub.stats().dropped,
+            "loopLagMs": round((loop.time() - before) * 1000, 3),
+            "memoryBytes": memory_bytes(),
+            "sessions": sum(1 for _ in services.sessions.records()),
+        }
+    )
+
+
+@v1(
+    "export_session",
+    "GET",
+    "/inspector/api/sessions/{session_id}/export",
+    tag="inspector",
+    form="bytes",
+    errors=(404,),
+    ours=True,
+)
+async def export_session(ctx: Ctx, path: SessionPath) -> object:
+    """The session as a zip archive of its native, universal and OpenCode events, without paths and secrets: for bug reports."""
+    face, services = universal(ctx), ctx.services
+    session_id = face.sessions.id_of(path.session_id)
+    rows: list[Row] = []
+    more = True
+    while more:
+        read, more = await face.traces.page(session_id, rows[-1].event.sequence if rows else 0, EXPORT_PAGE)
+        rows += [replace(row, event=event_of(entry)) for entry, row in read]
+    record = services.sessions.record(session_id)
+    about = session_info(ctx, record).model_dump(exclude_none=True) | {
+        "opencode-shim": version("opencode-shim"),
+        "agentVersion": _agent_version(ctx, session_id),
+        "unparsed": sum(row.event.type == "agent.unparsed" for row in rows),
+    }
+    environment = services.agents.environment()
+    paths = export.cleaner(record.directory, environment.get("HOME", ""), secrets_of(environment))
+    made = await asyncio.to_thread(export.archive, rows, json.loads(json.dumps(about)), paths)
+    headers = {"Content-Disposition": f'attachment; filename="session-{session_id}.zip"'}
+    return web.Response(body=made, content_type="application/octet-stream", headers=headers)
+
+
+def _agent_version(ctx: Ctx, session_id: str) -> str | None:
+    agent = ctx.services.agents.get(ctx.services.sessions.agent_of(session_id))
+    return agent.located.version if agent is not None else None

@@ -1,0 +1,171 @@
+"""Messages to a session, and a person's answers to what its agent asks. Source: the universal API's document."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from shim.errors import InvalidRequest, SessionTerminated
+from shim.faces.opencode1.build import Wire
+from shim.faces.v1.errors import PermissionNotOpen, QuestionNotOpen
+from shim.faces.v1.models import MessageAttachment, MessageRequest, PermissionReplyRequest, QuestionReplyRequest
+from shim.faces.v1.routes.endpoint import universal, v1
+from shim.faces.v1.routes.events import encoder, stream
+from shim.faces.v1.routes.sessions import SessionPath
+from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.streams import need_room
+from shim.sessions.branch import Branch
+from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of, unattended_of_headers
+from shim.sessions.prompting import Body
+from shim.sessions.submit import submit
+from universal.events import EventType, ItemData, SessionEndedData, UniversalEvent
+from universal.items import ItemRole
+
+
+class StreamQuery(BaseModel):
+    """`include_raw`: with the agent's own payloads."""
+
+    include_raw: bool = False
+
+
+@v1("post_message", "POST", "/v1/sessions/{session_id}/messages", tag="sessions", form="none", errors=(400, 404, 409))
+async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> object:
+    """204 when the message is stored and its turn begins; one that comes while a turn runs is handed over in order."""
+    await _submit(ctx, universal(ctx).sessions.id_of(path.session_id), body)
+    return NO_CONTENT
+
+
+@v1(
+    "post_message_stream",
+    "POST",
+    "/v1/sessions/{session_id}/messages/stream",
+    tag="sessions",
+    form="events",
+    errors=(400, 404, 409),
+)
+async def post_message_stream(ctx: Ctx, path: SessionPath, query: StreamQuery, body: MessageRequest) -> object:
+    """The same, and the events from the message to the end of its turn, through permissions and questions."""
+    face = universal(ctx)
+    session_id = face.sessions.id_of(path.session_id)
+    branch = await ctx.services.sessions.branch(session_id)
+    start = branch.sequence
+    need_room(ctx.services)
+    message_id = await _submit(ctx, session_id, body)
+    follower = await face.sessions.follower(session_id, start)
+    encode = encoder(face, include_raw=query.include_raw)
+    return await stream(ctx.request, follower, encode, until=_end_of_turn(branch, message_id))
+
+
+def _end_of_turn(branch: Branch, message_id: str) -> Callable[[UniversalEvent], bool]:
+    """Whether an event ends the turn that this message belongs to. A turn that ended before it does not count."""
+    seen = False
+
+    def is_end(event: UniversalEvent) -> bool:
+        nonlocal seen
+        if isinstance(event.data, ItemData) and event.data.item.role is ItemRole.USER:
+            seen = seen or branch.reducer.transcript.prompt_of_item(event.data.item.item_id) == message_id
+        if isinstance(event.data, SessionEndedData):
+            return event.data.terminated_by == "daemon"
+        return seen and event.type is EventType.TURN_ENDED
+
+    return is_end
+
+
+async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
+    if (await ctx.services.sessions.branch(session_id)).terminated:
+        raise SessionTerminated(session_id)
+    directory = ctx.services.sessions.record(session_id).directory
+    parts: list[Wire] = [{"type": "text", "text": body.message}]
+    parts += [_file(directory, attachment) for attachment in body.attachments]
+    unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
+    message_id = await submit(ctx.services.sessions, session_id, Body(parts=parts, unattended=unattended))
+    await ctx.services.store.flush()
+    return message_id
+
+
+def _file(directory: str, attachment: MessageAttachment) -> Wire:
+    """A file part of OpenCode's, since attachments are read as there."""
+    path = attachment.path
+    if "\0" in path:
+        raise InvalidRequest("A path of an attachment has no NUL.", None)
+    if path.startswith("data:"):
+        mime = path[5:].partition(",")[0].partition(";")[0]
+        return {"type": "file", "url": path, "mime": attachment.mime or mime, "filename": attachment.filename or "attachment"}
+    place = Path(path.removeprefix("file://")) if path.startswith("file://") else Path(directory, path)
+    mime = attachment.mime or mimetypes.guess_type(place.name)[0] or "text/plain"
+    return {"type": "file", "url": place.absolute().as_uri(), "mime": mime, "filename": attachment.filename or place.name}
+
+
+class PermissionPath(SessionPath):
+    """`{session_id}` and `{permission_id}`."""
+
+    permission_id: str
+
+
+@v1(
+    "reply_permission",
+    "POST",
+    "/v1/sessions/{session_id}/permissions/{permission_id}/reply",
+    tag="sessions",
+    form="none",
+    errors=(400, 404),
+)
+async def reply_permission(ctx: Ctx, path: PermissionPath, body: PermissionReplyRequest) -> object:
+    """Answer once, always (as in OpenCode: for the project, until the server ends), or reject, with a reason if there is one."""
+    session_id = await _asked(ctx, path.session_id, "permissions", path.permission_id)
+    ctx.services.sessions.reply_permission(path.permission_id, body.reply, body.message)
+    return await _answered(ctx, session_id)
+
+
+class QuestionPath(SessionPath):
+    """`{session_id}` and `{question_id}`."""
+
+    question_id: str
+
+
+@v1(
+    "reply_question",
+    "POST",
+    "/v1/sessions/{session_id}/questions/{question_id}/reply",
+    tag="sessions",
+    form="none",
+    errors=(400, 404),
+)
+async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyRequest) -> object:
+    """Answer all questions of a request: labels, or typed texts."""
+    session_id = await _asked(ctx, path.session_id, "questions", path.question_id)
+    ctx.services.sessions.reply_question(path.question_id, body.answers)
+    return await _answered(ctx, session_id)
+
+
+@v1(
+    "reject_question",
+    "POST",
+    "/v1/sessions/{session_id}/questions/{question_id}/reject",
+    tag="sessions",
+    form="none",
+    errors=(404,),
+)
+async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
+    """Refuse to answer; the agent is told."""
+    session_id = await _asked(ctx, path.session_id, "questions", path.question_id)
+    ctx.services.sessions.reply_question(path.question_id, None)
+    return await _answered(ctx, session_id)
+
+
+async def _asked(ctx: Ctx, name: str, field: str, request_id: str) -> str:
+    """The session, if it waits for this answer. Raises NotFound."""
+    session_id = universal(ctx).sessions.id_of(name)
+    session = await ctx.services.sessions.session(session_id)
+    open_ = session.permissions if field == "permissions" else session.questions
+    if request_id not in open_:
+        raise PermissionNotOpen(name, request_id) if field == "permissions" else QuestionNotOpen(name, request_id)
+    return session_id
+
+
+async def _answered(ctx: Ctx, session_id: str) -> object:
+    await ctx.services.store.flush()
+    return NO_CONTENT

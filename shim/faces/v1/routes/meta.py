@@ -1,0 +1,25 @@
+"""Health, and the document of `/v1`."""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.metadata import version
+
+from aiohttp import web
+
+from shim.faces.v1.models import HealthResponse
+from shim.faces.v1.routes.endpoint import v1
+from shim.http.operation import Ctx
+
+
+@v1("get_health", "GET", "/v1/health", tag="meta", answer=HealthResponse)
+async def get_health(ctx: Ctx) -> object:
+    """That the server answers."""
+    return HealthResponse(status="ok", version=version("opencode-shim"))
+
+
+@v1("get_openapi", "GET", "/v1/openapi.json", tag="meta", answer=dict[str, object], ours=True)
+async def get_openapi(ctx: Ctx) -> object:
+    """This document. It is generated from the handlers by `tools/universal.py`."""
+    text = resources.files("shim.faces.v1").joinpath("openapi.json").read_bytes()
+    return web.Response(body=text, content_type="application/json")

@@ -1,0 +1,46 @@
+"""`GET /metrics`, in Prometheus' text format. prometheus_client is loaded when it is first asked for: its import takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections import Counter
+
+from aiohttp import web
+
+from shim.bounded_output import dropped
+from shim.faces.v1.routes.endpoint import universal, v1
+from shim.http.operation import Ctx
+
+
+def tasks() -> dict[str, int]:
+    """How many tasks the loop has, by the first word of their names; those without a name of their own are `Task`."""
+    return dict(sorted(Counter(re.split(r"\W", task.get_name(), maxsplit=1)[0] for task in asyncio.all_tasks()).items()))
+
+
+@v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
+async def get_metrics(ctx: Ctx) -> object:
+    """Counts, durations and gauges of the server, for Prometheus."""
+    from shim.telemetry.prometheus import CONTENT_TYPE, Gauges, render
+
+    face, services = universal(ctx), ctx.services
+    feed, hub = services.sessions.deps.feed, services.hub.stats()
+    open_asks, oldest_ms = services.sessions.open_asks()
+    gauges = Gauges(
+        sessions=sum(1 for _ in services.sessions.records()),
+        busy=len(services.sessions.busy()),
+        opencode_readers=hub.readers,
+        universal_readers=feed.listeners,
+        lag=feed.lag(),
+        dropped=hub.dropped,
+        cut_off=feed.cut_off,
+        published=hub.published,
+        tasks=tasks(),
+        blocks=sys.getallocatedblocks(),
+        open_asks=open_asks,
+        oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
+        asks_unattended=services.sessions.deps.unattended_counts,
+        lines_dropped=dropped(),
+    )
+    return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

@@ -1,0 +1,112 @@
+"""Sessions: made, listed, terminated. They are those of OpenCode's clients too. Source: the universal API's document."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from shim.errors import InvalidRequest
+from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, SessionInfo, SessionListResponse
+from shim.faces.v1.routes.endpoint import universal, v1
+from shim.host.roots import require, within
+from shim.http.operation import NO_CONTENT, Ctx
+from shim.sessions.universal import Wanted
+from universal.session.model import SessionRecord
+
+
+class SessionPath(BaseModel):
+    """`{session_id}`: the id that its maker chose, or OpenCode's."""
+
+    session_id: str
+
+
+REFUSED = {
+    "mcp": "MCP servers belong to the agent: configure them there (`claude mcp add` and the like), and leave `mcp` out.",
+    "skills": "Skills belong to the agent: install them where it looks for them, and leave `skills` out.",
+}
+"""Fields of the document that are not served, and what to do instead."""
+
+
+@v1("list_sessions", "GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
+async def list_sessions(ctx: Ctx) -> object:
+    """All sessions, the last changed first."""
+    records = sorted(ctx.services.sessions.records(), key=lambda one: (one.updated_ms, one.created_ms), reverse=True)
+    roots = ctx.services.settings.roots
+    return SessionListResponse(sessions=[session_info(ctx, record) for record in records if within(record.directory, roots)])
+
+
+@v1(
+    "create_session",
+    "POST",
+    "/v1/sessions/{session_id}",
+    tag="sessions",
+    answer=CreateSessionResponse,
+    errors=(400, 409),
+)
+async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest) -> object:
+    """A new session under an id that the client chooses. Its agent starts with the first message."""
+    face = universal(ctx)
+    for name, why in REFUSED.items():
+        if getattr(body, name):
+            raise InvalidRequest(why, None)
+    directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
+    require(directory, ctx.services.settings.roots)
+    wanted = Wanted(
+        agent=body.agent,
+        mode=body.agentMode,
+        permission_mode=body.permissionMode,
+        model=body.model,
+        variant=body.variant,
+        version=body.agentVersion,
+        title=body.title,
+        unattended=body.unattended,
+    )
+    project = await ctx.services.projects.identity(directory)
+    session_id = await face.sessions.create(path.session_id, wanted, directory, project)
+    return CreateSessionResponse(healthy=True, openCodeSessionId=session_id)
+
+
+@v1("terminate_session", "POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))
+async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
+    """Stops its agent for good; `session.ended` says `terminated_by: daemon`. The session can still be read. Again is fine."""
+    await ctx.services.sessions.terminate(universal(ctx).sessions.id_of(path.session_id))
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+def _directory(base: str, named: str) -> str:
+    """Absolute, without `..`. Raises InvalidRequest. Blocking."""
+    directory = os.path.normpath(Path(base, Path(named).expanduser()))
+    if "\0" in directory or not Path(directory).is_dir():
+        raise InvalidRequest(f"There is no directory {directory!r}.", None)
+    return directory
+
+
+def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
+    """A session as `/v1` shows it."""
+    face, sessions = universal(ctx), ctx.services.sessions
+    session_id, model, parent = record.id, record.model, record.parent_id
+    status = sessions.statuses().get(session_id)
+    return SessionInfo(
+        sessionId=face.sessions.name_of(session_id),
+        agent=sessions.agent_of(session_id),
+        agentMode=record.mode or "build",
+        permissionMode=face.sessions.permission_mode(session_id),
+        ended=sessions.is_ended(session_id),
+        eventCount=ctx.services.store.last_sequence(session_id),
+        createdAt=record.created_ms,
+        updatedAt=record.updated_ms,
+        directory=record.directory,
+        model=model.model_id or None if model is not None else None,
+        variant=model.variant or None if model is not None else None,
+        title=record.title or None,
+        nativeSessionId=sessions.native_id(session_id),
+        openCodeSessionId=session_id,
+        parentSessionId=face.sessions.name_of(parent) if parent else None,
+        status=status.type if status is not None else "idle",
+        unattended=str(sessions.unattended(session_id)),
+        waitingSince=sessions.waiting_since_ms(session_id),
+    )

@@ -1,0 +1,118 @@
+"""Which slash commands a client is offered, and under which names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from shim.agents.client_commands import FOUND
+from shim.agents.offered_commands import commands, native_name, withheld
+from shim.agents.reserved_commands import BREAKING, RESERVED
+from shim.sessions.built_in_commands import BuiltInCommand, templates
+from tests.fakes.agents_directory import FakeAgent, agent
+from universal.agents.claude_spec import CLAUDE
+from universal.codec import Catalogue, SlashCommand
+
+
+@dataclass(frozen=True)
+class Named:
+    """An agent that offers commands of these names."""
+
+    name: str
+    title: str
+    commands: tuple[str, ...]
+    is_program: bool = True
+
+    def offer(self) -> FakeAgent:
+        made = agent(self.name, self.title, Catalogue(commands=tuple(SlashCommand(c, f"does {c}") for c in self.commands)))
+        return made if self.is_program else replace(made, spec=replace(made.spec, binaries=()))
+
+
+def offered(*agents: Named, chosen: str | None = None, config: tuple[BuiltInCommand, ...] = ()) -> dict[str, str]:
+    """Name -> description."""
+    rows = commands([one.offer() for one in agents], config, chosen)
+    return {row["name"]: row["description"] for row in rows}
+
+
+CLAUDE_CODE = Named("claude", "Claude Code", ("rename", "usage"))
+MOCK = Named("mock", "Mock", ("echo", "help"), is_program=False)
+
+
+def test_a_name_of_a_client_is_offered_with_the_agents_prefix() -> None:
+    assert offered(CLAUDE_CODE) == {"claude:rename": "does rename", "usage": "does usage"}
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_no_agents_command_has_a_name_of_a_client(name: str) -> None:
+    assert name not in offered(Named("claude", "Claude Code", (name,)))
+
+
+@pytest.mark.parametrize("name", sorted(BREAKING))
+def test_a_command_that_would_break_the_session_is_not_offered(name: str) -> None:
+    assert offered(Named("pi", "Pi", (name,))) == {}
+
+
+def test_claudes_commands_of_no_use_here_are_withheld_with_a_reason() -> None:
+    assert "Choose the model in your client" in withheld(CLAUDE, "model")
+    assert withheld(CLAUDE, "__remote-workflow")
+    assert not withheld(CLAUDE, "rename")
+
+
+def test_a_template_keeps_its_name_and_the_agents_command_gets_the_prefix() -> None:
+    config = (BuiltInCommand("exit", "go", "mine"), BuiltInCommand("usage", "count", "mine too"))
+    assert offered(CLAUDE_CODE, config=config) == {
+        "exit": "mine",
+        "usage": "mine too",
+        "claude:rename": "does rename",
+        "claude:usage": "does usage",
+    }
+
+
+def test_a_command_of_some_agents_names_them_all() -> None:
+    codex, pi = Named("codex", "Codex", ("usage", "go")), Named("pi", "Pi", ("go",))
+    assert offered(CLAUDE_CODE, codex, pi) == {
+        "claude:rename": "does rename",
+        "usage": "does usage (Claude Code, Codex)",
+        "go": "does go (Codex, Pi)",
+    }
+
+
+def test_scenes_of_the_mock_are_offered_only_where_it_is_wanted() -> None:
+    scenes = {"echo": "does echo", "mock:help": "does help"}
+    assert offered(MOCK) == scenes
+    assert offered(CLAUDE_CODE, MOCK) == {"claude:rename": "does rename", "usage": "does usage"}
+    assert "mock:help" in offered(MOCK, CLAUDE_CODE), "the default agent"
+    assert "mock:help" in offered(CLAUDE_CODE, MOCK, chosen="mock/mock"), "the model of the config"
+
+
+def test_a_description_is_one_line() -> None:
+    config = (BuiltInCommand("go", "go", " two\n\n  lines\r\nof it "),)
+    made = agent("pi", "Pi", Catalogue(commands=(SlashCommand("deep", "a\nb\tc"), SlashCommand("bare"))))
+    rows = {row["name"]: row for row in commands([made], config)}
+    assert (rows["go"]["description"], rows["deep"]["description"]) == ("two lines of it", "a b c")
+    assert "description" not in rows["bare"]
+
+
+def test_a_name_with_the_prefix_is_the_agents_own_command() -> None:
+    claude = CLAUDE_CODE.offer()
+    assert native_name(claude, "claude:rename") == "rename"
+    assert native_name(claude, "rename") == "rename"
+    assert native_name(claude, "codex:rename") is None
+    assert native_name(claude, "claude:nothing") is None
+    plugin = Named("claude", "Claude Code", ("claude:go", "go")).offer()
+    assert native_name(plugin, "claude:go") == "claude:go", "a plugin's command may look like ours"
+
+
+def test_a_command_of_the_config_replaces_the_servers() -> None:
+    mine = BuiltInCommand("review", "mine", "")
+    assert [command.name for command in templates("/p", [mine])] == ["init", "review"]
+    assert templates("/p", [mine])[1] is mine
+    assert "/p" in templates("/p", [])[0].template
+
+
+def test_the_terminal_and_the_web_ui_were_both_read() -> None:
+    """The list is generated: an empty one would reserve nothing."""
+    assert {"rename", "clear", "quit", "timeline", "summarize"} <= set(FOUND["opencode 1.18.33"])
+    assert {"terminal", "open", "workspace"} <= set(FOUND["opencode 1.18.33"]), "of the web UI"
+    assert all(len(names) > 20 for names in FOUND.values())

@@ -1,0 +1,76 @@
+"""The edge: which dialect a client speaks, and what is rewritten on the way in and out."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.faces.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.dialects import v2_july_edge as j
+from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.probes import Probes
+from shim.faces.opencode2.rewriting import Asked, Nothing
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_rows_are_of_operations_that_there_are(name: str) -> None:
+    rows = {alias.row for alias in DIALECTS[name].aliases}
+    for alias in DIALECTS[name].aliases:
+        assert alias.operation in OPERATIONS2, alias
+        wanted = {part for part in OPERATIONS2[alias.operation].path.split("/") if part.startswith("{")}
+        assert wanted <= set(alias.path.split("/")), alias
+    if name == "J":
+        assert set(j.REQUESTS) <= set(OPERATIONS2)
+        assert set(j.ANSWERS) <= set(OPERATIONS2) | rows
+
+
+@pytest.mark.parametrize(
+    ("operation", "said", "meant"),
+    [
+        ("session.permission.reply", {"reply": "once"}, {"decision": "once"}),
+        ("session.fork", {"messageID": "msg_1"}, {"before": "msg_1"}),
+        ("session.fork", {}, {}),
+        ("session.command", {"command": "a", "arguments": "b"}, {"name": "a", "text": "b"}),
+        ("session.command", {"command": "a"}, {"name": "a", "text": ""}),
+        ("experimental.session.skill", {"skill": "x", "resume": True}, {"id": "x", "resume": True}),
+        ("session.prompt", {"text": "reply"}, {"text": "reply"}),
+        ("session.fork", None, None),
+        ("session.command", [1], [1]),
+    ],
+)
+def test_requests(operation: str, said: object, meant: object) -> None:
+    asked = Asked({"a": "b"}, said)
+    assert j.request(operation, asked) == Asked({"a": "b"}, meant)
+    assert asked.body == said
+
+
+def test_answers_are_made_and_nothing_is_changed_in_place() -> None:
+    item = {"id": "msg_1", "sessionID": "ses_1", "time": {"created": 5}, "type": "user", "payload": {"text": "x"}}
+    said = {"data": {**item, "delivery": "queue"}}
+    made = j.answer("session.prompt", said)
+    assert made["data"]["timeCreated"] == 5
+    assert made["data"]["data"] == {"text": "x"}
+    assert said["data"]["time"] == {"created": 5}
+    compaction = {**item, "type": "compaction", "payload": {}, "delivery": "steer"}
+    assert set(j.answer("session.compact", {"data": compaction})["data"]) == {
+        "admittedSeq",
+        "id",
+        "sessionID",
+        "timeCreated",
+        "type",
+    }
+    source = {"type": "tool", "messageID": "msg_1", "id": "call_1"}
+    [asked] = j.answer("session.permission.list", {"data": [{"id": "per_1", "source": source}]})["data"]
+    assert asked == {"id": "per_1", "source": {"type": "tool", "messageID": "msg_1", "callID": "call_1"}}
+    assert j.answer("session.interrupt", {"interrupted": True}) == Nothing()
+    assert j.answer("agent.list", said) is said
+
+
+def test_the_last_probe_counts_and_old_clients_are_forgotten() -> None:
+    probes = Probes(2)
+    a, b, c = (("1", name) for name in "abc")
+    probes.note(a, "J")
+    probes.note(b, "J")
+    probes.note(a, "R")
+    assert (probes.last(a), probes.last(b)) == ("R", "J")
+    probes.note(c, "J")
+    assert (probes.last(a), probes.last(b), probes.last(c)) == (None, "J", "J")

@@ -1,0 +1,42 @@
+"""Which build a client is of, by what it says and asked, and what of that outlives a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.faces.opencode2.probes import Probe, Probes, dialect_by_agent
+
+JULY = "opencode2/2.0.0-v2.20260717"
+
+
+@pytest.mark.parametrize(
+    ("agent", "dialect"),
+    [(JULY, "J"), ("opencode/latest/2.0.26/cli", "R"), ("opencode-python/0.2.3 python/3.11.7", "R"), ("node", "R"), ("", "R")],
+)
+def test_a_user_agent_says_which_build_it_is(agent: str, dialect: str) -> None:
+    assert dialect_by_agent(agent) == dialect
+
+
+def test_only_what_a_user_agent_does_not_say_is_kept() -> None:
+    probes = Probes()
+    for agent, dialect in (("node", "J"), (JULY, "J"), ("curl", "R"), (f"{JULY}-next", "R")):
+        probes.note(("::1", agent), dialect)
+    assert probes.unusual() == [Probe("::1", "node", "J"), Probe("::1", f"{JULY}-next", "R")]
+    probes.note(("::1", "node"), "R")
+    assert probes.unusual() == [Probe("::1", f"{JULY}-next", "R")]
+
+
+def test_a_change_is_told_once() -> None:
+    probes, told = Probes(), list[str]()
+    probes.changed = lambda: told.append("changed")
+    for dialect in ("J", "J", "R"):
+        probes.note(("::1", "node"), dialect)
+    assert probes.last(("::1", "node")) == "R"
+    assert told == ["changed", "changed"]
+
+
+def test_what_was_asked_since_the_restart_counts_more_than_what_was_known_before() -> None:
+    probes = Probes(size=2)
+    probes.note(("::1", "new"), "R")
+    probes.restore([Probe("::1", "oldest", "J"), Probe("::1", "old", "J"), Probe("::1", "new", "J")])
+    assert [probes.last(("::1", agent)) for agent in ("oldest", "old", "new")] == [None, "J", "R"]

@@ -1,0 +1,120 @@
+"""When a client's streams are on hold, what its answers are made from meanwhile, and what it is told again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shim.clock import ManualClock
+from shim.faces.opencode2 import rereads
+from shim.faces.opencode2.dialects import J
+from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.rereads import Rereads
+from shim.faces.opencode2.state import Conversation2
+from shim.faces.opencode2.stream import ENCODERS
+from shim.ids import Ids
+from shim.stream.hub import Hub
+
+CLIENT = ("::1", "opencode2/x")
+SETTLE_S, LAID_S, LONGEST_S, REPEAT_S = 0.02, 0.04, 0.2, 0.1
+
+
+class Place:
+    """Two sessions, and a client with a stream."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.hub = Hub[Event2](clock, Ids(clock))
+        self.sessions = {id_: Conversation2({"id": id_, "location": {"directory": "/p"}}) for id_ in ("ses_1", "ses_2")}
+        self.rereads = Rereads(self.hub, self.load, self.sessions.get, clock=clock, ids=Ids(clock))
+        self.reader = self.hub.subscribe(ENCODERS["J"], client=CLIENT)
+
+    async def load(self, session_id: str) -> Conversation2:
+        return self.sessions[session_id]
+
+    async def read(self, session_id: str = "ses_1", client: tuple[str, str] = CLIENT) -> dict[str, Any] | None:
+        async with self.rereads.answering(J, client, session_id) as state:
+            return None if state is None else state.messages
+
+    def say(self, message: str, session_id: str = "ses_1") -> None:
+        """A message is there, and told."""
+        self.sessions[session_id].messages[message] = {"id": message}
+        self.hub.publish(Event2("evt_1", 1, "session.renamed", {"sessionID": session_id, "title": message}, session_id))
+
+    async def told(self, wait_s: float = 0.0) -> list[str]:
+        until = asyncio.get_running_loop().time() + wait_s
+        return [frame.body.decode() for batch in await self.reader.take(0.0, until) for frame in batch.frames]
+
+
+@pytest.fixture
+async def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    for name, value in (("SETTLE_S", SETTLE_S), ("LAID_S", LAID_S), ("LONGEST_S", LONGEST_S), ("REPEAT_S", REPEAT_S)):
+        monkeypatch.setattr(rereads, name, value)
+    made = Place()
+    await made.told()
+    return made
+
+
+async def test_answers_of_one_moment_and_what_came_after_it_is_told_after_them(place: Place) -> None:
+    place.say("msg_1")
+    first = asyncio.create_task(place.read())
+    place.sessions["ses_1"].running = True
+    await asyncio.sleep(0)
+    assert any("msg_1" in one for one in await place.told())
+    place.say("msg_2")
+    assert await place.read() == await first == {"msg_1": {"id": "msg_1"}}
+    assert await place.told() == []
+    assert any("msg_2" in one for one in await place.told(LONGEST_S))
+    assert await place.read() == place.sessions["ses_1"].messages
+
+
+async def test_a_client_without_a_stream_reads_what_is_now(place: Place) -> None:
+    assert await place.read(client=("::1", "node")) is None
+    place.say("msg_1")
+    assert len(await place.told()) == 1
+
+
+async def test_whoever_asks_for_something_to_be_done_is_told_at_once(place: Place) -> None:
+    await place.read()
+    place.say("msg_1")
+    assert await place.told() == []
+    place.rereads.end(CLIENT)
+    assert len(await place.told()) == 1
+
+
+async def test_reads_of_another_session_wait_for_the_first_ones(place: Place) -> None:
+    await place.read()
+    place.say("msg_2", "ses_2")
+    assert await place.read("ses_2") == {"msg_2": {"id": "msg_2"}}
+    assert len(await place.told()) == 1
+
+
+async def test_a_stream_is_not_on_hold_for_longer_however_much_is_read(place: Place) -> None:
+    await place.read()
+    place.say("msg_1")
+    async with asyncio.timeout(4 * LONGEST_S):
+        while "msg_1" not in (await place.read() or {}):
+            await asyncio.sleep(LAID_S / 4)
+    assert len(await place.told()) >= 1
+
+
+async def test_what_was_asked_meanwhile_and_is_still_open_is_told_again_once(place: Place) -> None:
+    await place.read()
+    session = place.sessions["ses_1"]
+    asked = {"id": "per_1", "sessionID": "ses_1", "action": "shell", "resources": []}
+    session.permissions = {"per_1": asked, "per_2": {**asked, "id": "per_2"}}
+    place.hub.publish(Event2("evt_1", 1, "permission.asked", asked, "ses_1"))
+    assert sum("per_1" in one for one in await place.told(LONGEST_S)) == 1
+    del session.permissions["per_2"]
+    again = await place.told(LONGEST_S + REPEAT_S)
+    assert [("permission.v2.asked" in one, "per_1" in one) for one in again] == [(True, True)]
+    assert await place.told(REPEAT_S) == []
+
+
+async def test_the_end_of_the_server_ends_holds(place: Place) -> None:
+    await place.read()
+    place.say("msg_1")
+    place.rereads.close()
+    assert len(await place.told()) == 1

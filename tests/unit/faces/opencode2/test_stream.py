@@ -1,0 +1,281 @@
+"""The streams of `/api/event`: frames by dialect, made once; positions; replay; slow readers; and what is thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shim.clock import ManualClock
+from shim.faces.opencode2.dialects import Dialect
+from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAMES, DialectEncoder
+from shim.ids import Ids
+from shim.stream.frame import encode_position
+from shim.stream.hub import Hub, HubBounds
+from shim.stream.scheduling import Bursts
+from shim.stream.subscription import Bounds, State, Subscription
+
+R, J = ENCODERS["R"], ENCODERS["J"]
+DEFAULT_BOUNDS = HubBounds(Bounds(frames=READER_FRAMES))
+
+
+def make(bounds: HubBounds = DEFAULT_BOUNDS, bursts: Bursts | None = None) -> tuple[Hub[Event2], ManualClock]:
+    """A hub with the bounds that `shim.app` gives it."""
+    clock = ManualClock()
+    return Hub[Event2](clock, Ids(clock), bounds=bounds, bursts=bursts, keep_s=KEEP_S, keeps_events=True), clock
+
+
+def place(position: str) -> str:
+    return encode_position(position).decode()
+
+
+def delta(text: str, ordinal: int = 0) -> Event2:
+    data = {"sessionID": "ses_1", "assistantMessageID": "msg_1", "ordinal": ordinal, "delta": text}
+    return Event2("evt_d", 1, "session.text.delta", data, "ses_1", directory="/p")
+
+
+def said(number: int) -> Event2:
+    return Event2(f"evt_{number}", 1, "session.renamed", {"sessionID": "ses_1", "title": str(number)}, "ses_1", number, 1, "/p")
+
+
+async def taken(reader: Subscription) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while batches := await reader.take(0.0, 0.0):
+        for frame in (frame for batch in batches for frame in batch.frames):
+            text = reader.encoder.layout(frame).decode()
+            if text.startswith(":"):
+                continue
+            head, body = text.removesuffix("\n\n").split("\n")
+            assert head == f"id: {place(frame.position)}"
+            found.append({**json.loads(body.removeprefix("data: ")), "place": frame.position})
+    return found
+
+
+def kinds(found: list[dict[str, Any]]) -> list[str]:
+    return [one["type"] for one in found]
+
+
+async def test_a_reader_begins_with_connected_and_a_comment() -> None:
+    hub, _ = make()
+    reader = hub.subscribe(R)
+    (batch,) = await reader.take(0.0, 0.0)
+    first, beat = (reader.encoder.layout(frame) for frame in batch.frames)
+    assert beat == HEARTBEAT
+    assert json.loads(first.split(b"data: ")[1])["type"] == "server.connected"
+    assert "created" not in json.loads(first.split(b"data: ")[1])
+
+
+async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -> None:
+    made: list[str] = []
+
+    def event(one: Event2) -> Event2 | None:
+        made.append(one.id)
+        return None if one.type == "session.text.delta" else one
+
+    mute = DialectEncoder(Dialect("mute", event=event))
+    hub, _ = make()
+    readers = [hub.subscribe(mute), hub.subscribe(mute), hub.subscribe(R)]
+    hub.publish(delta("x"))
+    hub.publish(said(1))
+    assert [kinds(await taken(reader))[1:] for reader in readers] == [
+        ["session.renamed"],
+        ["session.renamed"],
+        ["session.text.delta", "session.renamed"],
+    ]
+    assert made == ["evt_d", "evt_1"]
+
+
+async def test_the_envelope_is_that_of_the_wire() -> None:
+    hub, _ = make()
+    reader = hub.subscribe(R)
+    hub.publish(said(7))
+    event = (await taken(reader))[1]
+    del event["place"]
+    assert event == {
+        "id": "evt_7",
+        "created": 1,
+        "type": "session.renamed",
+        "durable": {"aggregateID": "ses_1", "seq": 7, "version": 1},
+        "location": {"directory": "/p"},
+        "data": {"sessionID": "ses_1", "title": "7"},
+    }
+
+
+async def test_pieces_of_one_text_are_joined_for_a_reader_that_is_behind() -> None:
+    hub, _ = make(HubBounds(Bounds(10, 1 << 20), 100, 1 << 20))
+    reader = hub.subscribe(R)
+    for index in range(30):
+        hub.publish(delta(f"{index} ", ordinal=index % 2))
+    hub.publish(said(1))
+    await asyncio.sleep(0)  # it is judged when the loop has turned
+    found = (await taken(reader))[1:]
+    assert reader.state is State.OPEN
+    assert kinds(found) == ["session.text.delta"] * 2 + ["session.renamed"]
+    assert found[0]["data"]["delta"] == "".join(f"{n} " for n in range(0, 30, 2))
+    assert found[1]["data"]["delta"] == "".join(f"{n} " for n in range(1, 30, 2))
+
+
+async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back() -> None:
+    hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
+    slow = hub.subscribe(R)
+    last = (await taken(slow))[0]["place"]
+    for number in range(40):
+        hub.publish(said(number))
+    assert slow.state is State.DROPPED
+    assert hub.stats().dropped == 1
+    again = hub.subscribe(R, last_event_id=place(last))
+    found = await taken(again)
+    assert found[0]["place"] == last
+    assert [one["data"]["title"] for one in found[1:]] == [str(number) for number in range(40)]
+
+
+async def test_a_burst_is_one_batch_for_each_reader_in_its_dialect() -> None:
+    bursts = Bursts(now=lambda: 0.0)
+    mute = DialectEncoder(Dialect("mute", event=lambda one: None if one.type == "session.text.delta" else one))
+    hub, _ = make(bursts=bursts)
+    readers = [hub.subscribe(R), hub.subscribe(R), hub.subscribe(mute)]
+    for reader in readers:
+        await taken(reader)
+    with bursts.burst():
+        hub.publish(said(1))
+        hub.publish(delta("x"))
+        assert not any(reader._live for reader in readers)
+        late = hub.subscribe(R)  # has what was said before at once, and for nobody is it lost
+        assert [len(reader._live) for reader in readers] == [1, 1, 1]
+        hub.publish(said(2))
+        hub.publish(delta("y"))
+    batches = [tuple(reader._live)[-1] for reader in (*readers, late)]
+    assert batches[0] is batches[1] is batches[3]
+    told = ["session.renamed", "session.text.delta"]
+    assert [kinds(await taken(reader)) for reader in readers] == [[*told, *told], [*told, *told], ["session.renamed"] * 2]
+    assert kinds(await taken(late)) == ["server.connected", *told]
+
+
+async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
+    turns: list[Callable[[], None]] = []
+    bursts = Bursts(soon=turns.append, now=lambda: 0.0)
+    hub, _ = make(bursts=bursts)
+    reader = hub.subscribe(R)
+    await taken(reader)
+
+    def tell(event: Event2) -> int:
+        with bursts.burst():
+            hub.publish(event)
+        return len(reader._live)
+
+    asked = Event2("evt_a", 1, "permission.asked", {"id": "per_1", "sessionID": "ses_1"}, "ses_1", directory="/p")
+    assert [tell(said(1)), tell(said(2)), tell(asked)] == [1, 1, 2]
+    assert len(turns) == 1
+    assert kinds(await taken(reader)) == ["session.renamed", "session.renamed", "permission.asked"]
+
+
+async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:
+    hub, _ = make()
+    reader = hub.subscribe(R)
+    hub.publish(said(1))
+    hub.publish(Event2("evt_2", 1, "session.inbox.delivered", {"sessionID": "ses_1", "inboxID": "msg_1"}, "ses_1", 2, 1, "/p"))
+    first = (await taken(reader))[1]
+    assert kinds(await taken(hub.subscribe(J, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
+
+
+async def test_events_are_wanted_for_a_while_after_the_last_reader_left() -> None:
+    hub, clock = make()
+    begun: list[int] = []
+    hub.on_first_reader = lambda: begun.append(1)
+    assert not hub.wanted
+    reader = hub.subscribe(R)
+    last = (await taken(reader))[0]["place"]
+    reader.close()
+    assert hub.wanted
+    hub.publish(said(1))
+    assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected", "session.renamed"]
+    assert begun == [1]
+    for one in hub._all_readers():
+        one.close()
+    clock.value_ms += int(KEEP_S * 1000) + 1
+    assert not hub.wanted
+    # What happened since is not known: the ring has a hole, so nothing is replayed from before it.
+    assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected"]
+    assert begun == [1, 1]
+    assert hub.stats().replay_missed == 1
+
+
+async def test_the_end() -> None:
+    hub, _ = make()
+    reader = hub.subscribe(R)
+    hub.close()
+    hub.publish(said(1))
+    assert kinds(await taken(reader)) == ["server.connected"]
+    assert reader.over
+    assert hub.subscribe(R).state is State.ENDING
+
+
+async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> None:
+    """The text is the same, other events keep their places, and other readers get each piece."""
+    hub, _ = make()
+    bursts = hub.bursts
+    readers = [hub.subscribe(J), hub.subscribe(R)]
+    for reader in readers:
+        await taken(reader)
+    with bursts.burst():
+        for number in range(2000):
+            hub.publish(delta(f"{number} ", ordinal=number % 2))
+            if number == 999:
+                hub.publish(said(1))
+    july, release = [await taken(reader) for reader in readers]
+    assert kinds(july) == ["session.text.delta"] * 2 + ["session.renamed"] + ["session.text.delta"] * 2
+    assert len(release) == 2001
+    for ordinal in (0, 1):
+        texts = [
+            "".join(one["data"]["delta"] for one in told if one["data"].get("ordinal") == ordinal) for told in (july, release)
+        ]
+        assert texts[0] == texts[1] == "".join(f"{n} " for n in range(ordinal, 2000, 2))
+
+
+async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws_each() -> None:
+    """Bursts that come while a write is under way, or while the reader is on hold."""
+    hub, _ = make()
+    reader = hub.subscribe(J)
+    await taken(reader)
+    for number in range(50):
+        hub.publish(delta(f"{number} "))
+    assert len(await taken(reader)) == 1
+    reader.hold()
+    for number in range(50):
+        hub.publish(delta(f"{number} "))
+    assert await taken(reader) == []
+    reader.release()
+    [one] = await taken(reader)
+    assert one["data"]["delta"] == "".join(f"{number} " for number in range(50))
+
+
+async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_later() -> None:
+    hub, _ = make()
+    client = ("::1", "opencode2/x")
+    held, other = hub.subscribe(J, client=client), hub.subscribe(J, client=("::1", "node"))
+    with hub.bursts.burst():
+        hub.publish(said(1))
+        assert hub.hold(J, client) == [held]
+        hub.publish(said(2))
+    assert [one["data"].get("title") for one in (await taken(held))[1:]] == ["1"]
+    assert [one["data"].get("title") for one in (await taken(other))[1:]] == ["1", "2"]
+    assert hub.hold(R, client) == []
+    held.release()
+    assert [one["data"]["title"] for one in await taken(held)] == ["2"]
+
+
+@pytest.mark.parametrize("end", ["too much waits", "the server stops"])
+async def test_a_hold_never_costs_an_event(end: str) -> None:
+    hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
+    reader = hub.subscribe(J)
+    await taken(reader)
+    reader.hold()
+    for number in range(5 if end == "too much waits" else 2):
+        hub.publish(said(number))
+    if end == "the server stops":
+        hub.close()
+    assert kinds(await taken(reader)) == ["session.renamed"] * (5 if end == "too much waits" else 2)

@@ -86,10 +86,10 @@ def call(name: str, arguments: Sequence[str]) -> int:
 def version(name: str) -> str:
     """The version of OpenCode whose wire the server speaks, as clients compare it."""
     if name == "opencode2":
-        from shim.opencode2.operations import OPENCODE2_VERSION
+        from shim.faces.opencode2.operations import OPENCODE2_VERSION
 
         return OPENCODE2_VERSION
-    from shim.opencode.operations import OPENCODE_VERSION
+    from shim.faces.opencode1.operations import OPENCODE_VERSION
 
     return OPENCODE_VERSION
 

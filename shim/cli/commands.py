@@ -10,7 +10,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -20,6 +19,7 @@ from shim.cli import clients, screen, serving, transfer
 from shim.cli.server import Running, listen, run
 from shim.logging import configure
 from shim.settings import Settings
+from shim.version import build
 
 cli = typer.Typer(
     name="opencode-shim",
@@ -65,7 +65,7 @@ Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="A s
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(version("opencode-shim"))
+        typer.echo(str(build()))
         raise typer.Exit
 
 
@@ -73,7 +73,8 @@ def _version(wanted: bool) -> None:
 def root(
     *,
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version, and nothing else.")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="The version, and the commit it is built from."),
     ] = False,
 ) -> None:
     """Options before the command."""
@@ -348,6 +349,39 @@ def import_(
     settings = Settings.load({"directory": directory, "data_dir": data_dir})
     document = transfer.read(file)
     _with_server(settings, url, lambda found: transfer.import_(settings, found, document))
+
+
+@cli.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file: a .tar.gz.")],
+    *,
+    no_keys: Annotated[bool, typer.Option("--no-keys", help="Leave the API keys out.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Write the data directory to a file, also while a server uses it: sessions, trust, keys, what `/undo` needs."""
+    from shim.cli import backup as job  # late: most commands do not need it
+
+    done = job.backup(Settings.load({"data_dir": data_dir}).data_dir, file.absolute(), keys=not no_keys)
+    typer.echo(f"Wrote {done.path}: {done.files} files, {done.size:,} bytes, schema {done.schema}.")
+    if not no_keys:
+        typer.echo("It holds your API keys, if any are stored: keep it as you keep them (--no-keys leaves them out).")
+
+
+@cli.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `opencode-shim backup` wrote.")],
+    *,
+    replace: Annotated[bool, typer.Option("--replace", help="Move aside what is in the data directory.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Put a backup into the data directory. The server must be stopped."""
+    from shim.cli import backup as job  # late: most commands do not need it
+
+    settings = Settings.load({"data_dir": data_dir})
+    done = job.restore(settings.data_dir, file.absolute(), replace=replace)
+    typer.echo(f"Restored {done.files} files into {settings.data_dir}.")
+    if done.aside is not None:
+        typer.echo(f"What was there before is in {done.aside}.")
 
 
 def _with_server(settings: Settings, url: str | None, job: transfer.Job) -> None:

@@ -152,10 +152,10 @@ def invoke(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_version() -> None:
+def test_version_names_the_commit_too() -> None:
     code, text = invoke("--version")
     assert code == 0
-    assert text.strip().count(".") == 2
+    assert re.fullmatch(r"\d+\.\d+\.\d+ \([0-9a-f]{9}(, modified)?\)", text.strip())
 
 
 def test_config_tells_values_and_where_they_came_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,53 @@
+"""Copies of the journal's database: made while a server writes, and checked before they take its place.
+
+`SqliteStore` stays the only one that writes to a database that is in use. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from shim.errors import StoreError
+from shim.store.sqlite import BUSY_MS, explain, migrations
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Write one consistent state of `source` to the new file `target`. A server may write meanwhile: it is not held up.
+
+    Raises: StoreError if the source cannot be read or the target cannot be written.
+    """
+    if not source.exists():
+        raise StoreError(f"There is no database {source}. Name the data directory of your server with --data-dir.")
+    try:
+        with closing(_connect(source)) as reading, closing(_connect(target)) as writing:
+            reading.backup(writing)
+            writing.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal and -shm beside it
+    except sqlite3.Error as error:
+        raise explain(error, source, "copy") from error
+
+
+def check_database(path: Path) -> int:
+    """The schema of a whole database that this version can open. Raises StoreError for all others; nothing is changed."""
+    try:
+        with closing(_connect(path)) as connection:
+            schema: int = connection.execute("PRAGMA user_version").fetchone()[0]
+            state = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        raise explain(error, path, "read") from error
+    if state != "ok":
+        raise StoreError(f"{path} is damaged: {state}. Nothing was changed. Use another backup.")
+    newest = len(migrations())
+    if schema > newest:
+        raise StoreError(
+            f"{path} was written by a newer opencode-shim (schema {schema}; this one reads up to {newest}). Nothing was changed. "
+            "Install the version that wrote it, or a newer one."
+        )
+    if schema == 0:
+        raise StoreError(f"{path} is not a database of opencode-shim. Nothing was changed.")
+    return schema
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)

@@ -1,0 +1,91 @@
+"""Which opencode-shim this is: version, commit, and the releases that its changelog names.
+
+A built package has `build.json` (written by `hatch_build.py`). In a checkout the commit is read from `.git`; no program is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from universal.jsonvalue import arr, obj, text
+
+PACKAGE = "opencode-shim"
+BUILD_FILE = Path(__file__).with_name("build.json")
+CHECKOUT = Path(__file__).resolve().parent.parent
+COMMIT = re.compile(r"[0-9a-f]{40,64}")
+SHOWN = 9
+"""Characters of a commit that are shown."""
+OLD_AFTER_DAYS = 180
+"""A release older than this is worth a look for a newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A released version and its day."""
+
+    version: str
+    day: date
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What is running. `commit` is "" where it cannot be told; `modified`: files differed from it when it was built."""
+
+    version: str
+    commit: str = ""
+    modified: bool = False
+    releases: tuple[Release, ...] = ()
+
+    def __str__(self) -> str:
+        changed = ", modified" if self.modified else ""
+        return f"{self.version} ({self.commit[:SHOWN]}{changed})" if self.commit else self.version
+
+    def age_days(self, today: date) -> int | None:
+        """Days since this version was released; None if its changelog does not say when."""
+        days = [release.day for release in self.releases if release.version == self.version]
+        return (today - days[0]).days if days else None
+
+
+@cache
+def build() -> Build:
+    """The build of this process."""
+    return read_build(metadata.version(PACKAGE), BUILD_FILE, CHECKOUT)
+
+
+def read_build(version: str, file: Path, checkout: Path) -> Build:
+    """The build that `file` describes; without the file, what the checkout's `.git` says."""
+    try:
+        info = obj(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError):
+        return Build(version, _checked_out(checkout))
+    releases = tuple(
+        Release(text(entry.get("version")), date.fromisoformat(text(entry.get("date"))))
+        for entry in map(obj, arr(info.get("releases")))
+    )
+    return Build(version, text(info.get("commit")), info.get("modified") is True, releases)
+
+
+def _checked_out(checkout: Path) -> str:
+    """The commit that HEAD names, "" if there is no repository. A worktree's `.git` is a file that names its folder."""
+    try:
+        git = checkout / ".git"
+        if git.is_file():
+            git = checkout / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        if COMMIT.fullmatch(head):
+            return head
+        name = head.removeprefix("ref:").strip()
+        common = git / (git / "commondir").read_text().strip() if (git / "commondir").exists() else git
+        for folder in (git, common):
+            if (folder / name).is_file():
+                return (folder / name).read_text().strip()
+        lines = (common / "packed-refs").read_text().splitlines()
+        return next((line.split()[0] for line in lines if line.endswith(f" {name}")), "")
+    except OSError:
+        return ""

@@ -6,7 +6,7 @@
 
 WAL with `synchronous=NORMAL`: what was flushed survives `kill -9`; a loss of power can take the last commits, but never
 damages the file. Group commit, the bounded queue and what happens when a write fails: `writer.py`. This module owns the
-schema and the sentences for what SQLite says. The only importer of sqlite3.
+schema and the sentences for what SQLite says. Only this module and `backup.py` import sqlite3.
 """
 
 from __future__ import annotations

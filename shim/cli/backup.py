@@ -181,7 +181,8 @@ def _check_manifest(source: Path, manifest: Mapping[str, Any]) -> None:
     if manifest.get("format") != FORMAT:
         raise BackupError(
             f"{source} has another format ({manifest.get('format')}; this version reads {FORMAT}). It was written by "
-            f"opencode-shim {text(manifest.get('version')) or 'of an unknown version'}: restore it with that one. Nothing was changed."
+            f"opencode-shim {text(manifest.get('version')) or 'of an unknown version'}: restore it with that one. Nothing was "
+            "changed."
         )
 
 

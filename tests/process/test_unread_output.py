@@ -19,7 +19,7 @@ import pytest
 
 from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment
 
-REQUESTS = 3000
+REQUESTS = 20_000
 LONG_PATH = "/nowhere/" + "x" * 3000
 """Makes long lines in the log, so that its queue is full soon."""
 ANSWER_S = 10.0
@@ -88,16 +88,18 @@ def serving(home: Path, stdout: int, stderr: int) -> Iterator[tuple[subprocess.P
                 pipe.close()
 
 
-@pytest.mark.timeout(180)
-def test_thousands_of_requests_are_answered_when_nobody_reads_its_output(tmp_path: Path) -> None:
-    inner, outer = full_pipe()  # stdout is full from the first line on
-    with serving(tmp_path, outer, subprocess.PIPE) as (process, connection):
+@pytest.mark.timeout(300)
+def test_twenty_thousand_requests_are_answered_when_both_pipes_are_full(tmp_path: Path) -> None:
+    """As those that start the program do, which read no further than its first line; at level debug each request is a line."""
+    pipes = [full_pipe(), full_pipe()]
+    with serving(tmp_path, pipes[0][1], pipes[1][1]) as (process, connection):
         for _ in range(REQUESTS):
             ask(connection, "/global/health")
+        assert lines_dropped(connection, "stderr") > 0
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_S + SLACK_S) == 0
-    os.close(inner)
-    os.close(outer)
+    for end in (end for pipe in pipes for end in pipe):
+        os.close(end)
 
 
 @pytest.mark.timeout(180)

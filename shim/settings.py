@@ -10,9 +10,11 @@ agents are not settings: `SHIM_CLAUDE_BIN` and the like are read where agents ar
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -35,6 +37,8 @@ from universal.unattended import parse as parse_unattended
 
 ENV_PREFIX = "SHIM_"
 PROJECT_FILE = "shim.toml"
+FILE_LIMIT_BYTES = 2**20
+"""Of a file of settings."""
 ALIASES = {
     "username": ("OPENCODE_SERVER_USERNAME",),
     "password": ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD"),
@@ -437,11 +441,26 @@ def config_files() -> list[Path]:
 def _read(path: Path) -> dict[str, Any]:
     """The values of one TOML file; {} if there is none."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"Cannot read the settings of {path}: {error}") from error
+
+
+def _text(path: Path) -> str:
+    """The text of a file. A repository may have put a pipe or a device there, which would hold the start for ever.
+
+    Raises OSError, UnicodeDecodeError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        data = file.read(FILE_LIMIT_BYTES + 1)
+    if len(data) > FILE_LIMIT_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {FILE_LIMIT_BYTES} bytes")
+    return data.decode("utf-8")
 
 
 def _check_project_file(path: Path, names: Iterable[str]) -> None:

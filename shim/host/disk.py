@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -60,7 +61,7 @@ def confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[Binary
         return
     folder = next((one for one in folders if is_inside(place, one)), None)
     if folder is None or place == folder:
-        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with _folder_above(place, folder) as (descriptor, name):
         found = os.open(name, READ, dir_fd=descriptor)
     with os.fdopen(found, "rb") as file:
@@ -77,11 +78,40 @@ def confined_for_writing(path: str | Path, folders: Sequence[str]) -> Generator[
     place = os.path.realpath(path)
     folder = next((one for one in folders if is_inside(place, one)), None)
     if folder is None or place == folder:
-        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with _folder_above(place, folder, make=True) as (descriptor, name):
         found = os.open(name, WRITE, 0o666, dir_fd=descriptor)
     with os.fdopen(found, "wb") as file:
         yield file, os.fstat(found)
+
+
+def put(path: str | Path, data: bytes, folders: Sequence[str], mode: int | None = None) -> None:
+    """Write a file in one of `folders` beside its place and then put it there, so that nobody reads half of one.
+
+    Missing folders are made. Its mode is `mode`, else the one of the file that was there. No link is followed on the way, so one
+    that is put there meanwhile does not lead out. Raises OutsideError, OSError, and ValueError for a NUL in the path.
+    """
+    place = os.path.realpath(path)
+    folder = next((one for one in folders if is_inside(place, one)), None)
+    if folder is None or place == folder:
+        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with _folder_above(place, folder, make=True) as (above, name):
+        temporary = f".upload-{secrets.token_hex(8)}"
+        made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=above)
+        try:
+            with os.fdopen(made, "wb") as file:
+                file.write(data)
+                if mode is None:
+                    with suppress(FileNotFoundError):
+                        before = os.stat(name, dir_fd=above, follow_symlinks=False)
+                        mode = stat.S_IMODE(before.st_mode) if is_regular(before) else None
+                if mode is not None:
+                    os.fchmod(made, mode)
+            os.replace(temporary, name, src_dir_fd=above, dst_dir_fd=above)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=above)
+            raise
 
 
 @contextmanager

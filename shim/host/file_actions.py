@@ -8,7 +8,6 @@ what they are, never followed out. All functions block: call them in a thread.
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import stat
 from contextlib import suppress
@@ -35,6 +34,11 @@ class Place:
 
     directory: str
     anywhere: bool = False
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """What files must lie in."""
+        return ("/",) if self.anywhere else (os.path.realpath(self.directory),)
 
     def path(self, path: str, *, follow: bool = True) -> Path:
         """The place that a path means. `follow`: links at its end too. Raises InvalidRequest."""
@@ -115,7 +119,7 @@ def read(place: Place, path: str) -> bytes:
     """A file's bytes. Raises RequestError; FileTooLarge above READ_LIMIT_BYTES."""
     where = place.path(path)
     try:
-        with disk.opened(where) as (file, state):
+        with disk.confined(where, place.folders) as (file, state):
             if not disk.is_regular(state):
                 raise InvalidRequest(f"{path} is no file.", None)
             if state.st_size > READ_LIMIT_BYTES:
@@ -131,25 +135,10 @@ def write(place: Place, path: str, data: bytes) -> Path:
     try:
         if where.is_dir():
             raise InvalidRequest(f"{path} is a directory.", None)
-        where.parent.mkdir(parents=True, exist_ok=True)
-        _put(where, data)
+        disk.put(where, data, place.folders)
     except OSError as error:
         raise _refused("write", path, error) from error
     return where
-
-
-def _put(where: Path, data: bytes) -> None:
-    temporary = where.with_name(f".upload-{secrets.token_hex(8)}")
-    mode = stat.S_IMODE(where.stat().st_mode) if where.exists() else None
-    try:
-        with temporary.open("xb") as file:  # x: neither over a file nor through a link
-            file.write(data)
-        if mode is not None:
-            temporary.chmod(mode)
-        temporary.replace(where)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def make_folder(place: Place, path: str) -> Path:
@@ -214,11 +203,9 @@ def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
                 if member.isdir():
                     target.mkdir(parents=True, exist_ok=True)
                     continue
-                target.parent.mkdir(parents=True, exist_ok=True)
                 file = tar.extractfile(member)
                 assert file is not None
-                _put(target, file.read())
-                target.chmod(0o755 if member.mode & 0o100 else 0o644)
+                disk.put(target, file.read(), place.folders, 0o755 if member.mode & 0o100 else 0o644)
                 count += 1
                 if count <= TOLD_PATHS:
                     told.append(str(target))

@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
+from shim.host import disk
 from shim.host.settings_rules import ANY, FILES, WHOLE_FILES, Effect, File
 
 FILE_LIMIT_BYTES = 2**20
@@ -175,9 +176,8 @@ class _Look:
         if self._leads_out(path):
             raise _Unreadable(f"is a link out of the project, to {os.path.realpath(path)}")
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            with disk.confined(path, [self.root]) as (file, state):
+                if not disk.is_regular(state):
                     raise _Unreadable("is no regular file")
                 limit = min(FILE_LIMIT_BYTES, self._left)
                 data = file.read(limit + 1)

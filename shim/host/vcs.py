@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from shim.errors import InvalidRequest
+from shim.host import disk
 from shim.host.git import git, harmless_settings
 
 DIFF = ("diff", "--no-renames", "--ignore-submodules=dirty")
@@ -256,8 +256,9 @@ def split_patch(text: str) -> dict[str, str]:
 
 def _untracked(top: str, names: list[str], patches: bool) -> list[Change]:
     found: list[Change] = []
+    root = os.path.realpath(top)
     for name in names:
-        content = _content(Path(top, name))
+        content = _content(Path(top, name), root)
         if content is None:
             continue
         mode, data, whole = content
@@ -268,15 +269,14 @@ def _untracked(top: str, names: list[str], patches: bool) -> list[Change]:
     return found
 
 
-def _content(path: Path) -> tuple[str, bytes, bool] | None:
+def _content(path: Path, root: str) -> tuple[str, bytes, bool] | None:
     """git's mode, the content up to the limit, and whether that is all; None for what git would not take."""
     try:
-        state = path.lstat()
-        if stat.S_ISLNK(state.st_mode):
+        if path.is_symlink():
             return "120000", os.fsencode(path.readlink()), True
-        if not stat.S_ISREG(state.st_mode):
-            return None
-        with path.open("rb") as file:
+        with disk.confined(path, [root]) as (file, state):
+            if not disk.is_regular(state):
+                return None
             data = file.read(PATCH_LIMIT_BYTES)
         return "100755" if state.st_mode & 0o111 else "100644", data, state.st_size <= PATCH_LIMIT_BYTES
     except OSError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
 
 import shim.settings
 from shim.app import agents_of
-from shim.settings import ALIASES, OF_A_PROJECT, Settings, SettingsError, env_name
+from shim.settings import ALIASES, FILE_LIMIT_BYTES, OF_A_PROJECT, Settings, SettingsError, env_name
 
 
 @pytest.fixture
@@ -172,6 +173,21 @@ def test_what_a_project_may_set_is_taken(here: Path) -> None:
 def test_a_broken_file_is_told(here: Path) -> None:
     (here / "shim.toml").write_text("port = = 1\n")
     with pytest.raises(SettingsError, match=r"Cannot read the settings of .*shim.toml"):
+        Settings.load()
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_told_and_holds_nobody(here: Path) -> None:
+    os.mkfifo(here / "shim.toml")
+    with pytest.raises(SettingsError, match=r"Cannot read the settings of .*shim.toml.*no regular file"):
+        Settings.load()
+    (here / "shim.toml").unlink()
+    (here / "shim.toml").symlink_to("/dev/zero")
+    with pytest.raises(SettingsError, match="no regular file"):
+        Settings.load()
+    (here / "shim.toml").unlink()
+    (here / "shim.toml").write_text("#" * (FILE_LIMIT_BYTES + 1))
+    with pytest.raises(SettingsError, match="more than"):
         Settings.load()
 
 

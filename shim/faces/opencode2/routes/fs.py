@@ -7,8 +7,10 @@ this server, where there are some.
 from __future__ import annotations
 
 import asyncio
+import errno
 import mimetypes
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,7 +88,7 @@ async def write(ctx: Ctx, query: WriteQuery) -> object:
     place = _place(ctx, query.path)
     data = await ctx.request.read()
     try:
-        await asyncio.to_thread(_write, Path(place), data)
+        await asyncio.to_thread(_write, place, data, ctx.services.settings.roots)
     except OSError as error:
         raise InvalidRequest(f"Cannot write {query.path}: {error.strerror}", "Query", ("path",)) from error
     return await located(ctx, {"path": place})
@@ -108,7 +110,7 @@ def _from(directory: str, folder: str) -> str:
 def _read(directory: str, path: str) -> bytes:
     try:
         place = files.confine(directory, path)
-        with disk.opened(place) as (file, state):
+        with disk.confined(place, [os.path.realpath(directory)]) as (file, state):
             if disk.is_regular(state) and state.st_size <= files.FILE_LIMIT_BYTES:
                 return file.read(files.FILE_LIMIT_BYTES)
         why = "it is no file" if not disk.is_regular(state) else f"it has more than {files.FILE_LIMIT_BYTES} bytes"
@@ -119,10 +121,10 @@ def _read(directory: str, path: str) -> bytes:
     raise FileUnreadable(path, why)
 
 
-def _write(place: Path, data: bytes) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    with os.fdopen(descriptor, "wb") as file:
-        if not disk.is_regular(os.fstat(descriptor)):
-            raise OSError(0, "it is no file")
+def _write(place: str, data: bytes, roots: Sequence[Path]) -> None:
+    folders = [os.path.realpath(root) for root in roots] or ["/"]
+    with disk.confined_for_writing(place, folders) as (file, state):
+        if not disk.is_regular(state):
+            raise OSError(errno.EINVAL, "it is no file")
+        file.truncate()
         file.write(data)

@@ -486,8 +486,9 @@ class SessionActor:
         elif self._is_lost_conversation(fact):
             branch.status("conversation_lost", text(getattr(fact.data, "message", "")))
         elif fact.type is EventType.PERMISSION_RESOLVED and isinstance(fact.data, PermissionData):
-            branch.fact(fact)
-            self._requests.resolved(fact.data.permission_id)
+            if not self._requests.withdraw(fact.data.permission_id):
+                branch.fact(fact)
+                self._requests.resolved(fact.data.permission_id)
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
             self._requests.question(branch, fact, fact.data)
         else:
@@ -552,6 +553,7 @@ class SessionActor:
         self._host.drop()
         log.info("agent.exited", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
         self._process(codec.eof(exit_))
+        self._requests.drop_arrivals()
         if generation != self._generation:  # its last words were that the conversation is lost: a new process takes the prompt
             return
         for child in self.children.values():
@@ -585,6 +587,7 @@ class SessionActor:
         handle, self._handle, self._codec = self._handle, None, None
         self._generation += 1
         self._host.drop()
+        self._requests.drop_arrivals()
         return handle
 
     def _drop_process(self, *, kill: bool) -> None:

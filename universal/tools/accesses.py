@@ -52,6 +52,11 @@ class Place:
     resolve: Callable[[str], str] = posixpath.normpath
     is_folder: Callable[[str], bool] = lambda path: path.endswith("/")
 
+    @property
+    def looks_at_files(self) -> bool:
+        """Whether the place asks the file system, which may take long."""
+        return self.resolve is not posixpath.normpath
+
     def absolute(self, path: str, base: str = "") -> str:
         """A path as written by an agent, absolute and without `..`. `base`: what it is relative to, if not the directory."""
         expanded = self.home + path[1:] if path == "~" or path.startswith("~/") else path

@@ -36,6 +36,9 @@ READS = frozenset({"read", "list", "glob", "grep"})
 """Permissions of calls that only read: who grants the folder has granted the call."""
 LOOP_CALLS = 3
 """Equal calls in a row after which OpenCode asks for `doom_loop`."""
+LOOKUP_S = 10.0
+"""Seconds to find out where the paths of a call lead. A call is rejected whose paths cannot be followed in that time."""
+NOT_LOOKED_UP = "The server could not find out which files this call would touch, so it was not allowed. Try it again."
 UNATTENDED_KEY = "unattended"
 """The key in a session's `metadata` and the field of `/v1` that say what happens to asks that nobody answers."""
 UNATTENDED_HEADER = "X-OpenCode-Shim-Unattended"
@@ -79,6 +82,17 @@ class _Wait:
     branch: Branch
     since_ms: int
     timer: Timer | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A call that waits until it is known which files it touches. `is_check`: its agent would not ask about it by itself."""
+
+    branch: Branch
+    fact: Fact
+    data: PermissionData
+    agent: str
+    is_check: bool
 
 
 @dataclass(slots=True)
@@ -148,6 +162,8 @@ class Requests:
         self._proceed = proceed
         self._new_id = new_id
         self._attendance = attendance
+        self._arrivals = deque[_Arrival]()
+        self._lookups: asyncio.Task[None] | None = None
         self._open: dict[str, _Request] = {}
         self._waits: dict[str, _Wait] = {}
         self._calls: dict[str, _Calls] = {}
@@ -158,8 +174,58 @@ class Requests:
 
     def permission(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
         """The agent asks about a call: the rules answer, or a person is asked."""
-        verdict = self._judge(branch, fact, data, agent)
+        self._arrive(_Arrival(branch, fact, data, agent, is_check=False))
+
+    def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
+        """Apply the rules to a call that the agent would not ask about; it goes on if none concerns it."""
+        self._arrive(_Arrival(branch, fact, data, agent, is_check=True))
+
+    def _arrive(self, arrival: _Arrival) -> None:
+        """Judge a call, in the order in which calls come. Links are followed in a thread: no check reads a file on the loop."""
+        place = self._place()
+        if not place.looks_at_files and not self._arrivals:
+            self._decide(arrival, accesses_of(arrival.agent, arrival.data, place))
+            return
+        self._arrivals.append(arrival)
+        if self._lookups is None:
+            self._lookups = asyncio.get_running_loop().create_task(self._look_up(place), name="permission lookups")
+
+    async def _look_up(self, place: Place) -> None:
+        """Judge the calls that have arrived, until there are none. One that was withdrawn meanwhile is left out."""
+        try:
+            while self._arrivals:
+                arrival = self._arrivals[0]
+                accesses = await self._accesses_of(arrival, place)
+                if not self._arrivals or self._arrivals[0] is not arrival:
+                    continue
+                self._arrivals.popleft()
+                if accesses is None:
+                    self._reject(arrival, NOT_LOOKED_UP)
+                else:
+                    self._decide(arrival, accesses)
+        finally:
+            self._lookups = None
+
+    async def _accesses_of(self, arrival: _Arrival, place: Place) -> tuple[Access, ...] | None:
+        """What a call needs; None if that cannot be found out."""
+        try:
+            async with asyncio.timeout(LOOKUP_S):
+                return await asyncio.to_thread(accesses_of, arrival.agent, arrival.data, place)
+        except Exception:  # whatever it is, the agent must have an answer, and it is no
+            log.exception("permission.lookup_failed", session_id=arrival.branch.id)
+            return None
+
+    def _decide(self, arrival: _Arrival, accesses: tuple[Access, ...]) -> None:
+        branch, fact, data, agent = arrival.branch, arrival.fact, arrival.data, arrival.agent
+        verdict = self._judge(arrival, accesses)
         if verdict is None:
+            return
+        if arrival.is_check:
+            if not verdict.to_ask:
+                self._proceed(data.permission_id)
+                return
+            asks_itself = verdict.action is None and verdict.call.permission not in READS
+            self._ask_or_reject(_Request(branch, fact, data, agent, verdict.to_ask[0], verdict.to_ask[1:], asks_itself))
             return
         to_ask = verdict.to_ask or ([verdict.call] if verdict.action is None else [])
         if to_ask:
@@ -168,31 +234,23 @@ class Requests:
         self._record_automatic(branch, fact, data, "allow")
         self._send(PermissionReply(data.permission_id, "accept"))
 
-    def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
-        """Apply the rules to a call that the agent would not ask about; it goes on if none concerns it."""
-        verdict = self._judge(branch, fact, data, agent)
-        if verdict is None:
-            return
-        if not verdict.to_ask:
-            self._proceed(data.permission_id)
-            return
-        asks_itself = verdict.action is None and verdict.call.permission not in READS
-        self._ask_or_reject(_Request(branch, fact, data, agent, verdict.to_ask[0], verdict.to_ask[1:], asks_itself))
-
-    def _judge(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> _Verdict | None:
+    def _judge(self, arrival: _Arrival, needed: tuple[Access, ...]) -> _Verdict | None:
         """Apply the rules to a call. None if they deny it: the agent has been answered then."""
-        accesses = self._accesses(branch, data, agent)
+        branch = arrival.branch
+        accesses = self._with_loop(branch, arrival.data, needed)
         policy = self._policy(branch)
         actions: list[Action | None] = [policy.action(access) for access in accesses]
         if "deny" in actions:
-            self._deny(branch, fact, data, accesses[actions.index("deny")], policy)
+            denied = accesses[actions.index("deny")]
+            self._reject(arrival, DENIED_BY_PLAN if policy.is_held_by_plan(denied) else DENIED_BY_RULE)
             return None
         to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
         return _Verdict(to_ask, accesses[-1], actions[-1])
 
-    def _accesses(self, branch: Branch, data: PermissionData, agent: str) -> tuple[Access, ...]:
+    def _with_loop(self, branch: Branch, data: PermissionData, needed: tuple[Access, ...]) -> tuple[Access, ...]:
+        """What a call needs beside what a person has granted of it; first `doom_loop`, if it is one of too many equal calls."""
         meta = obj(data.metadata)
-        *others, call = accesses_of(agent, data, self._place())
+        *others, call = needed
         granted = self._granted.get(branch.id, {}).get(text(meta.get("call_id")), [])
         accesses = (*(access for access in others if access not in granted), call)
         tool = text(meta.get("tool"), data.action)
@@ -203,10 +261,9 @@ class Requests:
         loop = Access("doom_loop", (tool,), (tool,), {"tool": tool, "input": obj(meta.get("input"))})
         return accesses if loop in granted else (loop, *accesses)
 
-    def _deny(self, branch: Branch, fact: Fact, data: PermissionData, access: Access, policy: Policy) -> None:
-        self._record_automatic(branch, fact, data, "deny")
-        message = DENIED_BY_PLAN if policy.is_held_by_plan(access) else DENIED_BY_RULE
-        self._send(PermissionReply(data.permission_id, "reject", message))
+    def _reject(self, arrival: _Arrival, message: str) -> None:
+        self._record_automatic(arrival.branch, arrival.fact, arrival.data, "deny")
+        self._send(PermissionReply(arrival.data.permission_id, "reject", message))
 
     def _ask_or_reject(self, request: _Request) -> None:
         """Ask a person, unless only rules may allow."""
@@ -229,6 +286,18 @@ class Requests:
         request.branch.fact(fact)
         self._wait(request.shown_id, request.branch)
 
+    def withdraw(self, permission_id: str) -> bool:
+        """The agent takes a request back. True if nobody has been shown it yet."""
+        kept = [arrival for arrival in self._arrivals if arrival.data.permission_id != permission_id]
+        was_waiting = len(kept) < len(self._arrivals)
+        if was_waiting:
+            self._arrivals = deque(kept)
+        return was_waiting
+
+    def drop_arrivals(self) -> None:
+        """The agent's process is gone: calls of it that were not judged yet are of no interest."""
+        self._arrivals.clear()
+
     def resolved(self, permission_id: str) -> None:
         """The agent has answered or withdrawn a request of its own: a person is not asked about it any more."""
         self._take(permission_id)
@@ -238,6 +307,7 @@ class Requests:
 
     def forget(self, branch: Branch) -> None:
         """The branch's turn is over: nothing of it is open, and its next calls are no loop."""
+        self._arrivals = deque(arrival for arrival in self._arrivals if arrival.branch is not branch)
         for id_ in [id_ for id_, wait in self._waits.items() if wait.branch is branch]:
             self._end_wait(id_)
         self._open = {id_: request for id_, request in self._open.items() if request.branch is not branch}
@@ -277,6 +347,7 @@ class Requests:
 
     def close(self) -> None:
         """Nobody can answer any more: no ask is rejected later."""
+        self.drop_arrivals()
         for id_ in list(self._waits):
             self._end_wait(id_)
 

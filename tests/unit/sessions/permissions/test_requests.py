@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from shim.errors import InvalidRequest, PermissionNotFound
+from shim.sessions.permissions import requests
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body
 from tests.support.views import children, permissions, questions, statuses, view
 from universal.codec import Enforcement, Fact, OwnFolder, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData
 from universal.permissions import Access, Rule
+from universal.tools.accesses import Place
 from universal.turn import Input
 
 
@@ -338,4 +343,97 @@ async def test_default_rules_follow_the_agents_folder_of_the_server_and_of_the_s
     assert actions() == ["allow", "ask"]
     branch.variables["OWN_DIR"] = "/srv/session"
     assert actions() == ["ask", "allow"]
+    w.agent.done()
+
+
+class SlowPlace:
+    """A place whose links can be followed only when `let_go` is set; `wants_file` is set as soon as it is asked."""
+
+    def __init__(self, w: World) -> None:
+        self.let_go, self.wants_file = threading.Event(), threading.Event()
+
+        async def find_place(directory: str) -> Place:
+            return Place(directory, resolve=self.resolve)
+
+        w.manager.deps = replace(w.manager.deps, find_place=find_place)
+
+    def resolve(self, path: str) -> str:
+        """Nothing here is a link."""
+        self.wants_file.set()
+        assert self.let_go.wait(LOOKUP_WAIT_S)
+        return path
+
+
+LOOKUP_WAIT_S = 10
+
+
+async def reached(w: World, happened: Callable[[], object]) -> None:
+    async with asyncio.timeout(LOOKUP_WAIT_S):
+        while not happened():
+            await w.settle()
+
+
+async def test_files_are_looked_at_while_the_loop_goes_on(w: World) -> None:
+    place, session = SlowPlace(w), w.session()
+    w.rules.append(Rule("bash", "rm *", "deny"))
+    await ask(w, session)
+    denied = w.agent.ask("c1", "bash", command="rm x")
+    asked = w.agent.ask("c2", "bash", command="ls x")
+    await reached(w, place.wants_file.is_set)
+    assert (permissions(w.manager), w.agent.commands[1:]) == ([], []), "nothing is decided before it is known what is touched"
+    place.let_go.set()
+    await reached(w, lambda: permissions(w.manager))
+    assert [c.permission_id for c in w.agent.commands if isinstance(c, PermissionReply)] == [denied]
+    assert [wire["id"] for wire in permissions(w.manager)] == [asked]
+    w.manager.reply_permission(asked, "once")
+    w.agent.done()
+
+
+async def test_a_call_that_is_withdrawn_while_files_are_looked_at_is_never_shown(w: World) -> None:
+    place, session = SlowPlace(w), w.session()
+    await ask(w, session)
+    withdrawn = w.agent.ask("c1", "bash", command="ls x")
+    asked = w.agent.ask("c2", "bash", command="ls y")
+    await reached(w, place.wants_file.is_set)
+    data = PermissionData(permission_id=withdrawn, action="bash", status="reject")
+    w.agent.says(Fact(EventType.PERMISSION_RESOLVED, data))
+    place.let_go.set()
+    await reached(w, lambda: permissions(w.manager))
+    assert [wire["id"] for wire in permissions(w.manager)] == [asked]
+    assert w.hub.kinds(session).count("permission.asked") == 1
+    assert "permission.replied" not in w.hub.kinds(session)
+    w.manager.reply_permission(asked, "once")
+    w.agent.done()
+
+
+async def test_a_turn_that_ends_while_files_are_looked_at_leaves_nothing_open(w: World) -> None:
+    place, session = SlowPlace(w), w.session()
+    await ask(w, session)
+    w.agent.ask("c1", "bash", command="ls x")
+    await reached(w, place.wants_file.is_set)
+    w.agent.done()
+    place.let_go.set()
+    await ask(w, session, "again")
+    later = w.agent.ask("c2", "bash", command="ls y")
+    await reached(w, lambda: permissions(w.manager))
+    assert [wire["id"] for wire in permissions(w.manager)] == [later]
+    w.manager.reply_permission(later, "once")
+    w.agent.done()
+
+
+@pytest.mark.parametrize("trouble", ["slow", "broken"])
+async def test_a_call_whose_files_cannot_be_looked_at_is_rejected(
+    w: World, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "LOOKUP_S", 0.05)
+    place, session = SlowPlace(w), w.session()
+    if trouble == "broken":
+        place.let_go.set()
+        monkeypatch.setattr(requests, "accesses_of", lambda *_: 1 / 0)
+    w.rules.append(Rule("*", "*", "allow"))
+    await ask(w, session)
+    asked = w.agent.check("c1", "bash", command="ls x")
+    await reached(w, lambda: any(isinstance(c, PermissionReply) for c in w.agent.commands))
+    place.let_go.set()
+    assert PermissionReply(asked, "reject", requests.NOT_LOOKED_UP) in w.agent.commands
     w.agent.done()

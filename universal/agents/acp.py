@@ -1,7 +1,8 @@
 """Agents that speak the Agent Client Protocol v1 (JSON-RPC 2.0 over stdio): one codec for all of them.
 
 Parts: `acp_profiles` (which agents, data), `acp_setup` (models, modes, settings), `acp_speech` (items), `acp_tools` (tool calls),
-`acp_asks` (permissions, forms), `acp_host` (files, terminals), `acp_errors` (ends and errors), `acp_context` (what they share).
+`acp_asks` (permissions, forms), `acp_claude` (Claude that asks for every call), `acp_host` (files, terminals), `acp_errors` (ends
+and errors), `acp_context` (what they share).
 Pure: no clock, no IO, no random; ids come from the injected factory.
 
 A prompt waits here until the session is there and its settings are answered, so an interrupt before that only drops it.
@@ -12,7 +13,7 @@ Source: recordings in `compat_fixtures/agents/acp`; docs/agents-wire.md, section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from universal.agents import acp_errors as errors
@@ -50,6 +51,7 @@ from universal.items import Json
 from universal.jsonline import digest, get_text
 from universal.jsonrpc import Id, JsonRpc, Malformed, Notification, Request, Response
 from universal.jsonvalue import obj
+from universal.permissions import Rule
 from universal.turn import Input
 
 
@@ -66,7 +68,7 @@ class AcpCodec:
         self._ctx = Context(profile.name, ids, self._model)
         self._talk = Transcript(self._ctx)
         self._host = Host(self._rpc, ids)
-        self._asks = Asks(self._ctx, self._rpc, self._host.approve)
+        self._asks = Asks(self._ctx, self._rpc, self._setup.mode_id, self._host.approve)
         self._notes = Notes(self._ctx, self._setup)
         self._options: LaunchOptions | None = None
         self._agent: Msg = {}
@@ -99,11 +101,19 @@ class AcpCodec:
         """The agent's command; model and mode are set over the protocol."""
         self._options = options
         self.native_session_id = options.native_session_id if options.resume else None
+        if self._needs_all_asked(options.rules):
+            from universal.agents.acp_claude import ASK_ALWAYS  # late: it loads what is known of Claude Code
+
+            self._asks.always = ASK_ALWAYS
         return LaunchSpec((options.binary, *self._profile.args), options.directory, dict(self._profile.env))
 
     def start(self) -> list[Output]:
         """The handshake; the session is made when it is answered, and fills `catalogue`."""
         return [self._ask("initialize", {"protocolVersion": 1, "clientInfo": CLIENT, "clientCapabilities": CAPABILITIES})]
+
+    def _needs_all_asked(self, rules: Iterable[Rule]) -> bool:
+        """Whether the agent must ask for every call, since one of these rules may forbid it."""
+        return self._profile.asks_always and any(rule.action != "allow" for rule in rules)
 
     def _ask(self, method: str, params: Msg) -> WriteLine:
         return WriteLine(self._rpc.request(method, params)[1])
@@ -114,6 +124,8 @@ class AcpCodec:
         """A command as lines. A prompt's `system` text goes in front of it, as `<system-reminder>`."""
         match command:
             case Prompt():
+                if self._needs_all_asked(command.rules) != (self._asks.always is not None):
+                    return [StopProcess("other permission rules need another process", again=True)]
                 self._held.append(command)
                 return self._stamped(self._pump())
             case Interrupt():
@@ -124,8 +136,8 @@ class AcpCodec:
                 return self._stamped(self._replied(self._asks.answer(command)))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked file or command go on: no rule concerns it."""
-        return self._stamped(iter(self._host.proceed(permission_id)))
+        """Let a checked file, command or call go on: no rule concerns it."""
+        return self._stamped(self._replied(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
 
     @property
     def mode(self) -> str:
@@ -245,6 +257,12 @@ class AcpCodec:
         self._setup.images = obj(capabilities.get("promptCapabilities")).get("image") is True
         options = self._options
         params: Msg = {"cwd": options.directory if options else "/", "mcpServers": []}
+        if (always := self._asks.always) is not None:
+            version = get_text(obj(self._agent.get("agentInfo")), "version")
+            if errors.is_older(version, always.since):
+                yield from self._broken(errors.too_old(self._profile.title, version, always.since), msg.raw)
+                return
+            params["_meta"] = dict(always.meta)
         if self.native_session_id is None:
             yield self._ask("session/new", params)
             return

@@ -8,13 +8,13 @@ OpenCode's rules, and nothing is written into the agent's own files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.agents.acp_context import Context, Msg
 from universal.agents.acp_tools import Call, arguments_of, pending_diff, rule_metadata, title_of
-from universal.codec import Fact, Output, PermissionReply, QuestionReply, WriteLine
+from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
 from universal.items import Json
 from universal.jsonline import get_text
@@ -60,16 +60,37 @@ class _Ask:
     call: Call | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AskAlways:
+    """How an agent is made to ask for every call, and which of its questions a person is asked then.
+
+    meta           `_meta` of the request that makes or continues a session
+    since          the oldest version that was seen to keep to it
+    is_for_person  (mode, tool, arguments) -> whether the agent would ask in this mode by itself; else only the rules are asked
+    unchecked      tools that need no permission
+    accessed       what a call does where its arguments do not tell it: fields of `PermissionData.metadata`
+    """
+
+    meta: Mapping[str, Json]
+    since: str
+    is_for_person: Callable[[str, str, Msg], bool]
+    unchecked: frozenset[str]
+    accessed: Callable[[str, Msg], Msg]
+
+
 @dataclass(slots=True)
 class Asks:
-    """The open asks of one process."""
+    """The open asks of one process. `mode` gives the id of the mode in force."""
 
     ctx: Context
     rpc: JsonRpc
+    mode: Callable[[], str]
     approve: Callable[[str, Iterable[str]], None] = lambda _kind, _subjects: None
     """Told of each accepted path ("read", "write") and command ("execute")."""
     rejected: bool = False
     """A permission was refused since this was last reset."""
+    always: AskAlways | None = None
+    """The agent asks for every call in this session."""
     _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
 
     def __bool__(self) -> bool:
@@ -91,8 +112,19 @@ class Asks:
         metadata |= rule_metadata(call, told)
         options = [obj(option) for option in arr(request.params.get("options"))]
         ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, options=options, call=call)
+        always = self.always
+        if always is not None and tool in always.unchecked:
+            self.ctx.ignore("permission of a call that needs no check")
+            yield self._select(ask, OPTION_KINDS["accept"])
+            return
         self._open[ask.ask_id] = ask
-        yield self._fact(ask, "requested", raw=request.raw)
+        if always is None:
+            yield self._fact(ask, "requested", raw=request.raw)
+            return
+        arguments: Msg = {**obj(metadata["input"]), **obj(told.get("rawInput"))}  # what is asked now counts
+        metadata |= {"input": arguments, **always.accessed(tool, arguments)}
+        fact = self._fact(ask, "requested", raw=request.raw)
+        yield fact if always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
 
     def form(self, request: Request, call: Call | None) -> Iterator[Output]:
         """`elicitation/create` with a form. Forms without a field are declined: there is nothing to ask."""
@@ -140,6 +172,14 @@ class Asks:
             ask.call.rejected = True
         extra: Msg = {"message": command.message} if command.message else {}
         return [self._select(ask, OPTION_KINDS[command.decision]), self._fact(ask, command.decision, extra=extra)]
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Accept a checked call, which the agent's mode would have allowed; nothing is told of it."""
+        ask = self._open.get(permission_id)
+        if ask is None or ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        return [self._select(ask, OPTION_KINDS["accept"])]
 
     def _select(self, ask: _Ask, kinds: Sequence[str]) -> WriteLine:
         found = (option for kind in kinds for option in ask.options if option.get("kind") == kind)

@@ -80,6 +80,21 @@ def make(message: str, code: str, status: int = 0) -> Msg:
     return {"message": message, "code": code, "details": details}
 
 
+_NUMBER = re.compile(r"\d{1,9}")
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a version comes before another; one that an agent does not tell comes before all."""
+    numbers, others = ([int(number) for number in _NUMBER.findall(text)] for text in (version, than))
+    return numbers < others
+
+
+def too_old(title: str, version: str, needed: str) -> Msg:
+    """The error of a version of an agent that cannot be held to permission rules."""
+    name = f"{title} {version}" if version else f"This version of {title}"
+    return make(f"{name} cannot be held to your permission rules. Update it to {needed} or newer.", "agent_too_old")
+
+
 def data_of(error: Msg) -> ErrorData:
     """The same as the payload of an `error` event."""
     return ErrorData(message=error["message"], code=error["code"], details=error["details"])

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from universal.codec import ALL_FAMILIES, Mode, ProjectSettingsUse
+from universal.claude_code import OWN_FOLDER, OWN_RULES
+from universal.codec import ALL_FAMILIES, Enforcement, Mode, OwnFolder, ProjectSettingsUse
+from universal.permissions import Rule
 
 DEFAULT = "default"
 """Model of agents that offer no choice; is never sent."""
@@ -59,6 +61,13 @@ class Profile:
     login_hint: str = ""
     settings: ProjectSettingsUse = READS_ALL
     """Which settings of a project it reads; an agent of this protocol cannot be told to leave them out."""
+    asks_always: bool = False
+    """It can be made to ask for every call (`acp_claude.ASK_ALWAYS`)."""
+    enforcement: Enforcement | None = None
+    """Who enforces permission rules, where that is more than the protocol demands."""
+    default_rules: tuple[Rule, ...] = ()
+    own_folder: OwnFolder | None = None
+    """As in `AgentSpec`."""
 
 
 _CLAUDE_MODES = (
@@ -96,6 +105,9 @@ _COPILOT_MODES = (
     Mode("bypass", _ALL, "allow_all=on"),
 )
 
+_HIDDEN_FILES = (Rule("edit", ".*", "ask"), Rule("edit", "*/.*", "ask"))
+"""Claude Code asks about most of these in `accept-edits`: `.git`, `.claude`, `.bashrc` ..."""
+
 KNOWN: tuple[Profile, ...] = (
     Profile(
         "claude-agent-acp",
@@ -108,6 +120,10 @@ KNOWN: tuple[Profile, ...] = (
         tested=("0.99.1", "0.100.0"),
         login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
         settings=ProjectSettingsUse(("claude",)),
+        asks_always=True,
+        enforcement=Enforcement("an `ask` rule of Claude Code for every call, which this server answers", absent=("todowrite",)),
+        default_rules=(*_HIDDEN_FILES, *OWN_RULES),
+        own_folder=OWN_FOLDER,
     ),
     Profile(
         "codex-acp",

@@ -58,7 +58,9 @@ def spec_of(profile: Profile) -> AgentSpec:
         tested=profile.tested,
         login=profile.login,
         login_hint=profile.login_hint,
-        enforcement=ENFORCEMENT if profile.permissions else UNASKED,
+        enforcement=profile.enforcement or (ENFORCEMENT if profile.permissions else UNASKED),
+        default_rules=profile.default_rules,
+        own_folder=profile.own_folder,
     )
 
 

@@ -12,13 +12,14 @@ Source: recordings `*_ask_*`, `question*`, `plan`, `interrupt_ask`, `checked`; r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.agents.claude_speech import Call, Context
-from universal.agents.claude_tools import PLAN_OPTIONS, accessed, answer_map, input_diff, read_questions, title_of
+from universal.agents.claude_tools import PLAN_OPTIONS, answer_map, input_diff, read_questions, title_of
 from universal.agents.claude_wire import Msg, control_answer, get_text
+from universal.claude_code import UNCHECKED, accessed
 from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck
 from universal.events import EventType, PermissionData, Question, QuestionData
 from universal.items import Json
@@ -35,24 +36,6 @@ HOOK_S = 2_000_000
 """Seconds that Claude waits for the hook: a person may think for weeks. It counts in milliseconds of 31 bits."""
 HOOKS: Json = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["permission"], "timeout": HOOK_S}]}
 """`hooks` of `initialize`: all calls are to wait for our answer."""
-
-UNCHECKED: Mapping[str, str] = {
-    "AskUserQuestion": "the question itself is asked",
-    "ExitPlanMode": "the plan itself is asked about",
-    "EnterPlanMode": "it only forbids more",
-    "ToolSearch": "it only offers more tools, whose calls are checked",
-    "ListAgents": "it names the agents of this conversation",
-    "ReportFindings": "it only shows text",
-    "TaskGet": "it reads the list of tasks",
-    "TaskList": "it reads the list of tasks",
-    "TaskOutput": "it reads the output of a command or an agent whose start was checked",
-    "BashOutput": "it reads the output of a command whose start was checked",
-    "AgentOutputTool": "it reads the output of an agent whose start was checked",
-    "TaskStop": "it ends a command or an agent of this conversation",
-    "KillShell": "it ends a command of this conversation",
-    "CronList": "it names the prompts that were planned",
-}
-"""Tools whose calls go on without a check -> why. They are none of OpenCode's permissions."""
 
 
 @dataclass(slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from universal.agents.claude_wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, OwnFolder, ProjectSettingsUse
-from universal.permissions import Rule
+from universal.claude_code import OWN_FOLDER, OWN_RULES
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -14,18 +14,6 @@ def _make(ids: IdFactory) -> Codec:
 
 
 _REMOTE = "It is only for sessions that Anthropic's servers start."
-
-OWN_FOLDERS = (
-    "~/.claude/plans/*",
-    "~/.claude/projects/*/memory/*",
-    "~/.claude/projects/*/tool-results/*",
-    "~/.claude/skills/*",
-    "~/.claude/plugins/*",
-    "*/claude-*/*/tasks/*",
-    "*/claude-*/*/scratchpad/*",
-)
-"""Folders outside of the project that Claude uses by itself: plans, memory, long results, skills, and its temporary files
-(output of background work, scratchpad). Claude's own checks go on to hold there."""
 
 CLAUDE = AgentSpec(
     name=NAME,
@@ -48,11 +36,8 @@ CLAUDE = AgentSpec(
     install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
     tested=("2.1.197", "2.1.330"),
     enforcement=Enforcement("a hook before every call"),
-    own_folder=OwnFolder("~/.claude", "CLAUDE_CONFIG_DIR"),
-    default_rules=(
-        *(Rule("external_directory", folder, "allow") for folder in OWN_FOLDERS),
-        Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other
-    ),
+    own_folder=OWN_FOLDER,
+    default_rules=OWN_RULES,
     login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
     login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
 )

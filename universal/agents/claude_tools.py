@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -29,17 +28,6 @@ def title_of(name: str, arguments: Msg) -> str:
     """A line for people about a call: what it is about, as it says itself, or else the tool's name."""
     questions = [get_text(obj(row), "question") for row in arr(arguments.get("questions"))]
     return (get_text(arguments, *_TITLE_KEYS) or "".join(questions[:1])).partition("\n")[0][:200] or name
-
-
-_WORKTREES = {"EnterWorktree": "git worktree add", "ExitWorktree": "git worktree remove"}
-_OTHER_SHELLS = ("PowerShell",)
-
-
-def accessed(name: str, arguments: Msg) -> dict[str, Json]:
-    """`commands` and `opaque` of `PermissionData.metadata`, where a call's input does not tell what it does."""
-    if name in _WORKTREES:
-        return {"commands": [f"{_WORKTREES[name]} {shlex.quote(get_text(arguments, 'path', 'name'))}".removesuffix(" ''")]}
-    return {"opaque": True} if name in _OTHER_SHELLS else {}
 
 
 # --- results ------------------------------------------------------------------------------------------

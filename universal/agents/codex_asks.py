@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 from universal.agents.codex_speech import Call, Context, Thread
-from universal.agents.codex_tools import Outcome, Shown, bare_command, diff_of, dumps, is_read_only, paths_of, read_questions
+from universal.agents.codex_tools import Outcome, Shown, bare_command, diff_of, dumps, paths_of, read_questions
 from universal.agents.codex_wire import Msg
 from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
@@ -22,6 +22,7 @@ from universal.jsonline import get_text
 from universal.jsonrpc import Id, JsonRpc, Request
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
+from universal.shell import is_read_only
 
 
 class AsksPerson(Protocol):

@@ -18,7 +18,6 @@ from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResul
 from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
-from universal.shell import parse_shell_line
 
 DECLINED = "The user declined this."
 ABANDONED = "The tool call was interrupted before it had a result."
@@ -62,25 +61,6 @@ def bare_command(item: Msg) -> str:
         return words[2]
     actions = [get_text(obj(action), "command") for action in arr(item.get("commandActions"))]
     return actions[0] if len(actions) == 1 and actions[0] else command
-
-
-READ_ONLY = frozenset(
-    {"cat", "head", "tail", "ls", "pwd", "wc", "nl", "grep", "egrep", "fgrep", "rg", "stat", "du", "which", "echo"}
-)
-"""Programs that change nothing and start nothing, but for the options of `rg` in `_STARTING`."""
-_STARTING = ("--pre", "--hostname-bin")
-
-
-def is_read_only(command: str) -> bool:
-    """Whether a line only reads. Codex runs it outside of its sandbox once it is accepted, so all of it must be known."""
-    line = parse_shell_line(command)
-    words = [text.split() for text in line.commands]
-    return (
-        line.understood
-        and ">" not in command
-        and all(program and program[0] in READ_ONLY for program in words)
-        and not any(word.startswith(_STARTING) for program in words for word in program)
-    )
 
 
 def _command(item: Msg) -> Shown:

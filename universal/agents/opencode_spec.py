@@ -29,5 +29,8 @@ OPENCODE = AgentSpec(
     tested=("1.18.32", "1.18.33"),
     login="models",
     login_hint="Run `opencode auth login` in a terminal.",
-    enforcement=Enforcement("OpenCode's own engine: it reads the configuration, and is given the session's rules"),
+    enforcement=Enforcement(
+        "OpenCode's own engine: it reads the configuration, and is given the session's rules",
+        {"doom_loop": "OpenCode notices equal calls within one answer of its model only, not in answers that follow each other."},
+    ),
 )

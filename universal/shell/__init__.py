@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from operator import itemgetter
 
-__all__ = ["COMMANDS_LIMIT", "LENGTH_LIMIT", "ShellLine", "parse_shell_line"]
+__all__ = ["COMMANDS_LIMIT", "LENGTH_LIMIT", "ShellLine", "is_read_only", "parse_shell_line"]
 
 LENGTH_LIMIT = 100_000
 """Characters of a line. A longer one is not understood."""
@@ -51,6 +51,25 @@ def parse_shell_line(line: str) -> ShellLine:
         return ShellLine(_rough_commands(line), False, tuple(dict.fromkeys(reader.paths)), False, str(error))
     commands = dict.fromkeys(text for _, text in sorted(reader.commands, key=itemgetter(0)))
     return ShellLine(tuple(commands), True, tuple(dict.fromkeys(reader.paths)), reader.paths_known)
+
+
+_READ_ONLY = frozenset(
+    {"cat", "head", "tail", "ls", "pwd", "wc", "nl", "grep", "egrep", "fgrep", "rg", "stat", "du", "which", "echo"}
+)
+"""Programs that change nothing and start nothing, but for the options of `rg` in `_STARTING`."""
+_STARTING = ("--pre", "--hostname-bin")
+
+
+def is_read_only(command: str) -> bool:
+    """Whether a line only reads: it is understood, and each of its programs changes nothing and starts nothing."""
+    line = parse_shell_line(command)
+    words = [text.split() for text in line.commands]
+    return (
+        line.understood
+        and ">" not in command
+        and all(program and program[0] in _READ_ONLY for program in words)
+        and not any(word.startswith(_STARTING) for program in words for word in program)
+    )
 
 
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n`()]|(?<![<>&])&(?![>&])|\$\(")

@@ -19,7 +19,7 @@ from tests.support.claude_lines import (
     tool_use,
 )
 from universal.agents.claude import NOT_HELD
-from universal.agents.claude_asks import UNCHECKED
+from universal.claude_code import UNCHECKED
 from universal.codec import CheckingCodec, Exit, ModedCodec, PermissionReply, ToolCheck
 from universal.events import EventType, PermissionData
 from universal.permissions import Rule

@@ -1,0 +1,64 @@
+"""What both codecs of Claude Code know of it: its own program, and claude-agent-acp.
+
+Its tools are in `universal.tools.claude`. Source: runs of 2.1.197 and 2.1.330.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from universal.codec import OwnFolder
+from universal.items import Json
+from universal.jsonline import get_text
+from universal.permissions import Rule
+
+# --- its folders ----------------------------------------------------------------------------------------
+
+OWN_FOLDER = OwnFolder("~/.claude", "CLAUDE_CONFIG_DIR")
+OWN_FOLDERS = (
+    "~/.claude/plans/*",
+    "~/.claude/projects/*/memory/*",
+    "~/.claude/projects/*/tool-results/*",
+    "~/.claude/skills/*",
+    "~/.claude/plugins/*",
+    "*/claude-*/*/tasks/*",
+    "*/claude-*/*/scratchpad/*",
+)
+"""Folders outside of the project that Claude uses by itself: plans, memory, long results, skills, and its temporary files
+(output of background work, scratchpad). Claude's own checks go on to hold there."""
+OWN_RULES = (
+    *(Rule("external_directory", folder, "allow") for folder in OWN_FOLDERS),
+    Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other
+)
+"""`AgentSpec.default_rules` of an agent that is Claude Code."""
+
+# --- its calls ------------------------------------------------------------------------------------------
+
+UNCHECKED: Mapping[str, str] = {
+    "AskUserQuestion": "the question itself is asked",
+    "ExitPlanMode": "the plan itself is asked about",
+    "EnterPlanMode": "it only forbids more",
+    "ToolSearch": "it only offers more tools, whose calls are checked",
+    "ListAgents": "it names the agents of this conversation",
+    "ReportFindings": "it only shows text",
+    "TaskGet": "it reads the list of tasks",
+    "TaskList": "it reads the list of tasks",
+    "TaskOutput": "it reads the output of a command or an agent whose start was checked",
+    "BashOutput": "it reads the output of a command whose start was checked",
+    "AgentOutputTool": "it reads the output of an agent whose start was checked",
+    "TaskStop": "it ends a command or an agent of this conversation",
+    "KillShell": "it ends a command of this conversation",
+    "CronList": "it names the prompts that were planned",
+}
+"""Tools whose calls go on without a check -> why. They are none of OpenCode's permissions."""
+
+_WORKTREES = {"EnterWorktree": "git worktree add", "ExitWorktree": "git worktree remove"}
+_OTHER_SHELLS = ("PowerShell",)
+
+
+def accessed(name: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    """`commands` and `opaque` of `PermissionData.metadata`, where a call's input does not tell what it does."""
+    if name in _WORKTREES:
+        return {"commands": [f"{_WORKTREES[name]} {shlex.quote(get_text(arguments, 'path', 'name'))}".removesuffix(" ''")]}
+    return {"opaque": True} if name in _OTHER_SHELLS else {}

@@ -307,7 +307,7 @@ class SessionActor:
             key = accepted.prompt.key
             if begun == key and self._ready_for(accepted):
                 self._write_prompt(accepted)
-                return
+                continue  # an agent that must be started again for it has given the prompt back
             try:
                 if begun != key and not await self._still_waits(accepted):
                     continue

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from .support.bench import Bench, Watch
-from .support.matrix import ROWS, Ground, Row, Seen, rules
+from .support.matrix import ROWS, TASK_WORDS, Ground, Row, Seen, rules
 from .support.matrix_drivers import DRIVERS
 from .support.outgoing import OutgoingProxy
 from .support.servers import configuration_file, configure
@@ -80,14 +80,14 @@ class Case:
         `permission` is of the configuration, `session_rules` are the session's own. Gives what is there afterwards, and the
         permissions that were asked for.
         """
-        self._apply(permission)
+        self.apply(permission)
         self.ground.fill()
         before, reached = len(self.server.model.requests()), len(self.proxy.hosts)
         stream = Stream(self.server.api)
         try:
             watch = Watch.on(self.server.api, stream, **({"permission": list(session_rules)} if session_rules else {}))
             at = watch.prompt(self.ground.scene(self.driver.scenes[self.action]), agent=self.mode)
-            asked = self._answer(stream, watch.session, at, reply)
+            asked = self.answer(stream, watch.session, at, reply)
             self._at_rest(stream, watch, at)
             messages = self.server.api.messages(watch.session)
             # Its agent would stay until it is idle for long: hundreds of them fill the machine.
@@ -97,13 +97,13 @@ class Case:
         bodies = [obj for r in self.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]
         return Seen(self.ground, tuple(bodies), tuple(self.proxy.hosts[reached:]), tuple(messages)), asked
 
-    def _apply(self, permission: Json) -> None:
+    def apply(self, permission: Json) -> None:
         """Write the rules into the person's configuration; OpenCode's providers stand in the same file."""
         file = configuration_file(self.server.place)
         config = json.loads(file.read_text())
         configure(self.server.place, {**config, "permission": permission})
 
-    def _answer(self, stream: Stream, session: str, at: int, reply: str | None) -> list[str]:
+    def answer(self, stream: Stream, session: str, at: int, reply: str | None) -> list[str]:
         """Answer requests, also those of subagents, until the turn of the session is over."""
         asked: list[str] = []
 
@@ -200,3 +200,34 @@ def test_a_sessions_own_rule_holds_in_its_subagents(case: Case, agent: str, rule
     assert _own(case.row, asked) == (["edit"] if is_asked else [])
     seen, _ = case.play({"edit": "allow"}, "once")
     assert case.row.happened(seen), f"the subagent could not have written at all: {json.dumps(seen.messages)[-2000:]}"
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("agent", "mode", "action"),
+    [
+        pytest.param(agent, "bypass", action, id=agent, marks=pytest.mark.xdist_group(agent))
+        for agent, action in (("claude-agent-acp", "write"), ("codex", "websearch"))
+    ],
+)
+def test_a_rule_that_is_written_later_holds_in_the_same_conversation(case: Case) -> None:
+    """These agents are started in another way where a rule may forbid something, so they are started again."""
+    case.apply({})
+    case.ground.fill()
+    stream = Stream(case.server.api)
+    try:
+        watch = Watch.on(case.server.api, stream)
+        case.answer(stream, watch.session, watch.prompt(f"[scene:text] {TASK_WORDS}", agent=case.mode), None)
+        before = len(case.server.model.requests())
+        case.apply(rules(case.row, "deny"))
+        at = watch.prompt(case.ground.scene(case.driver.scenes[case.action]), agent=case.mode)
+        assert case.answer(stream, watch.session, at, None) == []
+        messages = case.server.api.messages(watch.session)
+        case.server.api.call("DELETE", f"/session/{watch.session}")
+    finally:
+        stream.close()
+    bodies = [obj for r in case.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]
+    seen = Seen(case.ground, tuple(bodies), (), tuple(messages))
+    assert not case.row.happened(seen), "it happened although it is denied now"
+    assert seen.model_saw(TASK_WORDS), "the conversation does not go on"

@@ -41,6 +41,7 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
+    Stop,
     ToolCheck,
     WriteLine,
 )
@@ -86,6 +87,8 @@ class ScriptedCodec:
         return []
 
     def send(self, command: Command) -> list[Output]:
+        if isinstance(command, Prompt) and self.agent.restarts:
+            return [Stop("other rules", again=True)]
         self.agent.commands.append(command)
         out: list[Output] = [WriteLine(b"{}")]
         if isinstance(command, PermissionReply) and command.permission_id in self.agent.asked:
@@ -130,6 +133,8 @@ class ScriptedAgent:
     killed: bool = False
     interrupted: bool = False
     stopped: bool = False
+    restarts: bool = False
+    """The next prompt needs another process."""
     pid: int | None = None
     numbers: int = 0
 

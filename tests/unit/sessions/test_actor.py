@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from shim.errors import Conflict, InvalidRequest, NotFound
 from shim.sessions import prompting
 from shim.sessions.prompting import Body
+from shim.sessions.steps import Trees
 from shim.sessions.submit import submit
 from tests.support.scripted import World, ask, body, world
 from tests.support.views import info, permissions, questions, statuses, view
@@ -265,6 +267,40 @@ async def test_a_prompt_that_needs_another_process_is_handed_to_it(w: World) -> 
     w.agent.text("here")
     w.agent.done()
     assert w.hub.folds[session].idles == 1
+
+
+class NoFiles:
+    """Snapshots of a project without files."""
+
+    async def track(self, directory: str) -> str:
+        return "tree"
+
+    async def changed(self, directory: str, before: str, after: str) -> list[str]:
+        return []
+
+
+async def test_a_prompt_that_needs_another_process_is_handed_to_it_where_snapshots_are_taken(w: World) -> None:
+    """Then a prompt is handed over by the task that also starts agents."""
+    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Trees, NoFiles()))
+    session = w.session()
+    await ask(w, session)
+    first = w.agent
+    first.text("here")
+    first.done()
+    first.restarts = True
+    await ask(w, session, "again")
+    assert first.stopped
+    assert w.agent is not first
+    assert w.agent.prompts == ["again"]
+    w.agent.text("here")
+    w.agent.done()
+    await reached_idles(w, session, 2)
+
+
+async def reached_idles(w: World, session: str, count: int) -> None:
+    async with asyncio.timeout(5):
+        while w.hub.folds[session].idles < count:
+            await w.settle()
 
 
 async def test_a_process_is_interrupted_by_a_signal_where_the_codec_says_so(w: World) -> None:

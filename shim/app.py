@@ -73,7 +73,9 @@ from universal.registry import agents as known_agents
 from universal.tools.accesses import Place
 from universal.unattended import parse as parse_unattended
 
-__all__ = ["DATABASE", "SERVICES", "build_app"]
+__all__ = ["DATABASE", "SERVICES", "apply_settings", "build_app"]
+
+HOOKS: web.AppKey[Hooks] = web.AppKey("HOOKS", Hooks)
 
 DATABASE = "opencode-shim.db"
 
@@ -205,7 +207,7 @@ def build_app(
     names = UniversalSessions(sessions, agents, kept)
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.find)
-    for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, bool(settings.hooks))):
+    for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, True)):
         if on:
             feed.observe(observer)
     views = Views(sessions, kept, hub2, clock=clock, ids=ids, opencode1=hub)
@@ -236,6 +238,8 @@ def build_app(
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None
     )
     app = application(services, modules, early=EARLY, unknown=web_ui.handle if web_ui is not None else None)
+
+    app[HOOKS] = hooks
 
     async def life(_app: web.Application) -> AsyncIterator[None]:
         # The last one is closed first, and each whatever became of the others.
@@ -272,3 +276,21 @@ def build_app(
     app.cleanup_ctx.append(life)
     app.on_shutdown.append(end_streams)
     return app
+
+
+def apply_settings(app: web.Application, settings: Settings) -> None:
+    """Take over the live settings (`shim.settings.LIVE`) in a running application. Raises ShimError, and changes nothing then.
+
+    In: the settings in force, with new values of live ones only.
+    """
+    services = app[SERVICES]
+    services.agents.set_default(settings.default_agent)
+    deps = services.sessions.deps
+    deps.abort_timeout_s = settings.abort_timeout_s
+    deps.idle_reap_s = settings.idle_reap_s
+    deps.max_sessions = settings.max_sessions
+    deps.max_queued_prompts = settings.max_queued_prompts
+    deps.trust_question_s = settings.trust_question_s
+    deps.unattended = parse_unattended(settings.unattended)
+    app[HOOKS].replace(settings.hooks)
+    services.settings = settings

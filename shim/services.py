@@ -45,9 +45,9 @@ class Universal:
     spans: Spans
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Services:
-    """Everything a handler may use."""
+    """Everything a handler may use. Only `settings` ever changes: at a reload, in its live values (`shim.app`)."""
 
     settings: Settings
     clock: Clock

@@ -64,6 +64,26 @@ OF_A_PROJECT = frozenset(
 )
 """Settings that ./shim.toml may have: a repository may bring that file, so it decides neither what is trusted or allowed, nor who
 comes in, nor which programs and pages run, nor where data lies. A new setting is the person's until it is named here."""
+LIVE = frozenset(
+    {
+        "abort_timeout_s",
+        "compress_streams",
+        "default_agent",
+        "fs_anywhere",
+        "hooks",
+        "idle_reap_s",
+        "log_format",
+        "log_level",
+        "max_queued_prompts",
+        "max_sessions",
+        "max_streams",
+        "tls_cert",
+        "tls_key",
+        "trust_question_s",
+        "unattended",
+    }
+)
+"""Settings that a running server takes over at a reload (SIGHUP, or a changed file). All others need a restart."""
 SECRET_FIELDS = frozenset({"password", "agents", "hooks"})
 """Never shown, not even when they are wrong."""
 JSON_FIELDS = frozenset({"agents", "hooks"})
@@ -404,7 +424,7 @@ class Settings(BaseModel):
         try:
             settings = cls(**values)
         except ValidationError as error:
-            raise SettingsError(_sentences(error, values, origins)) from error
+            raise SettingsError(sentences(error, values, origins)) from error
         settings._origins.update(origins)
         return settings
 
@@ -474,7 +494,7 @@ def _check_project_file(path: Path, names: Iterable[str]) -> None:
         )
 
 
-def _sentences(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
+def sentences(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
     """One sentence per wrong setting. Values are shown as given, but for those of `SECRET_FIELDS`."""
     lines: list[str] = []
     for problem in error.errors(include_url=False):

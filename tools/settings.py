@@ -29,6 +29,11 @@ other setting in it the server does not start, and says where to put it.
 
 `opencode-shim config` prints the settings in force and where each came from; `--json` is for programs.
 
+A running server reads its files again at SIGHUP (`opencode-shim service` and `systemctl reload` send it) and when one of them has
+changed. It takes over {live}, and
+logs which other changes need a restart. The certificate is read again too. Settings that cannot be used change nothing.
+`opencode-shim config set KEY VALUE` and `config unset KEY` write the file, and say when it holds.
+
 | name | flag | environment | default | what it is |
 |---|---|---|---|---|
 {rows}
@@ -50,7 +55,7 @@ def render() -> str:
     from typer.main import get_group
 
     from shim.cli.commands import cli
-    from shim.settings import OF_A_PROJECT, Settings, env_name
+    from shim.settings import LIVE, OF_A_PROJECT, Settings, env_name
     from universal.registry import agents
 
     flags = {option.name for option in get_group(cli).commands["serve"].params}
@@ -61,7 +66,8 @@ def render() -> str:
         rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {' '.join((field.description or '').split())} |")
     binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)
     of_a_project = ", ".join(f"`{name}`" for name in Settings.model_fields if name in OF_A_PROJECT)
-    return TEXT.format(rows="\n".join(rows), binaries=binaries, of_a_project=of_a_project)
+    live = ", ".join(f"`{name}`" for name in Settings.model_fields if name in LIVE)
+    return TEXT.format(rows="\n".join(rows), binaries=binaries, of_a_project=of_a_project, live=live)
 
 
 def main(arguments: list[str]) -> int:

@@ -139,10 +139,7 @@ class AgentDirectory:
         """
         if self._owner and (left := await asyncio.to_thread(family.end_owned, self._owner)):
             log.warning("agent.orphans_ended", count=left)
-        if self._default_name is not None and self._default_name not in self._specs:
-            raise AgentNotFound(
-                f'There is no agent named "{self._default_name}" (setting default_agent). Known: {", ".join(self._specs)}.'
-            )
+        self.set_default(self._default_name)
         for broken in self.broken:
             log.warning("plugin.left_out", entry=broken.entry, package=broken.package, why=broken.why)
         kept = await self._kept()
@@ -187,6 +184,12 @@ class AgentDirectory:
     def get(self, name: str) -> Agent | None:
         """One agent, usable or not."""
         return self._agents.get(name)
+
+    def set_default(self, name: str | None) -> None:
+        """The agent for prompts that name no model; None: the first that is found. Raises AgentNotFound for an unknown name."""
+        if name is not None and name not in self._specs:
+            raise AgentNotFound(f'There is no agent named "{name}" (setting default_agent). Known: {", ".join(self._specs)}.')
+        self._default_name = name
 
     def default(self) -> Agent:
         """For prompts that name no model: the one of the settings, else the first installed one, else one that is built in.

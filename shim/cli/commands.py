@@ -25,7 +25,7 @@ cli = typer.Typer(
     name="opencode-shim",
     help="OpenCode's server with other agents behind it: Claude Code and more in OpenCode's own TUI, web UI and SDKs.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     # Tracebacks of rich show local variables: keys and prompts.
     pretty_exceptions_enable=False,
 )
@@ -56,6 +56,10 @@ Roots: TypeAlias = Annotated[list[str] | None, _flag("roots", "DIR")]
 TrustAll: TypeAlias = Annotated[bool | None, _flag("trust_all", "")]
 Unattended: TypeAlias = Annotated[str | None, _flag("unattended", "WHAT")]
 MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
+EnvFile: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--env-file", metavar="FILE", help="NAME=VALUE lines for the environment; may be repeated, need not exist."),
+]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
 Server: TypeAlias = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The server; else the one on the data directory, or a new one.")
@@ -99,9 +103,12 @@ def serve(
     trust_all: TrustAll = None,
     unattended: Unattended = None,
     move_aside_damaged: MoveAside = None,
+    env_file: EnvFile = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
-    raise typer.Exit(serving.serve(dict(locals())))
+    flags = {name: value for name, value in locals().items() if name != "env_file"}
+    serving.add_environment(env_file or ())
+    raise typer.Exit(serving.serve(flags))
 
 
 @cli.command()
@@ -192,11 +199,18 @@ def doctor(
     *,
     json: Json = False,
     probe: Annotated[bool, typer.Option("--probe", help="Send each a real, short prompt, and show how long it takes.")] = False,
+    no_agents: Annotated[bool, typer.Option("--no-agents", help="Only the machine: server, port, service, disk ...")] = False,
 ) -> None:
-    """What works and what does not: each agent's version, login, and what to do. Exit code 1 if something is wrong."""
+    """What works and what does not: the machine, each agent's version and login, what to do. Exit code 1 if anything is wrong."""
     settings = Settings.load()
     configure("error", "console", sys.stderr)
-    from shim.cli import diagnosis  # late: they load the whole server
+    from shim.cli import diagnosis, machine  # late: they load the whole server
+
+    checks = [] if agent else serving.examine_machine(settings)
+    bad = any(check.status == "wrong" for check in checks)
+    if no_agents:
+        typer.echo(machine.as_json(checks)) if json else machine.show(screen.console(sys.stdout), checks)
+        raise typer.Exit(1 if bad else 0)
     from shim.cli.doctor import as_json, examine, show
 
     found = asyncio.run(examine(settings, agent or (), probing=probe))
@@ -205,23 +219,122 @@ def doctor(
     else:
         out = screen.console(sys.stdout)
         show(out, found)
+        machine.show(out, checks)
         from shim.cli import alias as aliases
         from shim.cli.trust import state
 
         screen.line(out, f"project: {state(settings, settings.directory)}")
         for line in aliases.on_path(os.environ.get("PATH", "")):
             screen.line(out, line)
-    raise typer.Exit(1 if diagnosis.wrong(found, agent or ()) else 0)
+    raise typer.Exit(1 if bad or diagnosis.wrong(found, agent or ()) else 0)
 
 
-@cli.command()
-def config(*, json: Json = False) -> None:
+config = typer.Typer(invoke_without_command=True, help="The settings in force, and where each came from; set one.")
+cli.add_typer(config, name="config")
+
+
+@config.callback()
+def config_show(context: typer.Context, *, json: Json = False) -> None:
     """The settings in force, and where each came from: flag, environment, file or default."""
+    if context.invoked_subcommand is not None:
+        return
     settings = Settings.load()
     if json:
         typer.echo(screen.settings_json(settings))
     else:
         screen.settings_table(screen.console(sys.stdout), settings)
+
+
+@config.command(name="set")
+def config_set(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A setting, as `opencode-shim config` shows it.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="As in its SHIM_* variable; - reads it from stdin (passwords).")],
+) -> None:
+    """Write a setting into ~/.config/opencode-shim/config.toml, and say when it holds."""
+    from shim.cli import config_file as job  # late: most commands do not need it
+
+    path = job.set_value(key, sys.stdin.readline().rstrip("\n") if value == "-" else value)
+    typer.echo(f"Set {key} in {path}. {job.effect(key, path)}")
+
+
+@config.command(name="unset")
+def config_unset(key: Annotated[str, typer.Argument(metavar="KEY", help="A setting that the file has.")]) -> None:
+    """Take a setting out of ~/.config/opencode-shim/config.toml."""
+    from shim.cli import config_file as job  # late: most commands do not need it
+
+    path = job.unset(key)
+    typer.echo(f"Removed {key} from {path}. {job.effect(key, path)}")
+
+
+service = typer.Typer(no_args_is_help=True, help="This server as a service of this user, by systemd or launchd.")
+cli.add_typer(service, name="service")
+
+
+@service.command(name="install")
+def service_install(
+    *,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="Start it with its first client, not at login.")] = False,
+    harden: Annotated[bool, typer.Option("--harden", help="Forbid agents sudo and the like (docs/install.md).")] = False,
+    linger: Annotated[bool, typer.Option(help="Start it with the machine, before you log in.")] = True,
+) -> None:
+    """Write the service with this PATH and these settings, and start it. Keys are not copied; again is fine."""
+    from shim.cli import service as job  # late: most commands do not need it
+
+    out = screen.console(sys.stdout)
+    raise typer.Exit(job.install(Settings.load(), out, on_demand=on_demand, harden=harden, linger=linger))
+
+
+@service.command(name="uninstall")
+def service_uninstall() -> None:
+    """Stop the service and remove it. Settings, keys and sessions stay."""
+    from shim.cli import service as job  # late: most commands do not need it
+
+    raise typer.Exit(job.uninstall(Settings.load(), screen.console(sys.stdout)))
+
+
+@service.command(name="start")
+def service_start() -> None:
+    """Start the service."""
+    _act("start")
+
+
+@service.command(name="stop")
+def service_stop() -> None:
+    """Stop the service; no client starts it again until `service start`."""
+    _act("stop")
+
+
+@service.command(name="restart")
+def service_restart() -> None:
+    """Stop the service and start it again."""
+    _act("restart")
+
+
+@service.command(name="status")
+def service_status() -> None:
+    """Show what the service manager says."""
+    _act("status")
+
+
+@service.command(name="logs")
+def service_logs(*, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False) -> None:
+    """Show what the service has logged."""
+    _act("logs", follow=follow)
+
+
+def _act(action: Any, *, follow: bool = False) -> None:
+    from shim.cli import service as job  # late: most commands do not need it
+
+    raise typer.Exit(job.act(Settings.load(), action, follow=follow))
+
+
+@cli.command()
+def health(*, url: Server = None, data_dir: DataDir = None) -> None:
+    """Exit code 0 if the server on this data directory (or at URL) answers. For containers and monitors."""
+    settings = Settings.load({"data_dir": data_dir})
+    found = asyncio.run(transfer.running(settings, url))
+    typer.echo(found or "No server answers.")
+    raise typer.Exit(0 if found else 1)
 
 
 @cli.command()

@@ -1,6 +1,7 @@
 """Runs the application of `shim.app` in this process: the socket, the signals, a clean stop and its exit code.
 
-    first Ctrl-C, SIGTERM, SIGHUP   stop taking requests, end streams and agents, close the store: exit code 0
+    first Ctrl-C, SIGTERM           stop taking requests, end streams and agents, close the store: exit code 0
+    SIGHUP                          the same when our terminal has gone; else the settings are read again (`shim.cli.reload`)
     second Ctrl-C                   end at once: 130
     not stopped after STOP_S        end at once: 1, also when the event loop hangs
 
@@ -76,6 +77,7 @@ class Running:
     url: str
     app: web.Application
     settings: Settings
+    tls: ssl.SSLContext | None = None
 
 
 def listen(hostname: str, port: int, *, protected: bool = False) -> socket.socket:
@@ -201,9 +203,11 @@ def run(
     *,
     make_app: MakeApp | None = None,
     stop_s: float = STOP_S,
+    on_hangup: Callable[[], None] | None = None,
 ) -> int:
     """Serve on `sock` until `during` returns or a signal comes; then stop. Gives `during`'s exit code, 0 for a signal.
 
+    In: `on_hangup`, called in the event loop at a SIGHUP that does not come from the loss of our terminal; None: stop then too.
     Raises: ShimError if the application cannot start; whatever `during` raises.
     """
     need_directory_inside(settings)
@@ -214,7 +218,7 @@ def run(
     watchdog = _Watchdog(stop_s)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog))
+            return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog, on_hangup))
     finally:
         watchdog.close()
         sock.close()
@@ -227,10 +231,11 @@ async def _serve(
     during: Callable[[Running], Awaitable[int]],
     make_app: MakeApp,
     watchdog: _Watchdog,
+    on_hangup: Callable[[], None] | None,
 ) -> int:
     task = asyncio.current_task()
     assert task is not None
-    with _signals(task, watchdog) as stopping:
+    with _signals(task, watchdog, on_hangup) as stopping:
         gc.disable()
         app = make_app(settings)
         # handler_cancellation: a client that hangs up must not undo half of what its request began.
@@ -251,7 +256,7 @@ async def _serve(
             gc.freeze()
             gc.enable()
             with told(settings, url), collector.watched():
-                return await during(Running(url, app, settings))
+                return await during(Running(url, app, settings, tls))
         except asyncio.CancelledError:
             if not stopping:
                 raise
@@ -301,7 +306,7 @@ class _Watchdog:
 
 
 @contextmanager
-def _signals(task: asyncio.Task[int], watchdog: _Watchdog) -> Generator[list[str]]:
+def _signals(task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[], None] | None = None) -> Generator[list[str]]:
     """The first stop signal cancels `task`, a further Ctrl-C ends the process. Out: a list, empty until we stop.
 
     Python-level handlers, not the loop's: a second Ctrl-C must work also when the loop hangs.
@@ -309,7 +314,12 @@ def _signals(task: asyncio.Task[int], watchdog: _Watchdog) -> Generator[list[str
     stopping: list[str] = []
     loop = task.get_loop()
 
+    had_terminal = has_terminal()
+
     def on_signal(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and on_hangup is not None and not (had_terminal and not has_terminal()):
+            loop.call_soon_threadsafe(on_hangup)
+            return
         watchdog.arm()  # here and not when the task is cancelled: the loop may hang
         if not stopping:
             loop.call_soon_threadsafe(task.cancel)
@@ -325,6 +335,15 @@ def _signals(task: asyncio.Task[int], watchdog: _Watchdog) -> Generator[list[str
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def has_terminal() -> bool:
+    """Whether this process has a terminal that it can open. The kernel takes it away before it sends SIGHUP for its loss."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _application(settings: Settings) -> web.Application:

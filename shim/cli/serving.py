@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
+from aiohttp import web
+
 from shim.bounded_output import bounded_output
-from shim.cli import clients, screen, transfer
+from shim.cli import clients, env_file, machine, screen, service, transfer
+from shim.cli.reload import Reloader
 from shim.cli.server import Running, listen, need_directory_inside, run, tls_of
+from shim.cli.supervisor import Notifier, inherited_socket
 from shim.errors import ShimError
 from shim.logging import configure
 from shim.redaction import secrets_of
 from shim.settings import Settings
+from shim.version import build
 
 LOG_FILE = "opencode-shim.log"
 LOG_KEEP_BYTES = 10 * 2**20
@@ -28,27 +34,52 @@ def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False
 
 
 def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
-    settings = Settings.load(flags)
-    if page and settings.web_ui is False:
-        settings = Settings.load({**flags, "web_ui": True})
+    notifier = Notifier.take(os.environ)
+
+    def load() -> Settings:
+        found = Settings.load(flags)
+        return Settings.load({**flags, "web_ui": True}) if page and found.web_ui is False else found
+
+    def relog(current: Settings) -> None:
+        configure(current.log_level, current.log_format, sys.stderr, secrets(current))
+
+    settings = load()
     need_directory_inside(settings)
     tls_of(settings)
-    sock = listen(settings.hostname, settings.port, protected=settings.password is not None)
-    configure(settings.log_level, settings.log_format, sys.stderr, secrets(settings))
+    protected = settings.password is not None
+    sock = inherited_socket(os.environ, protected=protected) or listen(settings.hostname, settings.port, protected=protected)
+    relog(settings)
+    reloader = Reloader(load, settings, apply=_apply, relog=relog, notifier=notifier)
 
     async def announce(running: Running) -> int:
         from shim.cli.agents import of  # late: it loads the whole server
 
         out = screen.console(sys.stdout)
         screen.listening(out, running)
-        rows = await of(running.app)
-        screen.started(out, running, rows, screen.notes(settings, rows))
-        if page:
-            await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
-        await asyncio.Event().wait()
+        notifier.ready(f"listening on {running.url}")
+        try:
+            rows = await of(running.app)
+            screen.started(out, running, rows, screen.notes(settings, rows))
+            if page:
+                await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
+            await reloader.work(running)
+        finally:
+            notifier.stopping()
         return 0
 
-    return run(settings, sock, announce)
+    return run(settings, sock, announce, on_hangup=reloader.ask)
+
+
+def _apply(app: web.Application, settings: Settings) -> None:
+    from shim.app import apply_settings  # late: it loads the whole server
+
+    apply_settings(app, settings)
+
+
+def add_environment(files: Sequence[Path]) -> None:
+    """Set the variables of these files: stronger than what is set, later files than earlier ones. Raises EnvFileError."""
+    for file in files:
+        os.environ.update(env_file.read(file))
 
 
 def show_page(page: str, *, browser: bool) -> None:
@@ -92,3 +123,16 @@ def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
     sock = listen("127.0.0.1", 0)
     configure("error", "console", sys.stderr)
     return run(settings, sock, during)
+
+
+def examine_machine(settings: Settings) -> list[machine.Check]:
+    """What `doctor` says about the machine and the server on it."""
+
+    async def ask() -> tuple[str | None, str]:
+        url = await transfer.running(settings)
+        return url, await transfer.version_of(settings, url) if url else ""
+
+    url, version = asyncio.run(ask())
+    return machine.examine(
+        settings, build(), server=url, server_version=version, service=service.state(settings), now=machine.now()
+    )

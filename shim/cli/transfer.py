@@ -21,10 +21,14 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from shim.errors import ShimError
 from shim.settings import Settings
+from universal.jsonvalue import obj
 
 WHERE = "server.json"
 LOOK_S = 2.0
 """For the server of the file to answer."""
+SERVER_ERROR = 500
+"""From this status on, a server does not work."""
+LOCAL = ("https://127.0.0.1:", "https://[::1]:", "https://localhost:", "https://0.0.0.0:", "https://[::]:")
 TRANSFER_S = 120.0
 """For one session, however long."""
 
@@ -48,15 +52,22 @@ def told(settings: Settings, url: str) -> Generator[None]:
             path.unlink()
 
 
-async def running(settings: Settings) -> str | None:
-    """The URL of the server on this data directory; None if there is none that answers."""
+async def running(settings: Settings, at: str | None = None) -> str | None:
+    """The URL of the server on this data directory (or of the one `at` a URL); None if there is none that answers."""
     try:
-        url = str(json.loads(await asyncio.to_thread((settings.data_dir / WHERE).read_text))["url"])
-        async with _client(settings, LOOK_S) as client, client.get(f"{url}/global/health") as answer:
+        url = at or str(json.loads(await asyncio.to_thread((settings.data_dir / WHERE).read_text))["url"])
+        async with _client(settings, LOOK_S) as client, client.get(f"{url}/global/health", ssl=trust(url)) as answer:
             await answer.read()
+            return url if answer.status < SERVER_ERROR else None
     except (OSError, ValueError, KeyError, TypeError, ClientError, TimeoutError):
         return None
-    return url
+
+
+async def version_of(settings: Settings, url: str) -> str:
+    """Which opencode-shim runs there; "" if it does not say."""
+    with suppress(ShimError):
+        return str(obj(await request(settings, "GET", f"{url}/v1/health")).get("version") or "")
+    return ""
 
 
 def authorization(settings: Settings) -> dict[str, str]:
@@ -70,7 +81,7 @@ def authorization(settings: Settings) -> dict[str, str]:
 def trust(url: str) -> ssl.SSLContext:
     """How the server's certificate is checked: its own one need not name the loopback address."""
     context = ssl.create_default_context()
-    if url.startswith("https://127.0.0.1"):
+    if url.startswith(LOCAL):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 

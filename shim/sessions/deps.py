@@ -44,9 +44,11 @@ async def _nothing_to_refresh(_directory: str) -> None:
     """Sessions without configuration files, in tests."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionDeps:
-    """Everything injected. `config_rules` gives the permission rules of a directory's config, as they were read last."""
+    """Everything injected. Only limits and times ever change: at a reload of the settings (`shim.app`).
+
+    `config_rules` gives the permission rules of a directory's config, as they were read last."""
 
     clock: Clock
     ids: Ids

@@ -86,34 +86,38 @@ class _Runner:
     """One hook and what waits for it."""
 
     def __init__(self, hook: Hook) -> None:
-        self._hook = hook
+        self.hook = hook
         self._waiting: deque[Notice] = deque()
         self._task: asyncio.Task[None] | None = None
         self.dropped = 0
 
     def put(self, notice: Notice) -> None:
-        if notice.event not in self._hook.on:
+        if notice.event not in self.hook.on:
             return
         if len(self._waiting) >= QUEUE:
             self._waiting.popleft()
             self.dropped += 1
-            log.warning("hook.dropped", hook=self._hook.name, dropped=self.dropped)
+            log.warning("hook.dropped", hook=self.hook.name, dropped=self.dropped)
         self._waiting.append(notice)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._work(), name=f"hook {self._hook.name}")
+            self._task = asyncio.get_running_loop().create_task(self._work(), name=f"hook {self.hook.name}")
 
     async def _work(self) -> None:
         while self._waiting:
             notice = self._waiting.popleft()
             try:
-                await (_post(self._hook, notice) if self._hook.url else _command(self._hook, notice))
+                await (_post(self.hook, notice) if self.hook.url else _command(self.hook, notice))
             except (ShimError, OSError, TimeoutError) as error:
-                log.warning("hook.failed", hook=self._hook.name, kind=notice.event, error=str(error) or type(error).__name__)
+                log.warning("hook.failed", hook=self.hook.name, kind=notice.event, error=str(error) or type(error).__name__)
             except Exception:
-                log.exception("hook.failed", hook=self._hook.name, kind=notice.event)
+                log.exception("hook.failed", hook=self.hook.name, kind=notice.event)
+
+    def forget(self) -> None:
+        """Drop what waits; what runs ends by itself, within its timeout."""
+        self._waiting.clear()
 
     async def close(self) -> None:
-        self._waiting.clear()
+        self.forget()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -134,6 +138,14 @@ class Hooks:
         if notice is not None:
             for runner in self._runners:
                 runner.put(notice)
+
+    def replace(self, hooks: Sequence[Hook]) -> None:
+        """Other hooks from now on. What waits for one that stays is kept; one that goes is not told of what waits."""
+        runners = [next((r for r in self._runners if r.hook == hook), None) or _Runner(hook) for hook in hooks]
+        for runner in self._runners:
+            if runner not in runners:
+                runner.forget()
+        self._runners = runners
 
     async def close(self) -> None:
         """Drop what waits, end what runs."""

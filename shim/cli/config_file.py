@@ -1,0 +1,126 @@
+"""`opencode-shim config set` and `unset`: one line of the person's settings file, and nothing else in it.
+
+Comments and order stay. The new text is parsed before it is written: if it would say anything else than the old one and this
+change, the file is left alone and the person is asked to edit it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import SecretStr, ValidationError
+
+from shim.errors import ShimError
+from shim.settings import JSON_FIELDS, LIVE, Settings, config_files, sentences
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+
+class ConfigFileError(ShimError):
+    """The file was not changed; the text says why and what to do."""
+
+
+def set_value(name: str, text: str) -> Path:
+    """Set one setting in the person's file; the file. Raises ShimError for an unknown name or a value that does not fit."""
+    _require_known(name)
+    if name in JSON_FIELDS:
+        raise ConfigFileError(f"{name} is a table: write it into {_path()} yourself (docs/settings.md).")
+    try:
+        value: object = getattr(Settings.model_validate({name: text}), name)
+    except ValidationError as error:
+        raise ConfigFileError(sentences(error, {name: text}, {name: "argument"})) from error
+    _write(name, _plain(value))
+    return _path()
+
+
+def unset(name: str) -> Path:
+    """Take one setting out of the person's file; the file. Raises ShimError if it is not in it."""
+    _require_known(name)
+    if name not in _parsed(_path(), _read(_path())):
+        raise ConfigFileError(f"{name} is not set in {_path()}.")
+    _write(name, None)
+    return _path()
+
+
+def effect(name: str, path: Path) -> str:
+    """One sentence: when the change holds, or what is stronger than the file."""
+    source = Settings.load().sources()[name]
+    if source.startswith("environment") or (source.startswith("file") and source != f"file {path}"):
+        return f"But {source} is stronger."
+    if name in LIVE:
+        return "A running server takes it over within a few seconds."
+    return "A running server needs a restart for it: opencode-shim service restart, or stop it and start it again."
+
+
+def _require_known(name: str) -> None:
+    if name not in Settings.model_fields:
+        raise ConfigFileError(f"There is no setting {name}. Known: {', '.join(sorted(Settings.model_fields))}.")
+
+
+def _path() -> Path:
+    return config_files()[0]
+
+
+def _plain(value: object) -> Any:
+    """A value as TOML has it."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, tuple):
+        return [_plain(part) for part in cast("tuple[object, ...]", value)]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write(name: str, value: Any) -> None:
+    path = _path()
+    old = _read(path)
+    before = _parsed(path, old)
+    new = _edited(old, name, None if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}")
+    wanted = {key: kept for key, kept in before.items() if key != name} | ({} if value is None else {name: value})
+    try:
+        same = tomllib.loads(new) == wanted
+    except tomllib.TOMLDecodeError:
+        same = False
+    if not same:
+        raise ConfigFileError(f"{path} writes {name} in a way that this command cannot change. Edit the file; it is unchanged.")
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w", encoding="utf-8") as file:
+            file.write(new)
+        part.replace(path.resolve())
+    except OSError as error:
+        raise ConfigFileError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+def _edited(text: str, name: str, line: str | None) -> str:
+    """The text with this line for the setting (None: without one), at its old place or before the first table."""
+    top = re.search(r"^[ \t]*\[", text, re.M)
+    head, rest = (text[: top.start()], text[top.start() :]) if top else (text, "")
+    place = re.compile(rf"^[ \t]*{re.escape(name)}[ \t]*=.*\n?", re.M)
+    if place.search(head):
+        return place.sub(lambda _: f"{line}\n" if line else "", head, count=1) + rest
+    if head and not head.endswith("\n"):
+        head += "\n"
+    return f"{head}{line}\n{rest}" if line else text
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigFileError(f"Cannot read {path}: {error}.") from error
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigFileError(f"Cannot read the settings of {path}: {error}. Correct it first.") from error

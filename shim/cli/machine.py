@@ -1,0 +1,173 @@
+"""What `opencode-shim doctor` says about the machine: server, port, service, container, disk, clock, release.
+
+Each check is a function from what it needs to know to a `Check`; `examine` finds that out. Nothing is asked of the internet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Literal
+
+from shim.cli import screen
+from shim.settings import Settings
+from shim.version import OLD_AFTER_DAYS, Build
+
+Status = Literal["ok", "warning", "wrong"]
+
+LOW_DISK_BYTES = 2**30
+FULL_DISK_BYTES = 100 * 2**20
+"""With less than this, SQLite may soon be unable to write."""
+CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
+PORT_S = 1.0
+"""For a connection to our own port."""
+STYLES: Mapping[Status, str] = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. `remedy` is one sentence, empty when there is nothing to do."""
+
+    name: str
+    status: Status
+    text: str
+    remedy: str = ""
+
+
+def examine(
+    settings: Settings, build: Build, *, server: str | None, server_version: str, service: str, now: datetime
+) -> list[Check]:
+    """All checks. Blocks. In: `server`, the URL of the server on this data directory; `service`, its state or ""."""
+    return [
+        check_server(server, server_version, build),
+        check_port(settings, server, taken=_is_taken(settings.hostname, settings.port)),
+        check_service(service, server),
+        check_container(settings.data_dir, os.environ, os.geteuid(), inside=any(map(os.path.exists, CONTAINER_FILES))),
+        check_disk(settings.data_dir, _free_bytes(settings.data_dir)),
+        check_clock(now.date(), build),
+        check_release(now.date(), build),
+    ]
+
+
+def check_server(url: str | None, version: str, build: Build) -> Check:
+    """Whether one runs, and whether it is this version."""
+    if url is None:
+        return Check("server", "ok", "none runs on this data directory")
+    if version and version != build.version:
+        remedy = "Restart it: opencode-shim service restart, or stop it and start it again."
+        return Check("server", "warning", f"{url} runs {version}; installed is {build.version}", remedy)
+    return Check("server", "ok", url)
+
+
+def check_port(settings: Settings, server: str | None, *, taken: bool) -> Check:
+    """Whether the port of the settings is free, or ours."""
+    place = f"{settings.hostname}:{settings.port}"
+    if not taken or settings.port == 0:
+        return Check("port", "ok", f"{place} is free")
+    if server is not None and server.split("/")[2].endswith(f":{settings.port}"):
+        return Check("port", "ok", f"{place} is this server's")
+    remedy = "Stop what listens there, or choose another one: opencode-shim config set port 4097"
+    return Check("port", "wrong" if server is None else "warning", f"{place} is taken by another program", remedy)
+
+
+def check_service(state: str, server: str | None) -> Check:
+    """Whether an installed service does its work."""
+    if not state:
+        return Check("service", "ok", "not installed (`opencode-shim service install` makes one)")
+    if state in ("active", "on demand"):
+        return Check("service", "ok", state)
+    remedy = "See why: opencode-shim service logs. Start it: opencode-shim service start"
+    return Check("service", "wrong" if state == "failed" or server is None else "warning", state, remedy)
+
+
+def check_container(data_dir: Path, environ: Mapping[str, str], uid: int, *, inside: bool) -> Check:
+    """In a container: whether data outlives it, and who we are."""
+    if not inside:
+        return Check("container", "ok", "not in one")
+    if not environ.get("HOME") or not os.access(environ["HOME"], os.W_OK):
+        return Check("container", "wrong", "HOME is not writable, and agents keep their logins there", "Set HOME to a volume.")
+    if not _is_mounted(data_dir):
+        remedy = f"Mount a volume at {data_dir} or above it, else sessions end with the container."
+        return Check("container", "warning", f"{data_dir} is on no volume", remedy)
+    if uid == 0:
+        return Check(
+            "container", "warning", "the server runs as root", "Run it as another user: agents do what they like as theirs."
+        )
+    return Check("container", "ok", f"user {uid}, data on a volume")
+
+
+def check_disk(data_dir: Path, free: int) -> Check:
+    """Whether there is room for journals."""
+    text = f"{free / 2**30:.1f} GiB free for {data_dir}"
+    if free < FULL_DISK_BYTES:
+        return Check("disk", "wrong", text, "Free some space: sessions cannot be written soon.")
+    if free < LOW_DISK_BYTES:
+        return Check("disk", "warning", text, "Free some space.")
+    return Check("disk", "ok", text)
+
+
+def check_clock(today: date, build: Build) -> Check:
+    """Whether the clock can be right: it cannot stand before our own release."""
+    newest = max((release.day for release in build.releases), default=None)
+    if newest is not None and today < newest:
+        remedy = "Set the clock: pairing tokens, certificates and the agents' logins depend on it."
+        return Check("clock", "wrong", f"it says {today}, but this version was released on {newest}", remedy)
+    return Check("clock", "ok", str(today))
+
+
+def check_release(today: date, build: Build) -> Check:
+    """Which release this is, and whether it is time to look for another. The package knows those of its own changelog only."""
+    age = build.age_days(today)
+    if age is None:
+        return Check("release", "ok", f"{build}, not a release" if build.commit else str(build))
+    newest = build.releases[0].version
+    if age > OLD_AFTER_DAYS:
+        return Check("release", "warning", f"{build} is {age} days old", "Look for a newer one: uv tool upgrade opencode-shim")
+    return Check("release", "ok", f"{build}, released {age} days ago; the newest that it knows is {newest}")
+
+
+def show(out: screen.Console, checks: Sequence[Check]) -> None:
+    """A line for each, and what to do below."""
+    for check in checks:
+        mark = "" if check.status == "ok" else f"{'WRONG' if check.status == 'wrong' else 'warning'}: "
+        screen.line(out, f"{check.name + ':':<10} {mark}{check.text}", None if check.status == "ok" else STYLES[check.status])
+        if check.remedy:
+            screen.line(out, f"{'':<10} {check.remedy}")
+
+
+def as_json(checks: Sequence[Check]) -> str:
+    """The same for programs: a list of objects with the fields of `Check`."""
+    return json.dumps([asdict(check) for check in checks], indent=2)
+
+
+def now() -> datetime:
+    """The time of this machine."""
+    return datetime.now(UTC)  # noqa: TID251 - what is looked at is the machine's own clock
+
+
+def _is_taken(hostname: str, port: int) -> bool:
+    if port == 0:
+        return False
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(hostname, hostname)  # noqa: S104 - asked, not listened on
+    try:
+        with socket.create_connection((host, port), timeout=PORT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _free_bytes(data_dir: Path) -> int:
+    """Of the file system that the directory is on, or will be."""
+    place = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+    return shutil.disk_usage(place).free
+
+
+def _is_mounted(path: Path) -> bool:
+    """Whether the path lies on something mounted, below the container's own root."""
+    return any(os.path.ismount(place) for place in (path, *path.parents) if place != Path("/"))

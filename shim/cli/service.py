@@ -1,0 +1,224 @@
+"""`opencode-shim service`: the server as a service of this user, by systemd or launchd.
+
+    <config>/opencode-shim/service.env   PATH and the like, written by `install`
+    <config>/opencode-shim/keys.env      keys, written by the person; `install` makes an empty one
+
+What the managers are asked to do stands in tables, `SYSTEMD` and `LAUNCHD`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from shim.cli import env_file, screen, units
+from shim.errors import ShimError
+from shim.runtime import child
+from shim.runtime.environment import child_environment
+from shim.settings import Settings, config_files
+
+Action = Literal["start", "stop", "restart", "status", "logs"]
+ASK_S = 60.0
+"""For one command of the service manager: a stop may take units.STOP_S."""
+TEMPORARY = "/archive-v"
+"""Part of the path of uvx's installations, which do not last."""
+SERVICE, SOCKET = f"{units.NAME}.service", f"{units.NAME}.socket"
+USER = ("systemctl", "--user")
+
+SYSTEMD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
+    "start": ((*USER, "start", SOCKET, SERVICE),),
+    "stop": ((*USER, "stop", SOCKET, SERVICE),),
+    "restart": ((*USER, "restart", SERVICE),),
+    "status": ((*USER, "status", "--no-pager", "--lines=5", SERVICE, SOCKET),),
+    "logs": (("journalctl", "--user-unit", units.NAME, "--no-pager", "--lines=200"),),
+}
+LAUNCHD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
+    "start": (("launchctl", "kickstart", "{target}"),),
+    "stop": (("launchctl", "kill", "SIGTERM", "{target}"),),
+    "restart": (("launchctl", "kickstart", "-k", "{target}"),),
+    "status": (("launchctl", "print", "{target}"),),
+    "logs": (("tail", "-n", "200", "{log}"),),
+}
+
+
+class ServiceError(ShimError):
+    """The service manager did not do it, or there is none; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """A service manager of this user. `units`: file -> text, for `install`."""
+
+    kind: Literal["systemd", "launchd"]
+    folder: Path
+    log: Path
+
+    def files(self, plan: units.Plan) -> dict[Path, str]:
+        """What `install` writes."""
+        if self.kind == "launchd":
+            return {self.folder / f"{units.LABEL}.plist": units.property_list(plan)}
+        return {self.folder / SERVICE: units.service_unit(plan), self.folder / SOCKET: units.socket_unit(plan)}
+
+    def commands(self, action: Action) -> list[tuple[str, ...]]:
+        """Command lines of an action."""
+        table = SYSTEMD if self.kind == "systemd" else LAUNCHD
+        return [self._filled(argv) for argv in table[action]]
+
+    def after_install(self, *, on_demand: bool) -> list[tuple[str, ...]]:
+        """What makes the manager run what was written."""
+        if self.kind == "launchd":
+            plist = str(self.folder / f"{units.LABEL}.plist")
+            return [("launchctl", "bootstrap", f"gui/{os.getuid()}", plist)]
+        enable = [(*USER, "enable", SOCKET)] if on_demand else [(*USER, "enable", SOCKET, SERVICE)]
+        started = (SOCKET,) if on_demand else (SOCKET, SERVICE)
+        return [(*USER, "daemon-reload"), *enable, (*USER, "restart", *started)]
+
+    def before_removal(self) -> list[tuple[str, ...]]:
+        """What makes the manager forget it."""
+        if self.kind == "launchd":
+            return [self._filled(("launchctl", "bootout", "{target}"))]
+        return [(*USER, "disable", "--now", SOCKET, SERVICE)]
+
+    def after_removal(self) -> list[tuple[str, ...]]:
+        """What makes the manager look again."""
+        return [] if self.kind == "launchd" else [(*USER, "daemon-reload")]
+
+    def _filled(self, argv: Sequence[str]) -> tuple[str, ...]:
+        names = {"{target}": f"gui/{os.getuid()}/{units.LABEL}", "{log}": str(self.log)}
+        return tuple(names.get(word, word) for word in argv)
+
+
+def manager(settings: Settings, platform: str = sys.platform) -> Manager:
+    """The one of this machine. Raises ServiceError where there is none (a container, Windows)."""
+    log = settings.data_dir / "service.log"
+    if platform == "darwin":
+        return Manager("launchd", Path.home() / "Library" / "LaunchAgents", log)
+    if shutil.which("systemctl") is None:
+        raise ServiceError(
+            "There is no systemd here, so there is no service to install. In a container, run `opencode-shim serve` as its"
+            " command (docs/install.md); else start it from your own init system."
+        )
+    return Manager("systemd", _config_folder().parent / "systemd" / "user", log)
+
+
+def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden: bool, linger: bool) -> int:
+    """Write the units and the environment, and start the service. The exit code. Raises ServiceError."""
+    found = manager(settings)
+    if on_demand and found.kind == "launchd":
+        raise ServiceError("--on-demand needs systemd's sockets. On macOS the service starts when you log in: leave it out.")
+    environment, keys = _config_folder() / "service.env", _config_folder() / "keys.env"
+    _write(
+        environment, env_file.text_of(env_file.copied(os.environ), "Written by `opencode-shim service install`: run it again.")
+    )
+    if not keys.exists():
+        _write(keys, "# NAME=VALUE lines for the service: API keys, OPENCODE_SERVER_PASSWORD. Only you can read this file.\n")
+    plan = units.Plan(
+        (program(),), (environment, keys), Path.home(), settings.hostname, settings.port, harden=harden, log=found.log
+    )
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path, text in found.files(plan).items():
+        _write(path, text, 0o644)
+        screen.line(out, f"wrote    {path}")
+    screen.line(out, f"wrote    {environment}")
+    missing = [name for name in env_file.keys(os.environ) if name not in env_file.read(keys)]
+    if missing:
+        screen.line(out, f"note     set here, but not copied: {', '.join(missing)}. Write NAME=VALUE lines into {keys}", "yellow")
+    _run_all(found.after_install(on_demand=on_demand))
+    if linger and found.kind == "systemd" and not _ask(("loginctl", "enable-linger"))[0]:
+        note = "it starts when you log in. For a start with the machine: sudo loginctl enable-linger $USER"
+        screen.line(out, f"note     {note}", "yellow")
+    started = "starts with its first client" if on_demand else "runs"
+    screen.line(out, f"service  {started}, at http://{settings.hostname}:{settings.port}", "bold")
+    return 0
+
+
+def uninstall(settings: Settings, out: screen.Console) -> int:
+    """Stop the service and remove its units. Settings, keys and sessions stay. The exit code. Raises ServiceError."""
+    found = manager(settings)
+    paths = [path for path in found.files(units.Plan((), (), Path.home())) if path.exists()]
+    if not paths:
+        raise ServiceError("The service is not installed.")
+    _run_all(found.before_removal())
+    for path in paths:
+        path.unlink()
+        screen.line(out, f"removed  {path}")
+    _run_all(found.after_removal())
+    screen.line(out, f"kept     {_config_folder()} and {settings.data_dir}")
+    return 0
+
+
+def act(settings: Settings, action: Action, *, follow: bool = False) -> int:
+    """Have the manager do one thing, in this terminal; its exit code."""
+    found = manager(settings)
+    if not any(path.exists() for path in found.files(units.Plan((), (), Path.home()))):
+        raise ServiceError("The service is not installed: opencode-shim service install")
+    code = 0
+    for argv in found.commands(action):
+        words = (*argv, "-f") if follow else argv
+        try:
+            code = child.foreground(words, environment=child_environment(os.environ, {})).wait() or code
+        except OSError as error:
+            raise ServiceError(f"{words[0]} cannot be started: {error.strerror}.") from error
+        except KeyboardInterrupt:  # how `logs -f` ends
+            return 0
+    return code
+
+
+def state(settings: Settings) -> str:
+    """`active`, `on demand`, `failed`, `inactive`; "" where it is not installed or cannot be asked."""
+    try:
+        found = manager(settings)
+    except ServiceError:
+        return ""
+    if not any(path.exists() for path in found.files(units.Plan((), (), Path.home()))):
+        return ""
+    if found.kind == "launchd":
+        loaded, text = _ask(found.commands("status")[0])
+        return "active" if loaded and "state = running" in text else "inactive"
+    service = _ask((*USER, "is-active", SERVICE))[1].strip()
+    waiting = _ask((*USER, "is-active", SOCKET))[1].strip() == "active"
+    return "on demand" if service == "inactive" and waiting else service
+
+
+def program() -> str:
+    """The path of this very `opencode-shim`. Raises ServiceError for an installation that does not last."""
+    place = Path(sysconfig.get_path("scripts")) / units.NAME
+    if not place.exists():
+        place = Path(shutil.which(units.NAME) or place)
+    if not place.exists() or TEMPORARY in str(place):
+        raise ServiceError(
+            f"{place} is a temporary installation, which a service cannot start later. Install it: uv tool install opencode-shim"
+        )
+    return str(place)
+
+
+def _config_folder() -> Path:
+    return config_files()[0].parent
+
+
+def _write(path: Path, text: str, mode: int = 0o600) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ServiceError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+def _run_all(commands: Sequence[Sequence[str]]) -> None:
+    for argv in commands:
+        done, text = _ask(argv)
+        if not done:
+            raise ServiceError(f"`{' '.join(argv)}` failed: {text.strip() or 'it cannot be started'}")
+
+
+def _ask(argv: Sequence[str]) -> tuple[bool, str]:
+    """(whether it succeeded, what it wrote)."""
+    done = child.ask(argv, environment=child_environment(os.environ, {}), timeout_s=ASK_S)
+    return (False, "") if done is None else (done.returncode == 0, done.stdout + done.stderr)

@@ -19,6 +19,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -35,6 +36,7 @@ from pydantic import (
 from shim.errors import ShimError
 from universal.unattended import parse as parse_unattended
 
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - only with a password (`shim.cli.server.listen`)
 ENV_PREFIX = "SHIM_"
 PROJECT_FILE = "shim.toml"
 FILE_LIMIT_BYTES = 2**20
@@ -172,6 +174,13 @@ def _web_address(value: SecretStr) -> SecretStr:
     return value
 
 
+def _public_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise ValueError("use https://HOST, with a path at most")
+    return value.rstrip("/")
+
+
 def _unattended(value: str) -> str:
     return str(parse_unattended(value))
 
@@ -257,6 +266,22 @@ class Settings(BaseModel):
 
     trust_proxy: bool = Field(
         default=False, description="Believe `X-Forwarded-Host` and `X-Forwarded-For`. Only behind a proxy that sets both itself."
+    )
+
+    public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
+        default=None,
+        description="Address by which other devices reach this server, behind a proxy or tunnel: `https://shim.example`. `pair` "
+        "makes its links with it.",
+    )
+
+    mdns: bool = Field(
+        default=False,
+        description="Announce the server on the local network (mDNS) as `opencode-PORT`; `hostname` is then 0.0.0.0 unless it is "
+        "set, and a password is needed. Wants the extra `mdns`.",
+    )
+
+    mdns_domain: str = Field(
+        default="opencode.local", pattern=r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$", description="Host name that `mdns` announces."
     )
 
     tls_cert: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
@@ -425,6 +450,8 @@ class Settings(BaseModel):
             settings = cls(**values)
         except ValidationError as error:
             raise SettingsError(sentences(error, values, origins)) from error
+        if settings.mdns and "hostname" not in values:
+            settings, origins["hostname"] = settings.model_copy(update={"hostname": EVERY_ADDRESS}), "setting mdns"
         settings._origins.update(origins)
         return settings
 

@@ -17,6 +17,7 @@ import typer
 
 from shim.cli import clients, screen, serving, transfer
 from shim.cli.server import Running, listen, run
+from shim.errors import ShimError
 from shim.logging import configure
 from shim.settings import Settings
 from shim.version import build
@@ -49,6 +50,8 @@ LogLevel: TypeAlias = Annotated[str | None, _flag("log_level", "LEVEL")]
 LogFormat: TypeAlias = Annotated[str | None, _flag("log_format", "FORMAT")]
 AllowedHosts: TypeAlias = Annotated[list[str] | None, _flag("allowed_hosts", "NAME")]
 BasePath: TypeAlias = Annotated[str | None, _flag("base_path", "PATH")]
+Mdns: TypeAlias = Annotated[bool | None, _flag("mdns", "")]
+MdnsDomain: TypeAlias = Annotated[str | None, _flag("mdns_domain", "NAME")]
 TrustProxy: TypeAlias = Annotated[bool | None, _flag("trust_proxy", "")]
 TlsCert: TypeAlias = Annotated[str | None, _flag("tls_cert", "FILE")]
 TlsKey: TypeAlias = Annotated[str | None, _flag("tls_key", "FILE")]
@@ -103,6 +106,8 @@ def serve(
     trust_all: TrustAll = None,
     unattended: Unattended = None,
     move_aside_damaged: MoveAside = None,
+    mdns: Mdns = None,
+    mdns_domain: MdnsDomain = None,
     env_file: EnvFile = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
@@ -132,6 +137,8 @@ def web(
     trust_all: TrustAll = None,
     unattended: Unattended = None,
     move_aside_damaged: MoveAside = None,
+    mdns: Mdns = None,
+    mdns_domain: MdnsDomain = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address, do not open a browser.")] = False,
 ) -> None:
     """Start the server with OpenCode's own web UI, and open it in the browser. Its files come from `opencode`."""
@@ -359,8 +366,27 @@ def trust(
     raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
-pair = typer.Typer(no_args_is_help=True, help="Devices that were paired with this server: list their tokens, take one back.")
+pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, and take that back.")
 cli.add_typer(pair, name="pair")
+
+
+@pair.callback()
+def pair_invite(
+    context: typer.Context,
+    *,
+    at: Annotated[str | None, typer.Option("--at", metavar="URL", help="How the device reaches the server.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show a link that works once, as a QR code: open it on another device to come in without the password."""
+    if context.invoked_subcommand is not None:
+        return
+    settings = Settings.load({"data_dir": data_dir, "public_url": at})
+    from shim.cli import pair as job  # late: most commands do not need it
+
+    url = asyncio.run(transfer.running(settings))
+    if url is None:
+        raise ShimError("No server runs on this data directory, and a link lives in the server that made it. Start it first.")
+    raise typer.Exit(asyncio.run(job.invite(settings, url, screen.console(sys.stdout), settings.public_url)))
 
 
 @pair.command(name="list")

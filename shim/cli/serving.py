@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from aiohttp import web
 
 from shim.bounded_output import bounded_output
-from shim.cli import clients, env_file, machine, screen, service, transfer
+from shim.cli import clients, env_file, machine, mdns, screen, service, transfer
 from shim.cli.reload import Reloader
 from shim.cli.server import Running, listen, need_directory_inside, run, tls_of
 from shim.cli.supervisor import Notifier, inherited_socket
@@ -44,10 +44,13 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
         configure(current.log_level, current.log_format, sys.stderr, secrets(current))
 
     settings = load()
+    if settings.mdns:
+        mdns.require_zeroconf()
     need_directory_inside(settings)
     tls_of(settings)
     protected = settings.password is not None
     sock = inherited_socket(os.environ, protected=protected) or listen(settings.hostname, settings.port, protected=protected)
+    address: tuple[str, int] = sock.getsockname()[:2]
     relog(settings)
     reloader = Reloader(load, settings, apply=_apply, relog=relog, notifier=notifier)
 
@@ -62,7 +65,8 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
             screen.started(out, running, rows, screen.notes(settings, rows))
             if page:
                 await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
-            await reloader.work(running)
+            async with mdns.announced(settings, *address):
+                await reloader.work(running)
         finally:
             notifier.stopping()
         return 0

@@ -28,6 +28,7 @@ MAY_START = {
     "shim/runtime/shell.py": "the person's own command, as one argument of `-c`",
     "shim/runtime/pty.py": "the person's own terminal",
     "shim/host/command.py": "git and rg; callers are checked below",
+    "shim/cli/service.py": "the service manager: constants, and a path of ours",
     "shim/cli/clients.py": "OpenCode's TUI and the browser, for the person at this terminal",
 }
 """Every place that starts a program, and why nobody else can put an option into its command line."""

@@ -31,6 +31,10 @@ async def pair(ctx: Ctx) -> object:
     return {"code": code, "expires_in": int(CODE_S)}
 
 
+INSPECTOR = "inspector/"
+"""The page to which a browser is sent where OpenCode's web UI is not served."""
+
+
 class TokenPath(BaseModel):
     """`{id}` of a token."""
 
@@ -58,7 +62,7 @@ async def revoke(ctx: Ctx, path: TokenPath) -> object:
 
 @operation2("server.connect")
 async def connect(ctx: Ctx, path: CodePath) -> object:
-    """Browsers get a cookie and are sent to the first page, programs a token to use as the password."""
+    """Browsers get a cookie and are sent to the web UI or the inspector, programs a token to use as the password."""
     if ctx.request.method == "HEAD":  # what previews links in a chat must not spend it
         return web.Response()
     access = access_of(ctx.request)
@@ -66,7 +70,8 @@ async def connect(ctx: Ctx, path: CodePath) -> object:
     if "text/html" not in ctx.request.headers.get("Accept", ""):
         return {"token": token}
     home = f"{access.base_path}/"
-    answer = web.Response(status=303, headers={"Location": home, "Referrer-Policy": "no-referrer"})
+    page = home if ctx.services.settings.web_ui else f"{home}{INSPECTOR}"
+    answer = web.Response(status=303, headers={"Location": page, "Referrer-Policy": "no-referrer"})
     answer.set_cookie(
         access.cookie_name(ctx.request),
         token,

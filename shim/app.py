@@ -24,10 +24,13 @@ from shim.agents.directory import AgentDirectory
 from shim.agents.install import Installer, found_in
 from shim.agents.keys import KeyStore
 from shim.clock import Clock, SystemClock
+from shim.faces.opencode1.build import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.publisher import EventPublisher
 from shim.faces.opencode2.events import Event2
 from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.faces.opencode2.views import Views
+from shim.host.changes import HostFeed
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.project_settings import ProjectScanner
@@ -49,14 +52,14 @@ from shim.http.pairing import NAMESPACE as PAIRING
 from shim.http.probe_file import FILE as PROBE_FILE
 from shim.http.probe_file import ProbeFile
 from shim.ids import Ids
+from shim.inspector.traces import Traces
 from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
 from shim.runtime.inprocess import Program
 from shim.services import Services, Universal
 from shim.sessions.deps import SessionDeps
-from shim.sessions.feed import Feed
+from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.manager import SessionManager
-from shim.sessions.traces import Traces
 from shim.sessions.universal import UniversalSessions
 from shim.settings import Settings
 from shim.store.base import Store
@@ -185,11 +188,12 @@ def build_app(
             clock,
             ids,
             kept,
-            hub,
+            ChangeFeed(hub.burst),
             agents,
             config_rules,
             settings.abort_timeout_s,
             settings.idle_reap_s,
+            session_version=OPENCODE_VERSION,
             max_sessions=settings.max_sessions,
             max_queued_prompts=settings.max_queued_prompts,
             home=str(config.home),
@@ -210,15 +214,19 @@ def build_app(
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, True)):
         if on:
             feed.observe(observer)
-    views = Views(sessions, kept, hub2, clock=clock, ids=ids, opencode1=hub)
+    host, publisher = HostFeed(), EventPublisher(hub)
+    host.observe(publisher.host_changed)
+    sessions.deps.changes.observe(publisher.session_changed)
+    views = Views(sessions, kept, hub2, clock=clock, ids=ids, host=host)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, views.probes)
     projects = Projects(kept, clock)
-    worktrees = Worktrees(settings.data_dir, projects, hub.publish)
+    worktrees = Worktrees(settings.data_dir, projects, host)
     services = Services(
         settings=settings,
         clock=clock,
         ids=ids,
         hub=hub,
+        host=host,
         store=kept,
         sessions=sessions,
         agents=agents,
@@ -226,13 +234,13 @@ def build_app(
         config=config,
         universal=Universal(names, installs, Traces(kept), meters, traced),
         second=views,
-        terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=owner, publish=hub.publish),
+        terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=owner, changes=host),
         shells=Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=owner, tell=views.tell),
         worktrees=worktrees,
-        workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
-        copies=ProjectCopies(kept, projects, hub.publish),
+        workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),
+        copies=ProjectCopies(kept, projects, host),
         tui_control=TuiControl(),
-        watchers=Watchers(hub.publish, lambda directory: views.hub.wanted or hub.listened(directory), config.home),
+        watchers=Watchers(host, lambda directory: views.hub.wanted or hub.listened(directory), config.home),
     )
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None

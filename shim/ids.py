@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -81,3 +82,23 @@ class Ids:
     def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
         """The id factory that codecs are given."""
         return self.new
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+_ADJECTIVES = (
+    "brave", "calm", "clever", "cosmic", "crisp", "eager", "gentle", "glowing", "happy", "hidden", "jolly", "kind",
+    "lucky", "mighty", "misty", "neon", "nimble", "playful", "proud", "quick", "quiet", "shiny", "silent", "stellar",
+    "sunny", "swift", "tidy", "witty",
+)  # fmt: skip
+_NOUNS = (
+    "cabin", "cactus", "canyon", "comet", "engine", "falcon", "forest", "garden", "harbor", "island", "knight",
+    "lagoon", "meadow", "moon", "nebula", "orchid", "otter", "panda", "pixel", "planet", "river", "rocket", "sailor",
+    "squid", "star", "tiger", "wizard", "wolf",
+)  # fmt: skip
+
+
+def slug(session_id: str) -> str:
+    """adjective-noun, the same for the same session."""
+    digest = hashlib.blake2b(session_id.encode(), digest_size=2).digest()
+    return f"{_ADJECTIVES[digest[0] % len(_ADJECTIVES)]}-{_NOUNS[digest[1] % len(_NOUNS)]}"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shim.clock import Clock
     from shim.faces.opencode1.events import OpenCodeEvent
     from shim.faces.opencode2.views import Views
+    from shim.host.changes import HostFeed
     from shim.host.opencode_config import ConfigFiles
     from shim.host.project_copies import ProjectCopies
     from shim.host.projects import Projects
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from shim.host.workspaces import Workspaces
     from shim.host.worktrees import Worktrees
     from shim.ids import Ids
+    from shim.inspector.traces import Traces
     from shim.sessions.manager import SessionManager
-    from shim.sessions.traces import Traces
     from shim.sessions.universal import UniversalSessions
     from shim.settings import Settings
     from shim.store.base import Store
@@ -53,6 +54,7 @@ class Services:
     clock: Clock
     ids: Ids
     hub: Hub[OpenCodeEvent]
+    host: HostFeed
     store: Store
     sessions: SessionManager
     agents: AgentDirectory

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object. Whoever uses a value of it checks its type."""
 
 MAX_DEPTH = 100
 """How deep `whole_numbers` looks."""

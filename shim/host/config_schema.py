@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from shim.faces.opencode1.complaints import Located, fault_of, located_errors
+from shim.complaints import Located, fault_of, located_errors
 
 
 def _tuple_of(value: Any) -> Any:

@@ -10,16 +10,15 @@ import asyncio
 import os
 import re
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 
 from shim.errors import ProjectCopyError
-from shim.faces.opencode1.build import slug
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import HostFeed, ProjectDirectoriesChanged
 from shim.host.disk import is_folder
 from shim.host.git import git
 from shim.host.projects import Identity, Projects
 from shim.host.worktrees import plain
+from shim.ids import slug
 from shim.store.base import Store
 
 COPIES = "project_copy"
@@ -38,10 +37,10 @@ def generate_name(context: str | None) -> str:
 class ProjectCopies:
     """Made and removed with git's own worktrees."""
 
-    def __init__(self, store: Store, projects: Projects, publish: Callable[[OpenCodeEvent], None]) -> None:
+    def __init__(self, store: Store, projects: Projects, changes: HostFeed) -> None:
         self._store = store
         self._projects = projects
-        self._publish = publish
+        self._changes = changes
 
     async def create(self, project_id: str, directory: str, strategy: str, parent: str, name: str | None) -> str:
         """Its folder. Raises ProjectCopyError."""
@@ -102,7 +101,7 @@ class ProjectCopies:
         self._tell(project, directory)
 
     def _tell(self, project: Identity, directory: str) -> None:
-        self._publish(OpenCodeEvent("project.directories.updated", {"projectID": project.id}, directory, project.id))
+        self._changes.publish(ProjectDirectoriesChanged(project.id), directory, project.id)
 
 
 def _free(parent: str, wanted: str) -> Path:

@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 
 from shim.errors import OutsideRoots
-from shim.faces.opencode1.build import Wire
 from shim.host import disk
+from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 
 
@@ -44,7 +44,7 @@ def visible(records: Iterable[SessionRecord], roots: Iterable[str | PathLike[str
             yield record
 
 
-def visible_projects(rows: Iterable[Wire], roots: Iterable[str | PathLike[str]], current: str) -> list[Wire]:
+def visible_projects(rows: Iterable[JsonObject], roots: Iterable[str | PathLike[str]], current: str) -> list[JsonObject]:
     """The projects that have a working tree in one of the roots, and `current`, the id of the request's own: a root may be a
     folder of a larger repository."""
     allowed = [os.fspath(root) for root in roots]

@@ -14,14 +14,14 @@ import hmac
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shim.clock import Clock
 from shim.errors import InvalidRequest, PtyNotFound
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import HostChange, HostFeed, TerminalCreated, TerminalDeleted, TerminalExited, TerminalUpdated
 from shim.host.disk import is_folder
 from shim.ids import Ids
 from shim.runtime import family
@@ -102,14 +102,14 @@ class Terminals:
         ids: Ids,
         environ: Mapping[str, str],
         owner: str,
-        publish: Callable[[OpenCodeEvent], None],
+        changes: HostFeed,
         limit: int = TERMINALS_LIMIT,
     ) -> None:
         self._clock = clock
         self._ids = ids
         self._environ = environ
         self._owner = owner
-        self._publish = publish
+        self._changes = changes
         self._limit = limit
         self._open: dict[str, Terminal] = {}
         self._tokens: dict[str, str] = {}
@@ -179,7 +179,7 @@ class Terminals:
             "pid": process.pid,
         }
         terminal = self._open[id_] = Terminal(directory, project, wire, process, scrollback, watchers)
-        self._tell(terminal, "pty.created", {"info": dict(wire)})
+        self._changed(terminal, TerminalCreated(dict(wire)))
         return terminal
 
     def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> dict[str, Any]:
@@ -188,13 +188,13 @@ class Terminals:
             terminal.wire["title"] = title
         if size is not None:
             terminal.process.resize(*size)
-        self._tell(terminal, "pty.updated", {"info": dict(terminal.wire)})
+        self._changed(terminal, TerminalUpdated(dict(terminal.wire)))
         return terminal.wire
 
     async def remove(self, terminal: Terminal) -> None:
         """End it and what was started in it."""
         if self._open.pop(terminal.id, None) is not None:
-            self._tell(terminal, "pty.deleted", {"id": terminal.id})
+            self._changed(terminal, TerminalDeleted(terminal.id))
         await terminal.process.end()
         _end(terminal)
 
@@ -268,11 +268,11 @@ class Terminals:
     def _exited(self, id_: str, code: int) -> None:
         terminal = self._open.pop(id_, None)
         if terminal is not None:
-            self._tell(terminal, "pty.exited", {"id": id_, "exitCode": code})
+            self._changed(terminal, TerminalExited(id_, code))
             _end(terminal)
 
-    def _tell(self, terminal: Terminal, kind: str, properties: dict[str, Any]) -> None:
-        self._publish(OpenCodeEvent(kind, properties, terminal.directory, terminal.project))
+    def _changed(self, terminal: Terminal, change: HostChange) -> None:
+        self._changes.publish(change, terminal.directory, terminal.project)
 
 
 def _end(terminal: Terminal) -> None:

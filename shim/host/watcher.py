@@ -18,12 +18,12 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import structlog
 
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host import vcs
+from shim.host.changes import FileChanged, GitBranchChanged, HostFeed
 from shim.host.disk import printable
 from shim.host.git import git
 
@@ -77,8 +77,8 @@ class _Watch:
 class Watchers:
     """All watched directories. `listened` tells whether a stream gets a directory's events."""
 
-    def __init__(self, publish: Callable[[OpenCodeEvent], None], listened: Callable[[str], bool], home: Path) -> None:
-        self._publish = publish
+    def __init__(self, changes: HostFeed, listened: Callable[[str], bool], home: Path) -> None:
+        self._changes = changes
         self._listened = listened
         self._unwatchable = {os.path.realpath(home), "/"}
         self._watches: dict[str, _Watch] = {}
@@ -190,7 +190,7 @@ class Watchers:
         shown += [(path, ADDED) for path in inside if path not in hidden]
         for path, kind in shown[:BATCH_LIMIT]:
             if path not in new:
-                self._emit(watch, "file.watcher.updated", {"file": printable(path), "event": KINDS[kind]})
+                self._changes.publish(FileChanged(printable(path), KINDS[kind]), watch.directory, watch.project)
         if len(shown) > BATCH_LIMIT:
             log.info("watch.burst", directory=watch.directory, changes=len(shown), told=BATCH_LIMIT)
         return bool(new)
@@ -199,10 +199,7 @@ class Watchers:
         branch = (await vcs.branches(watch.directory)).current
         if branch != watch.branch:
             watch.branch = branch
-            self._emit(watch, "vcs.branch.updated", {"branch": branch} if branch else {})
-
-    def _emit(self, watch: _Watch, kind: str, properties: dict[str, Any]) -> None:
-        self._publish(OpenCodeEvent(kind, properties, watch.directory, watch.project))
+            self._changes.publish(GitBranchChanged(branch), watch.directory, watch.project)
 
 
 async def _end(watches: Iterable[_Watch]) -> None:

@@ -7,13 +7,12 @@ Source: OpenCode's document; a live 1.18.33 makes the worktree and then waits fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from shim.clock import Clock
 from shim.errors import InvalidRequest, WorkspaceCreateError, WorkspaceNotFound, WorktreeError
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import HostFeed, WorkspaceConnected, WorkspaceReady
 from shim.host.projects import Projects
 from shim.host.worktrees import Worktrees
 from shim.ids import Ids
@@ -35,14 +34,14 @@ class Workspaces:
         *,
         clock: Clock,
         ids: Ids,
-        publish: Callable[[OpenCodeEvent], None],
+        changes: HostFeed,
     ) -> None:
         self._store = store
         self._projects = projects
         self._worktrees = worktrees
         self._clock = clock
         self._ids = ids
-        self._publish = publish
+        self._changes = changes
 
     async def all(self, directory: str) -> list[dict[str, Any]]:
         """Those of the directory's project, the oldest first."""
@@ -79,8 +78,8 @@ class Workspaces:
             "timeUsed": self._clock.now_ms(),
         }
         self._store.set_value(ROWS, wanted, row)
-        self._publish(OpenCodeEvent("workspace.ready", {"name": made.name}, directory, project.id))
-        self._publish(OpenCodeEvent("workspace.status", {"workspaceID": wanted, "status": "connected"}, directory, project.id))
+        self._changes.publish(WorkspaceReady(made.name), directory, project.id)
+        self._changes.publish(WorkspaceConnected(wanted), directory, project.id)
         return row
 
     async def get(self, id_: str) -> dict[str, Any]:

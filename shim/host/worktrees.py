@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,13 @@ from shim.errors import (
     WorktreeResetFailed,
     WorktreeStartCommandFailed,
 )
-from shim.faces.opencode1.build import slug
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host import vcs
+from shim.host.changes import EVERYWHERE, HostFeed, ProjectUpdated, WorktreeFailed, WorktreeReady
 from shim.host.command import Finished, run
 from shim.host.disk import private_folder
 from shim.host.git import git
 from shim.host.projects import GLOBAL, Projects
+from shim.ids import slug
 from universal.jsonvalue import obj, text
 
 BRANCH = "opencode/"
@@ -72,10 +72,10 @@ class Worktree:
 class Worktrees:
     """What the server makes and removes. State: the tasks that fill worktrees."""
 
-    def __init__(self, data_dir: Path, projects: Projects, publish: Callable[[OpenCodeEvent], None]) -> None:
+    def __init__(self, data_dir: Path, projects: Projects, changes: HostFeed) -> None:
         self._root = data_dir / "worktree"
         self._projects = projects
-        self._publish = publish
+        self._changes = changes
         self._making = asyncio.Lock()
         self._filling: set[asyncio.Task[None]] = set()
 
@@ -186,10 +186,9 @@ class Worktrees:
         """The files, in the background: a large repository takes its time."""
         done = await _git(made.directory, "reset", "--hard")
         if not done.ok:
-            self._publish(OpenCodeEvent("worktree.failed", {"message": _said(done)}, made.directory, project))
+            self._changes.publish(WorktreeFailed(_said(done)), made.directory, project)
             return
-        ready = {"name": made.name, "branch": made.branch}
-        self._publish(OpenCodeEvent("worktree.ready", ready, made.directory, project))
+        self._changes.publish(WorktreeReady(made.name, made.branch), made.directory, project)
         await self._run_starts(made.directory, project, start)
 
     async def _run_starts(self, directory: str, project: str, extra: str | None) -> None:
@@ -211,7 +210,7 @@ class Worktrees:
         self._projects.forget(directory)
         await self._projects.identity(directory)
         row = await self._projects.current(directory)
-        self._publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+        self._changes.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
 
 
 def plain(name: str) -> str:

@@ -26,8 +26,8 @@ from aiohttp import web
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
+from shim.complaints import fault
 from shim.errors import InvalidRequest, Location, SessionNotFound
-from shim.faces.opencode1.complaints import fault
 from shim.faces.opencode1.operations import OPERATIONS, Operation
 from shim.faces.opencode2.operations import OPERATIONS2, Operation2
 from shim.faces.opencode2.rewriting import Asked

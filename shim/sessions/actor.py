@@ -407,7 +407,7 @@ class SessionActor:
             self._touch()
         else:
             self.last_active_ms = self.deps.clock.now_ms()
-        with self.deps.hub.burst(), self.main.burst():
+        with self.deps.changes.burst(), self.main.burst():
             for line in lines:
                 if generation != self._generation or codec is None:
                     return None

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any
 
 import structlog
 
 from shim.clock import Clock, from_rfc3339, rfc3339
 from shim.errors import SessionNotFound, SessionTerminated, StoreError
-from shim.faces.opencode1.build import Wire
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import render
 from shim.ids import Ids
 from shim.sessions.ended import SERVER_STOPPED
+from shim.sessions.feed import ChangeFeed
 from shim.sessions.given import Waiting
 from shim.sessions.instructions import Instructions
 from shim.sessions.retelling import Changed, Retelling
@@ -40,7 +38,7 @@ from universal.events import (
     UniversalEvent,
 )
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
-from universal.jsonvalue import obj
+from universal.jsonvalue import JsonObject, obj
 from universal.session.changes import Change, RequestClosed, RequestOpened
 from universal.session.model import Session
 from universal.session.reducer import Reducer
@@ -53,18 +51,6 @@ OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 UNSAVED_LIMIT = 10_000
 """Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
-
-
-class Publisher(Protocol):
-    """Where OpenCode events go."""
-
-    def publish(self, event: OpenCodeEvent) -> object:
-        """Give it to all subscribers; never waits."""
-        ...
-
-    def burst(self) -> AbstractContextManager[None]:
-        """What is published within goes out in one go, at its end."""
-        ...
 
 
 class OpenRequests:
@@ -106,7 +92,7 @@ class Branch:
         agent: str,
         *,
         store: Store,
-        hub: Publisher,
+        changes: ChangeFeed,
         clock: Clock,
         ids: Ids,
         on_change: Callable[[Branch], None],
@@ -120,12 +106,12 @@ class Branch:
         self.sequence = 0
         self.deleted = False
         self.native_session_id: str | None = None
-        self.facts: Wire = {}
+        self.facts: JsonObject = {}
         self.instructions = Instructions()
         self.variables: dict[str, str] = {}
         self.waiting = Waiting(self.reducer.transcript.prompt_of_item)
         self._store = store
-        self._hub = hub
+        self._changes = changes
         self._clock = clock
         self._ids = ids
         self._on_change = on_change
@@ -209,8 +195,7 @@ class Branch:
         self._keep(event)
         self._note_end(event)
         changes = self.reducer.apply(event, now)
-        for out in render(changes, self.session, now):
-            self._hub.publish(out)
+        self._changes.publish(changes, self.session, now)
         for change in changes:
             self._requests.note(change, self)
             if self._retelling.waits:
@@ -301,10 +286,9 @@ class Branch:
     def _retell(self, changed: Changed) -> None:
         if not self.session.is_busy:  # its idle has been told: nothing of the turn comes after that
             return
-        with self._hub.burst():
+        with self._changes.burst():
             now = self._clock.now_ms()
-            for out in render(self.reducer.current(changed, now), self.session, now, is_resent=True):
-                self._hub.publish(out)
+            self._changes.publish(self.reducer.current(changed, now), self.session, now, is_resent=True)
 
     def fact(self, fact: Fact) -> None:
         """Record what a codec said; of a flood that nobody knows only its beginning, and how much it was."""

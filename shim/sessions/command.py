@@ -12,7 +12,6 @@ from pathlib import Path
 from shim.agents.directory import Agent
 from shim.agents.offered_commands import SEPARATOR, Template, commands, native_name, withheld
 from shim.errors import InvalidRequest
-from shim.faces.opencode1.build import Wire
 from shim.host import disk
 from shim.host.roots import repository_of, within
 from shim.runtime.environment import child_environment
@@ -21,6 +20,7 @@ from shim.sessions.branch import Branch
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, UnknownChoice, choose
 from shim.sessions.submit import submit
+from universal.jsonvalue import JsonObject
 
 SHELL_TIMEOUT_S = 30.0
 """For one !`command` in a template."""
@@ -95,7 +95,7 @@ async def command(
     arguments: str,
     body: Body,
     *,
-    second: Wire | None = None,
+    second: JsonObject | None = None,
 ) -> str:
     """Run it as a prompt; the user message's id. `second` as for `submit`.
 
@@ -151,7 +151,7 @@ async def _expand(
     outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_command)}
     text = "".join(outputs[piece.text] if piece.is_command else piece.text for piece in pieces)
     mentions = "\0".join(piece.text for piece in pieces if not piece.is_command)
-    parts: list[Wire] = [{"type": "text", "text": text}]
+    parts: list[JsonObject] = [{"type": "text", "text": text}]
     parts += await asyncio.to_thread(_files_in, mentions, directory)
     subtask = command.subtask and subagents
     if subtask:
@@ -172,9 +172,9 @@ async def _expand(
     return replace(body, parts=[*parts, *body.parts], model=model, mode=mode)
 
 
-def _files_in(text: str, directory: str) -> list[Wire]:
+def _files_in(text: str, directory: str) -> list[JsonObject]:
     """File parts for each `@path` that is a file of the project; a template does not reach what lies outside, nor do links."""
-    parts: list[Wire] = []
+    parts: list[JsonObject] = []
     inside = repository_of(directory)
     for path in dict.fromkeys(_FILE.findall(text)):
         file = Path(directory, path)

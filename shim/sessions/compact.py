@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from shim.agents.directory import Agent
 from shim.errors import InvalidRequest
-from shim.faces.opencode1.build import Wire
 from shim.sessions.given import accepted_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, check_ids, choose
 from shim.sessions.undo import settle
 from universal.codec import COMPACT
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
+from universal.jsonvalue import JsonObject
 from universal.session.model import StepInfo
 
 
@@ -24,7 +24,7 @@ def can_compact(agent: Agent) -> bool:
     return agent.spec.capabilities.compact or any(c.name == name for c in agent.catalogue.commands)
 
 
-async def compact(manager: SessionManager, session_id: str, model: Wire, *, auto: bool = False) -> bool:
+async def compact(manager: SessionManager, session_id: str, model: JsonObject, *, auto: bool = False) -> bool:
     """Returns when the turn that does it has ended: whether there is a summary. Raises as `begin`."""
     message_id = await begin(manager, session_id, model, auto=auto)
     branch = await manager.branch(session_id)
@@ -36,7 +36,7 @@ async def compact(manager: SessionManager, session_id: str, model: Wire, *, auto
 async def begin(
     manager: SessionManager,
     session_id: str,
-    model: Wire | None,
+    model: JsonObject | None,
     *,
     auto: bool = False,
     message_id: str | None = None,
@@ -60,7 +60,7 @@ async def begin(
         )
     if not branch.session.messages:
         raise InvalidRequest("There is nothing to compact in this session yet: send a prompt first.")
-    given: Wire = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
+    given: JsonObject = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
     given |= {"delivery": delivery, **({"message_id": message_id} if message_id else {})}
     item = Item(
         item_id=manager.deps.ids.new("item"),

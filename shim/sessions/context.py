@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shim.clock import rfc3339
 from universal.session.model import HANDOVER, File, Message, Session, StepInfo, Text, ToolCall
 
 CONTEXT_LIMIT_CHARS = 200_000
@@ -95,3 +96,13 @@ def title_of(text: str) -> str:
         return line
     cut = line[:50].rsplit(" ", 1)[0]
     return (cut if len(cut) > 20 else line[:49]).rstrip(" ,.;:") + "…"
+
+
+def default_title(created_ms: int, *, child: bool) -> str:
+    """What a session is called before anything is known of it."""
+    return f"{'Child' if child else 'New'} session - {rfc3339(created_ms)}"
+
+
+def is_default_title(title: str) -> bool:
+    """Whether nobody has named the session yet."""
+    return title.startswith(("New session - ", "Child session - "))

@@ -10,8 +10,7 @@ from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
 from shim.host.trust import ProjectTrust
 from shim.ids import Ids
-from shim.sessions.branch import Publisher
-from shim.sessions.feed import Feed
+from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.requests import Timer, UnattendedCounts, call_later
 from shim.sessions.steps import Trees
 from shim.sessions.trust_question import QUESTION_S, TrustQuestions
@@ -53,12 +52,14 @@ class SessionDeps:
     clock: Clock
     ids: Ids
     store: Store
-    hub: Publisher
+    changes: ChangeFeed
     agents: AgentDirectory
     config_rules: Callable[[str], tuple[Rule, ...]]
     abort_timeout_s: float
     idle_reap_s: float
     feed: Feed = field(default_factory=Feed)
+    session_version: str = ""
+    """The version that a new session's record has: that of the OpenCode whose clients read it."""
     max_sessions: int = 100_000
     max_queued_prompts: int = 100
     home: str = "~"

@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
 from universal.events import UniversalEvent
+from universal.session.changes import Change
+from universal.session.model import Session
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +64,34 @@ class Source(Protocol[E_co]):
 
 Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[T]]]
 """(after, limit) -> events of the journal, ascending."""
+
+
+ChangeObserver: TypeAlias = Callable[[Sequence[Change], Session, int, bool], None]
+"""(changes, the session that has just made them, epoch ms, whether they were published before)."""
+
+
+class ChangeFeed:
+    """Gives the changes of all sessions to the faces, in the step in which they happen.
+
+    In: `burst`, which makes a context manager; what is published within goes out to readers in one go, at its end.
+    """
+
+    def __init__(self, burst: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self.burst = burst
+        self._observers: tuple[ChangeObserver, ...] = ()
+
+    def observe(self, observer: ChangeObserver) -> None:
+        """Call it with all changes until `forget`. It must not wait."""
+        self._observers = (*self._observers, observer)
+
+    def forget(self, observer: ChangeObserver) -> None:
+        """It is not called any more. A second call does nothing."""
+        self._observers = tuple(one for one in self._observers if one != observer)
+
+    def publish(self, changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> None:
+        """Give them to all observers."""
+        for observer in self._observers:
+            observer(changes, session, at_ms, is_resent)
 
 
 class Listener:

@@ -11,13 +11,12 @@ from typing import Any
 
 from shim.clock import from_rfc3339
 from shim.errors import MessageNotFound
-from shim.faces.opencode1.render import render
 from shim.sessions.branch import Branch
 from shim.sessions.manager import SessionManager
-from shim.sessions.transfer import Renamer
 from universal.events import EventType, ItemData, UniversalEvent
+from universal.ids import IdSequence, hashed_tail, render
 from universal.items import Item, ItemKind, Json, StatusPart
-from universal.jsonvalue import arr, obj
+from universal.jsonvalue import arr, obj, text
 from universal.session.changes import MessageChanged, PartChanged
 from universal.session.model import Session, SessionRecord
 from universal.session.reducer import Reducer
@@ -126,5 +125,31 @@ def announce(manager: SessionManager, target: Branch) -> None:
     for message in target.session.messages.values():
         created = message.info.created_ms
         parts = [PartChanged(message.info.id, part, created) for part in message.all_parts()]
-        for event in render([MessageChanged(message.info), *parts], target.session, created, is_resent=True):
-            manager.deps.hub.publish(event)
+        manager.deps.changes.publish([MessageChanged(message.info), *parts], target.session, created, is_resent=True)
+
+
+class Renamer:
+    """New ids for imported messages, their parts and their parents: a fork must not have those of its source."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._ids = IdSequence()
+        self._new: dict[str, str] = {}
+
+    def item(self, item: Item, at: str) -> Item:
+        """The item for the other session; `at` as in the event's envelope."""
+        message = obj(obj(item.metadata).get("imported"))
+        if not message:
+            return item
+        info, ms = dict(obj(message["info"])), from_rfc3339(at)
+        info |= {"id": self._renamed("msg", text(info["id"]), ms), "sessionID": self._session_id}
+        if "parentID" in info:
+            info["parentID"] = self._new.get(info["parentID"], info["parentID"])
+        ids = {"sessionID": self._session_id, "messageID": info["id"]}
+        parts = [{**obj(p), **ids, "id": self._renamed("prt", text(obj(p)["id"]), ms)} for p in arr(message["parts"])]
+        return item.model_copy(update={"metadata": {**obj(item.metadata), "imported": {"info": info, "parts": parts}}})
+
+    def _renamed(self, prefix: str, old: str, ms: int) -> str:
+        value = self._ids.next(ms)
+        self._new[old] = render(prefix, value, hashed_tail(f"{self._session_id}:{prefix}:{value}"))
+        return self._new[old]

@@ -9,17 +9,14 @@ conversation in its list) is that program's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from shim.errors import ShimError
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.sessions import context
 from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch
 from shim.sessions.deps import SessionDeps
-from shim.sessions.feed import Feed
+from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, Choice, accept
 from shim.store.memory import MemoryStore
@@ -47,17 +44,6 @@ class NotGenerated(ShimError):
     """There is no text; the message says why."""
 
 
-class _Nowhere:
-    """Events that nobody hears."""
-
-    def publish(self, event: OpenCodeEvent) -> object:
-        return None
-
-    @contextmanager
-    def burst(self) -> Generator[None, None, None]:
-        yield
-
-
 def _no_snapshots(_directory: str) -> None:
     return None
 
@@ -82,7 +68,7 @@ async def text(manager: SessionManager, choice: Choice, directory: str, prompt: 
 async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, session: Session | None) -> str:
     store = MemoryStore()
     await store.open()
-    deps = replace(deps, store=store, hub=_Nowhere(), feed=Feed(), snapshots=_no_snapshots)
+    deps = replace(deps, store=store, changes=ChangeFeed(), feed=Feed(), snapshots=_no_snapshots)
     once = _Once(deps, choice, directory)
     told = context.missed(session, "", ()).text if session is not None else ""
     body = Body([{"type": "text", "text": told + prompt}], system=SYSTEM)
@@ -125,7 +111,7 @@ class _Once:
             session_id,
             agent,
             store=deps.store,
-            hub=deps.hub,
+            changes=deps.changes,
             clock=deps.clock,
             ids=deps.ids,
             on_change=lambda _branch: None,

@@ -18,18 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shim.faces.opencode1.build import Wire
 from shim.sessions.accepted import Accepted
 from universal.codec import COMPACT, Attachment, Prompt
 from universal.items import Item, ItemKind, ItemRole, StatusPart
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import JsonObject, arr, obj, text
 
 SEPARATOR = "\n\n"
 
 
-def attachment(given: Attachment, text_at: int | None, bytes_at: int | None) -> Wire:
+def attachment(given: Attachment, text_at: int | None, bytes_at: int | None) -> JsonObject:
     """How an attachment is kept. In: the parts that have its text and its bytes, if there are such."""
-    told: Wire = {"mime": given.mime, "path": given.path, "filename": given.filename}
+    told: JsonObject = {"mime": given.mime, "path": given.path, "filename": given.filename}
     told["text"] = given.text if given.text is None or text_at is None else text_at
     told["base64"] = given.base64 if given.base64 is None or bytes_at is None else bytes_at
     return {key: value for key, value in told.items() if value is not None}
@@ -56,13 +55,13 @@ def accepted_of(item: Item) -> Accepted | None:
     return Accepted(item, prompt, text(told.get("agent")), refused=text(told.get("refused")))
 
 
-def _text(piece: Any, parts: Sequence[Wire]) -> str | None:
+def _text(piece: Any, parts: Sequence[JsonObject]) -> str | None:
     if isinstance(piece, int):
         return text(parts[piece].get("text")) if piece < len(parts) else None
     return piece if isinstance(piece, str) else None
 
 
-def _attachment(told: Wire, parts: Sequence[Wire]) -> Attachment:
+def _attachment(told: JsonObject, parts: Sequence[JsonObject]) -> Attachment:
     from shim.host.prompt_files import base64_of  # late: a start reads no attachments
 
     kept = told.get("base64")
@@ -95,7 +94,7 @@ class Waiting:
             message_id = self._message_of(item.item_id)
             self.prompts[message_id] = accepted.shown(message_id)
 
-    def _became(self, meta: Wire) -> None:
+    def _became(self, meta: JsonObject) -> None:
         message_id, state = self._message_of(text(meta.get("item_id"))), meta.get("state")
         accepted = self.prompts.get(message_id)
         if state == "handed":

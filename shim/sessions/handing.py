@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from shim.faces.opencode1.build import Wire
 from shim.sessions import context
 from shim.sessions.accepted import Accepted
 from shim.sessions.branch import Branch
 from shim.sessions.rewind import UndoneNotes
 from universal.codec import Prompt
+from universal.jsonvalue import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Handed:
 
     prompt: Prompt
     carried: tuple[str, ...]
-    told: Wire
+    told: JsonObject
 
 
 def handed(branch: Branch, accepted: Accepted, waiting: Iterable[Accepted], undone: UndoneNotes) -> Handed:

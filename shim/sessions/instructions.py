@@ -15,9 +15,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from shim.faces.opencode1.build import Wire
 from universal.items import Item, StatusPart
-from universal.jsonvalue import obj, text
+from universal.jsonvalue import JsonObject, obj, text
 
 LABEL = "instructions"
 MAX_VALUE_BYTES = 64 * 2**10
@@ -35,7 +34,7 @@ class Due:
     """What goes along with the next prompt. `told` is what the journal keeps of it; empty if nothing has changed."""
 
     text: str
-    told: Wire
+    told: JsonObject
 
     def joined(self, system: str | None) -> str | None:
         """With what the prompt itself brings."""

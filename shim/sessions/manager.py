@@ -23,11 +23,11 @@ from shim.errors import (
     SessionNotFound,
     StoreError,
 )
-from shim.faces.opencode1 import build, read
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host.roots import require
+from shim.ids import slug
 from shim.sessions.actor import SessionActor
 from shim.sessions.branch import Branch, OpenRequests
+from shim.sessions.context import default_title
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import ended_by_us
 from shim.sessions.known import Known, from_row
@@ -39,6 +39,7 @@ from universal.events import EventType, SessionStartedData
 from universal.items import Json
 from universal.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
+from universal.session.changes import SessionDeleted
 from universal.session.model import Fields, ModelRef, PermissionRequest, QuestionRequest, Session, SessionRecord, Status
 from universal.session.stored import record_json
 from universal.unattended import Unattended
@@ -124,7 +125,7 @@ class SessionManager:
             session_id,
             agent,
             store=self.deps.store,
-            hub=self.deps.hub,
+            changes=self.deps.changes,
             clock=self.deps.clock,
             ids=self.deps.ids,
             on_change=self._branch_changed,
@@ -160,12 +161,12 @@ class SessionManager:
         now = self.deps.clock.now_ms()
         record = SessionRecord(
             session_id,
-            build.slug(session_id),
-            build.OPENCODE_VERSION,
+            slug(session_id),
+            self.deps.session_version,
             project.id,
             directory,
             path,
-            title or build.default_title(now, child=parent_id is not None),
+            title or default_title(now, child=parent_id is not None),
             now,
             now,
             parent_id=parent_id,
@@ -247,7 +248,7 @@ class SessionManager:
         above = actor.main.session.record
         record = SessionRecord(
             session_id,
-            build.slug(session_id),
+            slug(session_id),
             above.version,
             above.project_id,
             above.directory,
@@ -428,8 +429,8 @@ class SessionManager:
         collector.give_up(self.deps.store.last_sequence(session_id))
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
-        properties = {"sessionID": session_id, "info": read.session(record)}
-        self.deps.hub.publish(OpenCodeEvent("session.deleted", properties, record.directory, record.project_id))
+        session = known.branch.session if known.branch is not None else Session(record, "")
+        self.deps.changes.publish([SessionDeleted(record)], session, self.deps.clock.now_ms())
 
     async def terminate(self, session_id: str) -> None:
         """End its agent and its turn for good; it can be read. Again is fine. Raises InvalidRequest for a subagent's."""

@@ -12,14 +12,13 @@ from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.errors import InvalidRequest, MessageExists
-from shim.faces.opencode1.build import Wire
 from shim.host.prompt_files import read_part
 from shim.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.sessions.accepted import Accepted
 from shim.sessions.given import accepted_of, attachment
 from universal.codec import Attachment, Model, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
-from universal.jsonvalue import obj, text
+from universal.jsonvalue import JsonObject, obj, text
 from universal.session.model import ModelRef, Session, StepInfo
 from universal.unattended import Unattended
 
@@ -35,7 +34,7 @@ class Choice:
     model: str | None
     variant: str | None
     mode: str
-    wire: Wire
+    wire: JsonObject
     refused: str = ""
 
 
@@ -47,14 +46,14 @@ class UnknownChoice(InvalidRequest):
 class Body:
     """The fields of a prompt request that matter here, already of the right types."""
 
-    parts: Sequence[Wire]
+    parts: Sequence[JsonObject]
     message_id: str | None = None
-    model: Wire | None = None
+    model: JsonObject | None = None
     mode: str | None = None
     variant: str | None = None
     system: str | None = None
     tools: dict[str, bool] | None = None
-    format: Wire | None = None
+    format: JsonObject | None = None
     unattended: Unattended | None = None
 
 
@@ -104,7 +103,7 @@ async def choose(agents: AgentDirectory, session: Session, body: Body) -> Choice
     variant = body.variant or (last.variant if same_model else None)
     if variant in ("default", "") or variant not in model.variants:
         variant = None
-    wire: Wire = {"providerID": provider, "modelID": model_id, **({"variant": variant} if variant else {})}
+    wire: JsonObject = {"providerID": provider, "modelID": model_id, **({"variant": variant} if variant else {})}
     named = model_id != OWN_CHOICE or model in catalogue.models
     return Choice(agent, model_id if named else None, variant, mode, wire)
 
@@ -150,9 +149,9 @@ def check_ids(session: Session, body: Body) -> None:
 
 async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()) -> tuple[Accepted, list[str]]:
     """Read files, make the user message. Returns the prompt, and errors about files to be told (the turn goes on)."""
-    parts: list[Wire] = []
+    parts: list[JsonObject] = []
     texts: list[int | str] = []
-    files: list[Wire] = []
+    files: list[JsonObject] = []
     content: list[ContentPart] = []
     errors: list[str] = []
     for part in body.parts:
@@ -206,7 +205,7 @@ async def accept(body: Body, choice: Choice, ids: Ids, roots: Sequence[str] = ()
     return accepted, errors
 
 
-def _said(given: Wire) -> Wire:
+def _said(given: JsonObject) -> JsonObject:
     return {key: value for key, value in given.items() if value is not None}
 
 

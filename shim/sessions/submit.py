@@ -5,18 +5,20 @@ from __future__ import annotations
 from contextlib import suppress
 
 from shim.errors import LimitReached
-from shim.faces.opencode1.build import Wire, is_default_title
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.sessions import prompting
 from shim.sessions.actor import SessionActor
-from shim.sessions.context import title_of
+from shim.sessions.context import is_default_title, title_of
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body, UnknownChoice
 from shim.sessions.undo import settle
-from universal.jsonvalue import obj, text
+from universal.jsonvalue import JsonObject, obj, text
+from universal.session.changes import PromptFailed
+from universal.session.model import Failure
 
 
-async def submit(manager: SessionManager, session_id: str, body: Body, *, reply: bool = True, second: Wire | None = None) -> str:
+async def submit(
+    manager: SessionManager, session_id: str, body: Body, *, reply: bool = True, second: JsonObject | None = None
+) -> str:
     """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
 
     In: `second`, what OpenCode 2 says of it beside (`shim.faces.opencode2.prompts`).
@@ -44,9 +46,8 @@ async def submit(manager: SessionManager, session_id: str, body: Body, *, reply:
     actor = await manager.actor(session_id)  # another one, if the session was moved meanwhile
     prompting.check_ids(branch.session, body)  # files were read meanwhile: the id may have been taken
     record = branch.session.record
-    for message in errors:
-        properties = {"sessionID": session_id, "error": {"name": "UnknownError", "data": {"message": message}}}
-        manager.deps.hub.publish(OpenCodeEvent("session.error", properties, record.directory, record.project_id))
+    failures = [PromptFailed(Failure(message)) for message in errors]
+    manager.deps.changes.publish(failures, branch.session, manager.deps.clock.now_ms())
     if body.tools:
         rules = [{"permission": n, "pattern": "*", "action": "allow" if on else "deny"} for n, on in body.tools.items()]
         branch.status("session", permission=[*(record.permission or ()), *rules])

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.errors import ShimError
-from shim.faces.opencode1.build import Wire
 from shim.sessions.steps import Trees, diffs_between
 from shim.sessions.undo_plan import changed_in
 from universal.diffs import FileDiff
+from universal.jsonvalue import JsonObject
 from universal.session.model import Message, Session, StepStart, UserInfo
 
 
-async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[Wire]:
+async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[JsonObject]:
     """`FileDiffInfo[]` of the turns of these prompts: `first` None is the newest, `last` None the same as `first`."""
     messages, later = turn_messages(session, first, last)
     before = next((tree for m in messages if (tree := _tree(m))), None)
@@ -54,6 +54,6 @@ def _tree(message: Message) -> str | None:
     return next((start.snapshot for start in starts if start.snapshot), None)
 
 
-def _info(diff: FileDiff) -> Wire:
+def _info(diff: FileDiff) -> JsonObject:
     counts = {"additions": diff.additions, "deletions": diff.deletions}
     return {"file": diff.file, "patch": diff.patch, **counts, "status": diff.status or "modified"}

@@ -21,7 +21,6 @@ from shim.errors import (
     SessionExists,
     SessionNotFound,
 )
-from shim.faces.opencode1.build import Wire
 from shim.host.roots import require
 from shim.ids import NAME_LIMIT, is_name
 from shim.sessions.deps import ProjectLike
@@ -32,7 +31,7 @@ from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
 from universal.events import EventType, SessionStartedData, UniversalEvent
-from universal.jsonvalue import obj, text
+from universal.jsonvalue import JsonObject, obj, text
 from universal.permissions import Rule
 from universal.session.importer import session_model
 
@@ -149,7 +148,7 @@ class UniversalSessions:
             raise InvalidRequest(f"{agent.spec.title} is installed in version {version}, not {wanted.version}.", None)
         return agent
 
-    def _model(self, agent: Agent, wanted: Wanted) -> Wire:
+    def _model(self, agent: Agent, wanted: Wanted) -> JsonObject:
         catalogue = agent.catalogue
         default = catalogue.default_model or (catalogue.models[0].id if catalogue.models else "default")
         asked = (wanted.model or default).removeprefix(f"{agent.spec.name}/")
@@ -162,7 +161,7 @@ class UniversalSessions:
             raise InvalidRequest(f"Model {asked!r} has no variant {wanted.variant!r}. It has: {names}.", None)
         return {"id": asked, "providerID": agent.spec.name, **({"variant": wanted.variant} if wanted.variant else {})}
 
-    def _mode(self, agent: Agent, wanted: Wanted) -> tuple[str, list[Wire] | None]:
+    def _mode(self, agent: Agent, wanted: Wanted) -> tuple[str, list[JsonObject] | None]:
         """The mode of ours, and rules where the agent has no such mode."""
         known = [mode.id for mode in modes_of(agent.spec, agent.catalogue)]
         if wanted.mode and wanted.mode not in known:

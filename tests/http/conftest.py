@@ -14,7 +14,9 @@ import pytest
 from shim.clock import ManualClock
 from shim.errors import SessionNotFound
 from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode1.publisher import EventPublisher
 from shim.faces.opencode2 import routes as opencode2
+from shim.host.changes import HostFeed
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.projects import Projects
@@ -151,26 +153,29 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     ids = Ids(clock)
     store = MemoryStore()
     hub = Hub(clock, ids)
+    host = HostFeed()
+    host.observe(EventPublisher(hub).host_changed)
     projects = Projects(store, clock)
     sessions = FakeSessions()
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "SHELL": "/bin/bash", "PS1": "$ "}
-    worktrees = Worktrees(data, projects, hub.publish)
+    worktrees = Worktrees(data, projects, host)
     services = Services(
         settings=Settings(directory=directory, data_dir=data, cors=("https://ide.example",)),
         clock=clock,
         ids=ids,
         hub=hub,
+        host=host,
         store=store,
         sessions=cast("Any", sessions),
         agents=cast("Any", agents),
         projects=projects,
         config=ConfigFiles(home, {"USER": "someone", "HOME": str(home)}),
-        terminals=Terminals(clock=clock, ids=ids, environ=environ, owner="", publish=hub.publish),
+        terminals=Terminals(clock=clock, ids=ids, environ=environ, owner="", changes=host),
         shells=Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", tell=lambda *told: None),
         worktrees=worktrees,
-        workspaces=Workspaces(store, projects, worktrees, clock=clock, ids=ids, publish=hub.publish),
-        copies=ProjectCopies(store, projects, hub.publish),
+        workspaces=Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host),
+        copies=ProjectCopies(store, projects, host),
         tui_control=TuiControl(),
-        watchers=Watchers(hub.publish, hub.listened, home),
+        watchers=Watchers(host, hub.listened, home),
     )
     return services, sessions

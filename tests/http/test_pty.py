@@ -290,7 +290,7 @@ async def test_bad_requests(place: Place) -> None:
 
 async def test_there_is_a_limit(place: Place) -> None:
     services = place.services
-    few = Terminals(clock=services.clock, ids=services.ids, environ={}, owner="", publish=services.hub.publish, limit=1)
+    few = Terminals(clock=services.clock, ids=services.ids, environ={}, owner="", changes=services.host, limit=1)
     await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))
     with pytest.raises(InvalidRequest, match="limit"):
         await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))

@@ -17,7 +17,7 @@ ZERO = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0
 
 def bare(session_id: str, agent: str, store: MemoryStore, hub: Recorder, clock: ManualClock) -> Branch:
     """A session that has not begun, or is to be read from the journal."""
-    return Branch(session_id, agent, store=store, hub=hub, clock=clock, ids=Ids(clock), on_change=lambda _: None)
+    return Branch(session_id, agent, store=store, changes=hub.changes, clock=clock, ids=Ids(clock), on_change=lambda _: None)
 
 
 def begin(branch: Branch, directory: str, **metadata: Any) -> Branch:

@@ -10,13 +10,16 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from shim.clock import ManualClock
 from shim.errors import AgentError, AgentGone
+from shim.faces.opencode1.build import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.publisher import EventPublisher
 from shim.ids import Ids
 from shim.sessions.deps import SessionDeps
+from shim.sessions.feed import ChangeFeed
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
@@ -373,12 +376,14 @@ class ScriptedAgents:
 
 
 class Recorder:
-    """The hub of a test: all events, and a fold per session."""
+    """The hub of a test: all OpenCode 1 events of `changes`, and a fold per session."""
 
     def __init__(self) -> None:
         self.events: list[OpenCodeEvent] = []
         self.folds: dict[str, Fold] = {}
         self.awaited: list[tuple[str, asyncio.Event]] = []
+        self.changes = ChangeFeed()
+        self.changes.observe(EventPublisher(cast(Any, self)).session_changed)
 
     async def until(self, text: str) -> None:
         """Wait for an event that holds this text; bounded."""
@@ -439,7 +444,17 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
     clock = ManualClock()
     agents, hub, rules = ScriptedAgents(), Recorder(), list[Rule]()
     kept = store if store is not None else MemoryStore()
-    deps = SessionDeps(clock, Ids(clock), kept, hub, agents, lambda _directory: tuple(rules), abort_timeout_s, 900.0)
+    deps = SessionDeps(
+        clock,
+        Ids(clock),
+        kept,
+        hub.changes,
+        agents,
+        lambda _directory: tuple(rules),
+        abort_timeout_s,
+        900.0,
+        session_version=OPENCODE_VERSION,
+    )
     return World(SessionManager(deps), agents, hub, kept, clock, rules)
 
 

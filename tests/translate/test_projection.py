@@ -44,7 +44,7 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
             branch.id,
             "claude",
             store=replay.store,
-            hub=Recorder(),
+            changes=Recorder().changes,
             clock=replay.clock,
             ids=Ids(replay.clock),
             on_change=lambda _: None,

@@ -37,6 +37,13 @@ class SessionChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionDeleted:
+    """The session is gone: the last change of it."""
+
+    record: SessionRecord
+
+
+@dataclass(frozen=True, slots=True)
 class StatusChanged:
     """The session is busy, waits for a retry, or is idle."""
 
@@ -164,6 +171,7 @@ class RequestClosed:
 Change: TypeAlias = (
     SessionCreated
     | SessionChanged
+    | SessionDeleted
     | StatusChanged
     | TurnEnded
     | PromptFailed

@@ -12,14 +12,12 @@ import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from universal.diffs import count, hunks, indexed, relative
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
-from universal.jsonvalue import arr, obj, whole
+from universal.jsonvalue import JsonObject, arr, obj, whole
 from universal.tools import tools_of
-
-JsonObject: TypeAlias = dict[str, Any]
 
 PREVIEW_LINES = 20
 SHOWN_CHARS = 2**20

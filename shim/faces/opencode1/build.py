@@ -6,43 +6,13 @@ own document (1.18.33). Times are epoch milliseconds. Nothing here decides anyth
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, cast
-
-from shim.clock import rfc3339
 
 Wire = dict[str, Any]
 
 OPENCODE_VERSION = "1.18.33"
 """The wire version that we speak; clients show it and some compare it with their own."""
-
-_ADJECTIVES = (
-    "brave", "calm", "clever", "cosmic", "crisp", "eager", "gentle", "glowing", "happy", "hidden", "jolly", "kind",
-    "lucky", "mighty", "misty", "neon", "nimble", "playful", "proud", "quick", "quiet", "shiny", "silent", "stellar",
-    "sunny", "swift", "tidy", "witty",
-)  # fmt: skip
-_NOUNS = (
-    "cabin", "cactus", "canyon", "comet", "engine", "falcon", "forest", "garden", "harbor", "island", "knight",
-    "lagoon", "meadow", "moon", "nebula", "orchid", "otter", "panda", "pixel", "planet", "river", "rocket", "sailor",
-    "squid", "star", "tiger", "wizard", "wolf",
-)  # fmt: skip
-
-
-def slug(session_id: str) -> str:
-    """adjective-noun, the same for the same session."""
-    digest = hashlib.blake2b(session_id.encode(), digest_size=2).digest()
-    return f"{_ADJECTIVES[digest[0] % len(_ADJECTIVES)]}-{_NOUNS[digest[1] % len(_NOUNS)]}"
-
-
-def default_title(created_ms: int, *, child: bool) -> str:
-    """What a session is called before anything is known of it."""
-    return f"{'Child' if child else 'New'} session - {rfc3339(created_ms)}"
-
-
-def is_default_title(title: str) -> bool:
-    """Whether nobody has named the session yet."""
-    return title.startswith(("New session - ", "Child session - "))
 
 
 def tokens(usage: Mapping[str, Any] | None) -> Wire:

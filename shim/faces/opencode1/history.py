@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode1.events import OpenCodeEvent
+from universal.jsonvalue import JsonObject
 
 LASTING = frozenset(
     {
@@ -22,7 +22,7 @@ VERSION = ".1"
 """Behind each type: the version of its shape."""
 
 
-def row(event: OpenCodeEvent) -> Wire:
+def row(event: OpenCodeEvent) -> JsonObject:
     """One entry of `POST /sync/history`. Only for lasting events."""
     assert event.sync is not None
     place = {"id": event.sync.id, "aggregate_id": event.sync.session_id, "seq": event.sync.seq}
@@ -33,10 +33,10 @@ class Broken(ValueError):
     """A history that cannot be played; the text says why."""
 
 
-def fold(events: Iterable[Mapping[str, Any]]) -> Wire:
+def fold(events: Iterable[Mapping[str, Any]]) -> JsonObject:
     """What a session's whole history comes to, as an exported document. Raises Broken."""
-    info: Wire | None = None
-    messages: dict[str, Wire] = {}
+    info: JsonObject | None = None
+    messages: dict[str, JsonObject] = {}
     session_id = ""
     for number, event in enumerate(sorted(events, key=lambda e: e["seq"])):
         session_id = session_id or event["aggregateID"]
@@ -57,7 +57,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> Wire:
     return {"info": info, "messages": found}
 
 
-def _apply(kind: str, data: Wire, info: Wire | None, messages: dict[str, Wire]) -> Wire | None:
+def _apply(kind: str, data: JsonObject, info: JsonObject | None, messages: dict[str, JsonObject]) -> JsonObject | None:
     match kind:
         case "session.created" | "session.updated":
             return {**(info or {}), **data["info"]}

@@ -7,8 +7,9 @@ Its inverse is `universal.session.importer`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
+from universal.jsonvalue import JsonObject
 from universal.session.model import (
     AgentMention,
     CallRef,
@@ -37,9 +38,6 @@ from universal.session.model import (
     Usage,
     UserInfo,
 )
-
-JsonObject: TypeAlias = dict[str, Any]
-
 
 # --- small values ----------------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
-from shim.faces.opencode1.read import JsonObject
 from universal.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.ids import render as render_id
+from universal.jsonvalue import JsonObject
 from universal.session.changes import (
     LASTING,
     Change,
@@ -30,6 +30,7 @@ from universal.session.changes import (
     RequestOpened,
     SessionChanged,
     SessionCreated,
+    SessionDeleted,
     StatusChanged,
     TextGrew,
     TodosChanged,
@@ -99,6 +100,10 @@ def _created(change: SessionCreated, session: Session) -> Rendered:
 
 def _changed(change: SessionChanged, session: Session) -> Rendered:
     return "session.updated", {"sessionID": session.id, "info": read.session(change.record)}
+
+
+def _deleted(change: SessionDeleted, session: Session) -> Rendered:
+    return "session.deleted", {"sessionID": session.id, "info": read.session(change.record)}
 
 
 def _status(change: StatusChanged, session: Session) -> Rendered:
@@ -178,6 +183,7 @@ def _closed(change: RequestClosed, session: Session) -> Rendered:
 RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
     SessionCreated: _created,
     SessionChanged: _changed,
+    SessionDeleted: _deleted,
     StatusChanged: _status,
     TurnEnded: _idle,
     PromptFailed: _failed,

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from shim.faces.opencode1.build import Wire
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import JsonObject, arr, obj, text
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -65,7 +64,7 @@ _MARKS = {"completed": "☑", "in_progress": "◐", "cancelled": "☒"}
 _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 
 
-def page(info: Wire, messages: Sequence[Wire], children: Mapping[str, Sequence[Wire]], *, busy: bool) -> str:
+def page(info: JsonObject, messages: Sequence[JsonObject], children: Mapping[str, Sequence[JsonObject]], *, busy: bool) -> str:
     """The page of a session. `children`: messages of its subagents' sessions, by their id."""
     title = escape(text(info.get("title"), "Session"))
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if busy else ""
@@ -86,7 +85,7 @@ def _time(ms: Any) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M} UTC" if isinstance(ms, (int, float)) else ""
 
 
-def _message(message: Wire, children: Mapping[str, Sequence[Wire]], depth: int) -> str:
+def _message(message: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth: int) -> str:
     info, parts = obj(message["info"]), [obj(p) for p in arr(message["parts"])]
     shown = "\n".join(filter(None, (_part(p, children, depth) for p in parts)))
     error = obj(info.get("error"))
@@ -100,7 +99,7 @@ def _message(message: Wire, children: Mapping[str, Sequence[Wire]], depth: int) 
     return f'<section class="user">{shown}</section>' if shown else ""
 
 
-def _part(part: Wire, children: Mapping[str, Sequence[Wire]], depth: int) -> str:
+def _part(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth: int) -> str:
     match part["type"]:
         case "text":
             return "" if part.get("synthetic") or not text(part.get("text")).strip() else _prose(text(part["text"]))
@@ -132,14 +131,14 @@ def _prose(words: str) -> str:
     return "".join(out)
 
 
-def _file(part: Wire) -> str:
+def _file(part: JsonObject) -> str:
     name, url = escape(text(part.get("filename")) or "file"), text(part.get("url"))
     if _DATA_IMAGE.match(url):
         return f'<div><img src="{escape(url)}" alt="{name}"></div>'
     return f'<div class="about">file: {name}</div>'
 
 
-def _tool(part: Wire, children: Mapping[str, Sequence[Wire]], depth: int) -> str:
+def _tool(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth: int) -> str:
     state = obj(part.get("state"))
     given, meta = obj(state.get("input")), obj(state.get("metadata"))
     tool, title = text(part.get("tool")), text(state.get("title")) or _about(given)
@@ -158,13 +157,13 @@ def _tool(part: Wire, children: Mapping[str, Sequence[Wire]], depth: int) -> str
     return f"<details{attribute}><summary><b>{escape(tool)}</b> {escape(title)}{mark}</summary>{body}</details>"
 
 
-def _about(given: Wire) -> str:
+def _about(given: JsonObject) -> str:
     return next(
         (text(given[k]) for k in ("description", "command", "filePath", "pattern", "url", "query") if text(given.get(k))), ""
     )
 
 
-def _tool_body(tool: str, given: Wire, state: Wire, meta: Wire) -> tuple[str, bool]:
+def _tool_body(tool: str, given: JsonObject, state: JsonObject, meta: JsonObject) -> tuple[str, bool]:
     """(HTML, whether it is shown unfolded): diffs and lists are what people look for."""
     diffs = [text(meta.get("diff"))] if text(meta.get("diff")) else []
     diffs = diffs or [text(obj(f).get("diff")) or text(obj(f).get("patch")) for f in arr(meta.get("files"))]

@@ -1,47 +1,93 @@
-"""Events of the host (terminals, worktrees, files, the TUI's remote control) on the second wire. Pure.
+"""Changes of the host as OpenCode 2 events. Pure.
 
-They are published once, as OpenCode 1's; `ROWS` says what OpenCode 2 has for each. Types without a row are those of sessions,
-which have a projection of their own, and what 2.x has not.
+`ROWS` is the table: kind of change -> type and data. Kinds without a row have no event in OpenCode 2.
 Source: opencode-v2-events.json; the payloads of terminals and of the TUI are the same on both wires.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shim.faces.opencode2.events import Wire
+from shim.host.changes import (
+    DirectoryDisposed,
+    FileChanged,
+    GitBranchChanged,
+    ProjectDirectoriesChanged,
+    ProjectUpdated,
+    TerminalCreated,
+    TerminalDeleted,
+    TerminalExited,
+    TerminalUpdated,
+    TuiCommand,
+)
+from universal.session.changes import Notice
 
-Told: TypeAlias = tuple[str, Wire]
+Rendered: TypeAlias = tuple[str, Wire]
 """Type and data."""
+TOAST_MS = 15_000
+"""How long a notice is shown."""
 
 
-def _same(type_: str) -> Callable[[Wire], Told]:
-    return lambda properties: (type_, properties)
-
-
-def _project(row: Wire) -> Told:
-    made = {key: row[key] for key in ("id", "vcs", "name", "icon", "commands") if row.get(key) is not None}
+def _project(change: ProjectUpdated) -> Rendered:
+    row = change.row
+    data = {key: row[key] for key in ("id", "vcs", "name", "icon", "commands") if row.get(key) is not None}
     time = {key: row["time"][key] for key in ("created", "updated")}
-    made |= {"canonical": row["worktree"], "time": {**time, "active": time["updated"]}, "sandboxes": row.get("sandboxes", [])}
-    return "project.updated", made
+    data |= {"canonical": row["worktree"], "time": {**time, "active": time["updated"]}, "sandboxes": row.get("sandboxes", [])}
+    return "project.updated", data
 
 
-def _file(properties: Wire) -> Told:
-    return "filesystem.changed", {"file": properties["file"], "event": properties["event"]}
+def toast(notice: Notice) -> Wire:
+    """A notice for the person, as the data of `tui.toast.show`."""
+    return {"message": notice.text, "variant": notice.level, "duration": TOAST_MS}
 
 
-ROWS: Mapping[str, Callable[[Wire], Told]] = {
-    **{
-        name: _same(name)
-        for name in (
-            *("pty.created", "pty.updated", "pty.exited", "pty.deleted", "vcs.branch.updated"),
-            *("tui.prompt.append", "tui.command.execute", "tui.toast.show", "tui.session.select"),
-            *("installation.updated", "installation.update-available"),
-        )
-    },
-    "project.updated": _project,
-    "project.directories.updated": lambda properties: ("worktree.updated", {"projectID": properties["projectID"]}),
-    "file.watcher.updated": _file,
-    "server.instance.disposed": lambda _: ("location.shutdown", {}),
+def _created(change: TerminalCreated) -> Rendered:
+    return "pty.created", {"info": dict(change.info)}
+
+
+def _updated(change: TerminalUpdated) -> Rendered:
+    return "pty.updated", {"info": dict(change.info)}
+
+
+def _exited(change: TerminalExited) -> Rendered:
+    return "pty.exited", {"id": change.id, "exitCode": change.exit_code}
+
+
+def _deleted(change: TerminalDeleted) -> Rendered:
+    return "pty.deleted", {"id": change.id}
+
+
+def _branch(change: GitBranchChanged) -> Rendered:
+    return "vcs.branch.updated", {"branch": change.branch} if change.branch else {}
+
+
+def _tui(change: TuiCommand) -> Rendered:
+    return change.kind, dict(change.properties)
+
+
+def _file(change: FileChanged) -> Rendered:
+    return "filesystem.changed", {"file": change.path, "event": change.event}
+
+
+def _directories(change: ProjectDirectoriesChanged) -> Rendered:
+    return "worktree.updated", {"projectID": change.project_id}
+
+
+def _disposed(_change: DirectoryDisposed) -> Rendered:
+    return "location.shutdown", {}
+
+
+ROWS: Mapping[type[Any], Callable[[Any], Rendered]] = {
+    TerminalCreated: _created,
+    TerminalUpdated: _updated,
+    TerminalExited: _exited,
+    TerminalDeleted: _deleted,
+    FileChanged: _file,
+    GitBranchChanged: _branch,
+    ProjectUpdated: _project,
+    ProjectDirectoriesChanged: _directories,
+    DirectoryDisposed: _disposed,
+    TuiCommand: _tui,
 }

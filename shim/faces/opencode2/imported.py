@@ -1,4 +1,4 @@
-"""A session of the second wire's export as the first one's, which is what `shim.sessions.transfer` imports. Pure.
+"""A session of the second wire's export as the first one's, which is what `shim.faces.opencode1.transfer` imports. Pure.
 
     {info: Session.Info, messages: [Message]}  ->  {info: Session, messages: [{info, parts}]}
 

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode1.build import Wire
 from shim.host import disk
 from shim.host.prompt_files import BINARY_LIMIT_BYTES
 from shim.host.roots import within
+from universal.jsonvalue import JsonObject
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -49,13 +49,13 @@ def sniffed(content: bytes, name: str) -> str:
     return guessed if guessed.startswith("text/") else TEXT
 
 
-async def files(given: Sequence[Wire], roots: Sequence[str]) -> tuple[list[Wire], list[Wire]]:
+async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list[JsonObject], list[JsonObject]]:
     """(parts, stored): file parts of 1.x, and the files as OpenCode 2 keeps them, `{data, mime, source, name?, ...}`.
 
     Raises InvalidRequest for what is no `file:` or `data:` URI, is not there, is too large, or is outside of the roots.
     """
-    parts: list[Wire] = []
-    stored: list[Wire] = []
+    parts: list[JsonObject] = []
+    stored: list[JsonObject] = []
     for number, one in enumerate(given):
         uri = str(one["uri"])
         scheme = uri.partition(":")[0].lower()
@@ -70,11 +70,11 @@ async def files(given: Sequence[Wire], roots: Sequence[str]) -> tuple[list[Wire]
     return parts, stored
 
 
-def _named(name: str | None) -> Wire:
+def _named(name: str | None) -> JsonObject:
     return {"filename": name} if name else {}
 
 
-def _inline(number: int, uri: str) -> tuple[str, bytes, Wire]:
+def _inline(number: int, uri: str) -> tuple[str, bytes, JsonObject]:
     head, comma, body = uri.partition(",")
     try:
         content = base64.b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
@@ -88,7 +88,7 @@ def _inline(number: int, uri: str) -> tuple[str, bytes, Wire]:
     return (said if found == TEXT and said.startswith("text/") else found), content, {"type": "inline"}
 
 
-def _read(number: int, uri: str, roots: Sequence[str]) -> tuple[str, bytes, Wire]:
+def _read(number: int, uri: str, roots: Sequence[str]) -> tuple[str, bytes, JsonObject]:
     path = unquote(urlsplit(uri).path)
     source = {"type": "uri", "uri": uri}
     if "\0" in path or not path.startswith("/"):
@@ -115,9 +115,9 @@ def _bad(number: int, why: str) -> InvalidRequest:
     return InvalidRequest(f"This file cannot be attached: {why}", path=("files", number, "uri"))
 
 
-def agents(given: Sequence[Wire]) -> list[Wire]:
+def agents(given: Sequence[JsonObject]) -> list[JsonObject]:
     """Agent parts of 1.x for `@agent`s."""
-    parts: list[Wire] = []
+    parts: list[JsonObject] = []
     for one in given:
         mention: Any = one.get("mention")
         source = {"source": {"value": mention["text"], "start": mention["start"], "end": mention["end"]}} if mention else {}

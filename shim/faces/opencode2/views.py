@@ -20,12 +20,12 @@ import structlog
 from shim.clock import Clock, from_rfc3339
 from shim.collector import collector
 from shim.errors import SessionNotFound
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode2.events import Event2, Wire
 from shim.faces.opencode2.forms import Forms
-from shim.faces.opencode2.hosted import ROWS
+from shim.faces.opencode2.hosted import ROWS, toast
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.rereads import Rereads
+from shim.host.changes import EVERYWHERE, HostChange, HostFeed
 from shim.ids import Ids
 from shim.sessions.feed import Feed
 from shim.sessions.manager import SessionManager
@@ -33,6 +33,8 @@ from shim.store.base import Store
 from shim.stream.hub import Hub
 from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.jsonvalue import obj, text
+from universal.session.changes import Change, Notice, SessionDeleted
+from universal.session.model import Session
 
 PAGE = 200
 """Events of one read of the journal: some 5 ms of projection, between which others have their turn."""
@@ -97,7 +99,7 @@ class Views:
     """All views. Beside them are `probes` and `rereads`, what is known of who reads, and `forms`, those of clients."""
 
     def __init__(
-        self, manager: SessionManager, store: Store, hub: Hub[Event2], *, clock: Clock, ids: Ids, opencode1: Hub[OpenCodeEvent]
+        self, manager: SessionManager, store: Store, hub: Hub[Event2], *, clock: Clock, ids: Ids, host: HostFeed
     ) -> None:
         self.hub = hub
         self.probes = Probes()
@@ -109,7 +111,7 @@ class Views:
         self._feed: Feed = manager.deps.feed
         self._clock = clock
         self._ids = ids
-        self._opencode1 = opencode1
+        self._host_feed = host
         self._views: dict[str, View] = {}
         self._observing = False
         self._sweeper: asyncio.TimerHandle | None = None
@@ -188,14 +190,16 @@ class Views:
         if not self._observing and not self._is_closed:
             self._observing = True
             self._feed.observe(self._observe)
-            self._opencode1.observe(self._host)
+            self._host_feed.observe(self._host)
+            self._manager.deps.changes.observe(self._session_changed)
         if self._sweeper is None and not self._is_closed:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     def _stop(self) -> None:
         self._observing = False
         self._feed.forget(self._observe)
-        self._opencode1.forget(self._host)
+        self._host_feed.forget(self._host)
+        self._manager.deps.changes.forget(self._session_changed)
 
     def _observe(self, event: UniversalEvent) -> None:
         view = self._views.get(event.session_id)
@@ -218,13 +222,19 @@ class Views:
             for event in events:
                 self.hub.publish(event)
 
-    def _host(self, event: OpenCodeEvent) -> None:
-        """An event of the first wire: of the host, or the end of a session."""
-        if event.type == "session.deleted":
-            self._deleted(text(event.properties.get("sessionID")))
-        elif (row := ROWS.get(event.type)) is not None:
-            type_, data = row(event.properties)
-            self.tell(type_, data, None if event.directory == "global" else event.directory)
+    def _host(self, change: HostChange, directory: str, _project_id: str | None) -> None:
+        """Something beside the sessions has changed."""
+        if (row := ROWS.get(type(change))) is not None:
+            type_, data = row(change)
+            self.tell(type_, data, None if directory == EVERYWHERE else directory)
+
+    def _session_changed(self, changes: Sequence[Change], session: Session, _at_ms: int, _is_resent: bool) -> None:
+        """What no event of the session's journal says: that it is gone, and notices for the person."""
+        for change in changes:
+            if isinstance(change, Notice):
+                self.tell("tui.toast.show", toast(change), session.record.directory)
+            elif isinstance(change, SessionDeleted):
+                self._deleted(session.id)
 
     def _deleted(self, session_id: str) -> None:
         view = self._drop(session_id)

@@ -10,8 +10,8 @@ from shim.clock import ManualClock
 from shim.errors import StoreError
 from shim.ids import Ids
 from shim.sessions.branch import Branch
+from shim.sessions.feed import ChangeFeed
 from shim.store.memory import MemoryStore
-from tests.support.scripted import Recorder
 from universal.events import ErrorData, EventType
 
 ID = "ses_00000000000000000000000000"
@@ -33,7 +33,7 @@ class Made:
 async def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     store, clock = MemoryStore(), ManualClock()
     await store.open()
-    branch = Branch(ID, "mock", store=store, hub=Recorder(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
+    branch = Branch(ID, "mock", store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
     found = Made(branch, store)
     append = store.append
 

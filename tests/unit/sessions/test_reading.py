@@ -16,12 +16,12 @@ from shim.faces.opencode1 import read
 from shim.ids import Ids
 from shim.sessions import reading
 from shim.sessions.branch import Branch
+from shim.sessions.feed import ChangeFeed
 from shim.sessions.reading import joined
 from shim.store.memory import MemoryStore
 from shim.store.rows import EventRow, row_of
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
-from tests.support.scripted import Recorder
 from universal.events import EventType, ItemDeltaData, Source, UniversalEvent
 from universal.session.model import Session
 from universal.session.reducer import Reducer
@@ -107,7 +107,7 @@ async def empty_branch(store: Watched, events: Sequence[UniversalEvent]) -> Bran
     await store.open()
     store.append(events)
     clock = ManualClock()
-    return Branch("ses_a", "mock", store=store, hub=Recorder(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
+    return Branch("ses_a", "mock", store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
 
 
 async def test_others_have_their_turn_while_a_journal_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

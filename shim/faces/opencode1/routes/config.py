@@ -10,9 +10,9 @@ from typing import Any
 import structlog
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.generations import generation_of
 from shim.faces.opencode1.keybinds import KEYBINDS
+from shim.host.changes import EVERYWHERE, DirectoryDisposed, EverythingDisposed, TuiCommand
 from shim.host.config_schema import Config, wire
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import OpenCodeConfig, describe
@@ -38,8 +38,7 @@ async def update(ctx: Ctx, body: Config) -> object:
     changes = wire(body)
     await _written(lambda given: ctx.services.config.update(ctx.directory, given), changes)
     # Native ends running turns here; nothing of ours depends on the old configuration, so they go on.
-    event = OpenCodeEvent("server.instance.disposed", {"directory": ctx.directory}, ctx.directory)
-    ctx.services.hub.publish(event)
+    ctx.services.host.publish(DirectoryDisposed(ctx.directory), ctx.directory)
     return _without_nulls(changes)
 
 
@@ -54,7 +53,7 @@ async def get_global(ctx: Ctx) -> object:
 async def update_global(ctx: Ctx, body: Config) -> object:
     """Change the person's own file. The answer is all of it."""
     await _written(ctx.services.config.update_global, wire(body))
-    ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     return (await asyncio.to_thread(ctx.services.config.load_global)).values
 
 
@@ -73,7 +72,7 @@ def _tell(ctx: Ctx, config: OpenCodeConfig) -> None:
     lines = list(describe(config.problems))
     log.warning("config.faulty", directory=ctx.directory, problems=lines)
     toast = {"title": "OpenCode configuration", "message": "\n".join(lines), "variant": "warning"}
-    ctx.services.hub.publish(OpenCodeEvent("tui.toast.show", toast, ctx.directory))
+    ctx.services.host.publish(TuiCommand("tui.toast.show", toast), ctx.directory)
 
 
 def _without_nulls(value: Any) -> Any:

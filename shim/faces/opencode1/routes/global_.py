@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import EVERYWHERE, DirectoryDisposed, EverythingDisposed
 from shim.http.operation import Ctx, operation
 
 
@@ -16,7 +16,7 @@ async def dispose(ctx: Ctx) -> object:
     for directory in sorted(known):
         await services.watchers.forget(directory)
         services.projects.forget(directory)
-        services.hub.publish(OpenCodeEvent("server.instance.disposed", {"directory": directory}, directory))
+        services.host.publish(DirectoryDisposed(directory), directory)
         services.hub.end(directory)
-    services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    services.host.publish(EverythingDisposed(), EVERYWHERE)
     return True

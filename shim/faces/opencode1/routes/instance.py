@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import DirectoryDisposed
 from shim.http.operation import Ctx, operation
 
 
@@ -22,5 +22,5 @@ async def end_instance(ctx: Ctx, directory: str) -> None:
     await services.watchers.forget(directory)
     project = await services.projects.identity(directory)
     services.projects.forget(directory)
-    services.hub.publish(OpenCodeEvent("server.instance.disposed", {"directory": directory}, directory, project.id))
+    services.host.publish(DirectoryDisposed(directory), directory, project.id)
     services.hub.end(directory)

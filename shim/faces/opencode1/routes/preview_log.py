@@ -11,7 +11,6 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2.dialects import P
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.events import Event2
@@ -21,6 +20,7 @@ from shim.faces.v1.routes.events import frame, last_event_id, stream
 from shim.http import wire_json
 from shim.http.operation import Ctx, operation
 from shim.http.streams import need_room
+from universal.jsonvalue import JsonObject
 
 PAGE = 50
 """Events of a page, if nothing is said."""
@@ -44,7 +44,7 @@ async def history(ctx: Ctx, path: SessionPath, query: HistoryQuery) -> object:
     """A page of what is past."""
     need(ctx, path.sessionID)
     log = _log(ctx, path.sessionID, query.after, follow=False)
-    found: list[Wire] = []
+    found: list[JsonObject] = []
     try:
         while not log.over and len(found) <= query.limit:
             found += [item for _, item in await log.take() if item["type"] != SYNCED]
@@ -74,7 +74,7 @@ def _told(event: Event2) -> Event2 | None:
     return told if told is not None and told.type.startswith(NEXT) else None
 
 
-def _encoded(item: tuple[int, Wire]) -> bytes:
+def _encoded(item: tuple[int, JsonObject]) -> bytes:
     if item[1]["type"] == SYNCED:
         return b": synced\n\n"
     return frame(item[0], wire_json.exact(item[1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import EVERYWHERE, ProjectUpdated
 from shim.host.roots import visible_projects, within
 from shim.http.operation import Ctx, operation
 
@@ -62,7 +62,7 @@ async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
     """Name, icon and start command; what is not sent stays."""
     await ctx.services.projects.identity(ctx.directory)
     row = await ctx.services.projects.update(path.projectID, body.model_dump(exclude_none=True))
-    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
     return row
 
 
@@ -70,5 +70,5 @@ async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
 async def init_git(ctx: Ctx) -> object:
     """`git init` in the directory, unless it is in a repository already."""
     row = await ctx.services.projects.init_git(ctx.directory)
-    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
     return row

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shim.errors import AnswerNotFound, InvalidRequest
 from shim.faces.opencode1 import read
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.operation import NO_CONTENT, Ctx, operation
 from shim.sessions.built_in_commands import templates
@@ -20,6 +19,7 @@ from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.prompting import Body
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import submit
+from universal.jsonvalue import JsonObject
 
 
 class PromptModel(BaseModel):
@@ -67,7 +67,7 @@ class PromptBody(BaseModel):
 
     def body(self) -> Body:
         """What the sessions need of it."""
-        model: Wire | None = None
+        model: JsonObject | None = None
         if self.model is not None:
             model = self.model.model_dump(exclude_none=True)
         elif self.providerID is not None and self.modelID is not None:
@@ -112,7 +112,7 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
     return message_id
 
 
-async def _answer(ctx: Ctx, session_id: str, message_id: str) -> Wire:
+async def _answer(ctx: Ctx, session_id: str, message_id: str) -> JsonObject:
     branch = await ctx.services.sessions.branch(session_id)
     await branch.idle()
     # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
@@ -138,7 +138,7 @@ class CommandBody(BaseModel):
 @operation("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     """A template (the server's or the config's, expanded) or a command of the agent; answers as a prompt does."""
-    model: Wire | None = None
+    model: JsonObject | None = None
     if body.model:
         provider, _, model_id = body.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 
 from shim.errors import InvalidRequest, ShareNotFound
 from shim.faces.opencode1 import read
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.share_page import DEEPEST, POLICY, page
 from shim.host.roots import visible
 from shim.http.operation import Ctx, extra, operation
+from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 
 NAME_BYTES = 12
@@ -72,7 +72,7 @@ async def show(ctx: Ctx, path: SharePath) -> web.Response:
         raise ShareNotFound
     session = await sessions.session(record.id)
     document = read.export(session)
-    children: dict[str, list[Wire]] = {}
+    children: dict[str, list[JsonObject]] = {}
     await _below(ctx, record.id, children, DEEPEST)
     html = await asyncio.to_thread(page, document["info"], document["messages"], children, busy=session.is_busy)
     return web.Response(text=html, content_type="text/html", headers=HEADERS)
@@ -83,7 +83,7 @@ def _is_at(record: SessionRecord, name: str) -> bool:
     return secrets.compare_digest(url.rpartition("/")[2].encode(), name.encode("utf-8", "replace")) if url else False
 
 
-async def _below(ctx: Ctx, session_id: str, found: dict[str, list[Wire]], depth: int) -> None:
+async def _below(ctx: Ctx, session_id: str, found: dict[str, list[JsonObject]], depth: int) -> None:
     for child in ctx.services.sessions.children(session_id):
         if child.id in found:  # what is imported may say that it is below itself
             continue

@@ -8,14 +8,14 @@ from pydantic import BaseModel, Field, RootModel
 
 from shim.clock import from_rfc3339
 from shim.errors import InvalidRequest
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode1.history import Broken, fold, row
 from shim.faces.opencode1.render import render
 from shim.faces.opencode1.routes.transfer import path_of
+from shim.faces.opencode1.transfer import import_
 from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import Ctx, need_id, operation
-from shim.sessions.transfer import import_
+from universal.jsonvalue import JsonObject
 from universal.session.reducer import Reducer
 
 
@@ -27,7 +27,7 @@ class Known(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
 async def history(ctx: Ctx, body: Known) -> object:
     """The lasting events of all sessions, less what the client has; rebuilt from the journal."""
     await ctx.services.store.flush()
-    found: list[Wire] = []
+    found: list[JsonObject] = []
     shown = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
     for record in sorted(shown, key=lambda one: (one.created_ms, one.id)):
         reducer = Reducer(record.id, ctx.services.sessions.agent_of(record.id))

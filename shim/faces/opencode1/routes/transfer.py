@@ -8,9 +8,9 @@ from pydantic import RootModel
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.routes.session import SessionPath
+from shim.faces.opencode1.transfer import import_
 from shim.http.operation import Ctx, extra
 from shim.sessions.deps import ProjectLike
-from shim.sessions.transfer import import_
 from universal.diffs import relative
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import ServiceUnavailable
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import TuiCommand, TuiKind
 from shim.http.operation import Ctx, need_id, operation
 
 SHORT_NAMES = {
@@ -92,8 +92,8 @@ class PublishSelect(BaseModel):
 Published = Annotated[PublishAppend | PublishCommand | PublishToast | PublishSelect, Field(discriminator="type")]
 
 
-def _publish(ctx: Ctx, kind: str, properties: dict[str, Any], body: object = None) -> bool:
-    ctx.services.hub.publish(OpenCodeEvent(kind, properties, ctx.directory))
+def _publish(ctx: Ctx, kind: TuiKind, properties: dict[str, Any], body: object = None) -> bool:
+    ctx.services.host.publish(TuiCommand(kind, properties), ctx.directory)
     ctx.services.tui_control.offer(ctx.directory, ctx.request.path, properties if body is None else body)
     return True
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode2.config import converted
 from shim.faces.opencode2.routes.located import place, tell
+from shim.host.changes import EVERYWHERE, EverythingDisposed
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
 from shim.http.operation import NO_CONTENT, Ctx, operation2
@@ -56,6 +56,6 @@ async def update(ctx: Ctx, body: Shell) -> object:
         raise InvalidRequest(f"The configuration file is faulty and was left as it is: {error}") from error
     except OSError as error:
         raise InvalidRequest(f"The configuration cannot be written: {error}") from error
-    ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     tell(ctx, "config.updated")
     return NO_CONTENT

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import QuestionNotFound
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2 import asks
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.faces.opencode2.form_fields import fields_of, invalid
@@ -18,6 +17,7 @@ from shim.faces.opencode2.forms import GLOBAL
 from shim.faces.opencode2.routes.located import located
 from shim.faces.opencode2.routes.sessions import need, need_id, seen, views
 from shim.http.operation import NO_CONTENT, Ctx, operation2
+from universal.jsonvalue import JsonObject
 
 Count = Annotated[int, Field(ge=0)]
 MAX_FIELDS = 100
@@ -99,7 +99,7 @@ async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
     """A form for whoever reads the events; its answer is told by `form.replied`. Raises 400, 409 for an id that is used."""
     directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID).directory
     fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
-    said: Wire = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
+    said: JsonObject = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
     taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
     form = None if taken else views(ctx).forms.create(path.sessionID, directory, body.id, said)
     if form is None:
@@ -126,7 +126,7 @@ async def get(ctx: Ctx, path: FormPath) -> object:
     return {"data": await _form(ctx, path)}
 
 
-async def _form(ctx: Ctx, path: FormPath) -> Wire:
+async def _form(ctx: Ctx, path: FormPath) -> JsonObject:
     if path.sessionID != GLOBAL:
         view = await seen(ctx, path.sessionID)
         if path.formID in view.forms:
@@ -138,7 +138,7 @@ async def _form(ctx: Ctx, path: FormPath) -> Wire:
     raise FormNotFound(path.formID)
 
 
-async def _open(ctx: Ctx, path: FormPath) -> Wire:
+async def _open(ctx: Ctx, path: FormPath) -> JsonObject:
     form = await _form(ctx, path)
     if form["state"]["status"] != "pending":
         raise FormSettled(path.formID)

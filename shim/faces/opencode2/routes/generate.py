@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from shim.errors import ServiceUnavailable
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2.routes.sessions import ModelRef, SessionPath
 from shim.http.operation import Ctx, operation2
 from shim.sessions.generate import NotGenerated, text
 from shim.sessions.prompting import Body, choose
+from universal.jsonvalue import JsonObject
 from universal.session.model import Session, SessionRecord
 
 
@@ -46,7 +46,7 @@ async def _generated(
     directory: str,
     prompt: str,
     session: Session,
-    model: Wire | None,
+    model: JsonObject | None,
     *,
     variant: str | None = None,
     told: Session | None = None,

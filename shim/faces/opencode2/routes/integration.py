@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
 from shim.errors import InvalidRequest
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
 from shim.faces.opencode2.routes.located import located, tell
+from shim.host.changes import EVERYWHERE, EverythingDisposed
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 
 TITLES = {
@@ -114,5 +114,5 @@ async def _one(ctx: Ctx, name: str) -> dict[str, Any]:
 
 def _changed(ctx: Ctx) -> None:
     """Clients of the first wire read everything again, those of the second one what a key may have changed."""
-    ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     tell(ctx, "credential.updated", "integration.updated", "provider.updated", "model.updated")

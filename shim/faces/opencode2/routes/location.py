@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.routes.instance import end_instance
 from shim.faces.opencode2.routes.located import place, tell
+from shim.host.changes import EVERYWHERE, EverythingDisposed
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 
 
@@ -30,7 +30,7 @@ async def reload(ctx: Ctx) -> object:
     """
     for agent in ctx.services.agents.all():
         await ctx.services.agents.refresh(agent.spec.name)
-    ctx.services.hub.publish(OpenCodeEvent("global.disposed", {}, "global"))
+    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     tell(ctx, "location.shutdown")
     return NO_CONTENT
 

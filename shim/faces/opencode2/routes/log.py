@@ -7,7 +7,6 @@ from typing import Literal
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2.log import Log
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.faces.v1.routes.events import frame, last_event_id, stream
@@ -15,6 +14,7 @@ from shim.http import wire_json
 from shim.http.dialect import dialect_of
 from shim.http.operation import Ctx, operation2
 from shim.http.streams import need_room
+from universal.jsonvalue import JsonObject
 
 
 class LogQuery(BaseModel):
@@ -41,5 +41,5 @@ async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamRespons
     return await stream(ctx.request, log, _encoded)
 
 
-def _encoded(item: tuple[int, Wire]) -> bytes:
+def _encoded(item: tuple[int, JsonObject]) -> bytes:
     return frame(item[0], wire_json.exact(item[1]))

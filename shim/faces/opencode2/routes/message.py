@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
@@ -16,6 +15,7 @@ from shim.faces.opencode2.state import Conversation2
 from shim.http.operation import Ctx, operation2
 from shim.sessions.steps import WHOLE_FILE
 from shim.sessions.turn_diff import changes
+from universal.jsonvalue import JsonObject
 
 DEFAULT_LIMIT = 50
 Type = Literal[
@@ -79,7 +79,7 @@ async def get(ctx: Ctx, path: MessagePath) -> object:
     return {"data": message_of(await seen(ctx, path.sessionID), path.messageID)}
 
 
-def message_of(view: Conversation2, message_id: str) -> Wire:
+def message_of(view: Conversation2, message_id: str) -> JsonObject:
     """One message. Raises MessageNotFound."""
     found = view.messages.get(message_id)
     if found is None:
@@ -95,7 +95,7 @@ async def context(ctx: Ctx, path: SessionPath) -> object:
     return {"data": messages[last:]}
 
 
-def _compacted(message: Wire) -> bool:
+def _compacted(message: JsonObject) -> bool:
     return message["type"] == "compaction" and message["status"] == "completed"
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, PermissionNotFound
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2.errors import GrantNotFound
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.routes.located import located
 from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, seen
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.sessions.permissions.grants import Grant
+from universal.jsonvalue import JsonObject
 from universal.permissions import Access
 
 
@@ -110,7 +110,7 @@ async def saved(ctx: Ctx, query: SavedQuery) -> object:
     return {"data": [one for one in found if query.projectID in (None, one["projectID"])]}
 
 
-async def _shown(ctx: Ctx, grant: Grant) -> Wire:
+async def _shown(ctx: Ctx, grant: Grant) -> JsonObject:
     project = await ctx.services.projects.identity(grant.directory)
     time = {"created": grant.at_ms, "updated": grant.updated_ms or grant.at_ms}
     action = ACTIONS.get(grant.permission, grant.permission)

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest, ProjectNotFound
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.routes.instance import end_instance
 from shim.faces.opencode1.routes.project import Commands, Icon, ProjectPath
 from shim.faces.opencode2.errors import WorktreeRefused
 from shim.host import vcs
+from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
 from shim.host.project_copies import STRATEGY
 from shim.host.roots import require, visible_projects, within
 from shim.http.operation import NO_CONTENT, Ctx, operation2
@@ -68,7 +68,7 @@ async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
     if body.canonical is not None:
         changes |= await _canonical(ctx, path.projectID, body.canonical)
     row = await ctx.services.projects.update(path.projectID, changes)
-    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
     return _wire(ctx, row)
 
 
@@ -170,5 +170,4 @@ async def _worktree_work(work: Awaitable[Done]) -> Done:
 
 
 def _changed(ctx: Ctx, project_id: str) -> None:
-    event = OpenCodeEvent("project.directories.updated", {"projectID": project_id}, ctx.directory, project_id)
-    ctx.services.hub.publish(event)
+    ctx.services.host.publish(ProjectDirectoriesChanged(project_id), ctx.directory, project_id)

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, InvalidRequest
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2 import prompt_files as second
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
 from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
@@ -25,6 +24,7 @@ from shim.sessions.command import command as run_command
 from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
+from universal.jsonvalue import JsonObject
 
 Delivery = Literal["steer", "queue"]
 """When it is handed to the agent: before those that queue, or after all that waits. Both after the answer that is being given:
@@ -95,10 +95,10 @@ async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
     return next((one for one in found if one.id == skill_id), None)
 
 
-async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[Wire], list[Wire]]:
+async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[JsonObject], list[JsonObject]]:
     """What the agent is told of the skills that are named, and what the inbox says of them. Raises InvalidRequest."""
-    parts: list[Wire] = []
-    named: list[Wire] = []
+    parts: list[JsonObject] = []
+    named: list[JsonObject] = []
     for body in given or ():
         skill = await skill_of(ctx, session_id, body.id)
         if skill is None:
@@ -109,12 +109,14 @@ async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> t
     return parts, named
 
 
-async def _parts(ctx: Ctx, text: str, files: list[FileBody] | None, agents: list[AgentBody] | None) -> tuple[list[Wire], Wire]:
+async def _parts(
+    ctx: Ctx, text: str, files: list[FileBody] | None, agents: list[AgentBody] | None
+) -> tuple[list[JsonObject], JsonObject]:
     """The parts for the first face, and what the inbox says of it."""
     named = [one.model_dump(exclude_none=True) for one in agents or ()]
     given = [one.model_dump(exclude_none=True) for one in files or ()]
     parts, stored = await second.files(given, ctx.services.sessions.deps.roots)
-    payload: Wire = {**({"files": stored} if stored else {}), **({"agents": named} if named else {})}
+    payload: JsonObject = {**({"files": stored} if stored else {}), **({"agents": named} if named else {})}
     return [{"type": "text", "text": text}, *parts, *second.agents(named)], payload
 
 
@@ -122,13 +124,13 @@ async def _admit(
     ctx: Ctx,
     session_id: str,
     message_id: str | None,
-    parts: list[Wire],
+    parts: list[JsonObject],
     kind: str,
-    payload: Wire,
-    extra: Wire,
+    payload: JsonObject,
+    extra: JsonObject,
     *,
     resume: bool,
-) -> Wire:
+) -> JsonObject:
     """Accept it once; what the inbox says, or said, of it. Raises ResourceConflict for an id that is another's."""
     need(ctx, session_id)
     whole = {"text": parts[0]["text"], **payload}
@@ -149,7 +151,7 @@ async def _admit(
     return known
 
 
-def admitted(view: Conversation2, message_id: str) -> Wire | None:
+def admitted(view: Conversation2, message_id: str) -> JsonObject | None:
     """What the inbox says of a prompt, or said of it before it was delivered."""
     if message_id in view.inbox:
         return view.inbox[message_id]
@@ -163,7 +165,7 @@ def admitted(view: Conversation2, message_id: str) -> Wire | None:
     return {**base, "payload": payload, "delivery": "steer"}
 
 
-def _same(known: Wire, kind: str, payload: Wire) -> Wire:
+def _same(known: JsonObject, kind: str, payload: JsonObject) -> JsonObject:
     if known["type"] != kind or known["payload"] != payload:
         raise ResourceConflict(f"Prompt message ID conflicts with an existing durable record: {known['id']}", known["id"])
     return known
@@ -185,7 +187,7 @@ async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
     """A text of a program's: the agent gets it as a prompt, and clients show it as what it is."""
     payload = {key: value for key in ("description", "metadata") if (value := getattr(body, key))}
     extra = {**payload, "delivery": body.delivery or "steer"}
-    parts: list[Wire] = [{"type": "text", "text": body.text}]
+    parts: list[JsonObject] = [{"type": "text", "text": body.text}]
     resume = body.resume is not False
     return {"data": numbered(ctx, await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume))}
 

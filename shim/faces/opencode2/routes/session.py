@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
@@ -23,6 +22,7 @@ from shim.http.operation import NO_CONTENT, Ctx, operation2
 from shim.sessions.fork import fork as fork_session
 from shim.sessions.moving import move as move_session
 from shim.sessions.moving import subpath
+from universal.jsonvalue import JsonObject
 from universal.session.importer import session_model
 from universal.session.model import SessionRecord
 
@@ -121,7 +121,7 @@ FILTERS = ("order", "search", "parentID", "directory", "project", "subpath", "ar
 @operation2("session.list")
 async def listing(ctx: Ctx, query: ListQuery) -> object:
     """Newest first, by the time of the last change."""
-    anchor: Wire = {}
+    anchor: JsonObject = {}
     if query.cursor is not None:
         said = cursors.read(query.cursor)
         anchor = said.get("anchor") or {}
@@ -142,7 +142,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     return {"data": [_shown(ctx, record) for record in page], "cursor": cursor}
 
 
-def _beyond(found: list[SessionRecord], anchor: Wire, query: ListQuery) -> list[SessionRecord]:
+def _beyond(found: list[SessionRecord], anchor: JsonObject, query: ListQuery) -> list[SessionRecord]:
     """Those on the anchor's side; the session itself may have moved since."""
     place = (anchor["time"], anchor["id"])
     later = (anchor["direction"] == "next") == (query.order == "asc")
@@ -166,7 +166,7 @@ def _wanted(record: SessionRecord, query: ListQuery) -> bool:
     )
 
 
-def _shown(ctx: Ctx, record: SessionRecord) -> Wire:
+def _shown(ctx: Ctx, record: SessionRecord) -> JsonObject:
     view = views(ctx).seen(record.id)
     if view is not None:
         return view.info
@@ -199,7 +199,7 @@ class UpdateBody(BaseModel):
 @operation2("session.update")
 async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
     """Rename it, set its metadata or rules, archive or restore it. To archive an archived session changes nothing."""
-    changes: Wire = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
+    changes: JsonObject = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
     if body.permissions is not None:
         changes["permission"] = [rule.first() for rule in body.permissions]
     if body.archived is not None and body.archived != (need(ctx, path.sessionID).archived_ms is not None):

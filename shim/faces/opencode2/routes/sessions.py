@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel
 
-from shim.faces.opencode1.build import Wire
 from shim.faces.opencode2.errors import IdInvalid
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.state import Conversation2
@@ -14,6 +13,7 @@ from shim.faces.opencode2.views import Views
 from shim.http.dialect import STATE
 from shim.http.operation import Ctx
 from shim.ids import is_id
+from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 
 PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.items())} | {"edit": "edit"}
@@ -73,7 +73,7 @@ async def seen(ctx: Ctx, session_id: str) -> Conversation2:
     return state if state is not None and state.id == session_id else await views(ctx).of(session_id)
 
 
-def numbered(ctx: Ctx, item: Wire) -> Wire:
+def numbered(ctx: Ctx, item: JsonObject) -> JsonObject:
     """An item of an inbox with its number in the log, which older dialects tell."""
     return {**item, "admittedSeq": views(ctx).number(item["sessionID"], item["id"])}
 

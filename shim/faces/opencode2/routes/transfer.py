@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from shim.faces.opencode1.build import Wire
+from shim.faces.opencode1.transfer import import_
 from shim.faces.opencode2.routes.session import Location
 from shim.faces.opencode2.routes.sessions import SessionPath, seen
 from shim.http.directory import resolve
 from shim.http.operation import Ctx, operation2
-from shim.sessions.transfer import import_
+from universal.jsonvalue import JsonObject
 
 TOLD = frozenset({"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"})
 """Keys whose values say nothing of what was worked on."""
@@ -37,7 +37,7 @@ async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     return {"data": {"info": info, "messages": messages}}
 
 
-def sanitized(message: Wire) -> Wire:
+def sanitized(message: JsonObject) -> JsonObject:
     """A message whose shape is as it was, with each text replaced."""
     return {key: value if key in TOLD else _hidden(value) for key, value in message.items()}
 

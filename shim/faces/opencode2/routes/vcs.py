@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode2.errors import ResourceConflict, VcsUnsupported
 from shim.faces.opencode2.routes.located import located, place
 from shim.host import vcs
+from shim.host.changes import EVERYWHERE, ProjectUpdated
 from shim.http.operation import NO_CONTENT, Ctx, operation2
 
 BRANCHES_LIMIT = 1000
@@ -90,7 +90,7 @@ async def init(ctx: Ctx, query: InitQuery) -> object:
     if (await ctx.services.projects.identity(directory)).vcs is not None:
         raise ResourceConflict(f"{directory} is in a repository already.", directory)
     row = await ctx.services.projects.init_git(directory)
-    ctx.services.hub.publish(OpenCodeEvent("project.updated", row, "global", row["id"]))
+    ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
     return NO_CONTENT
 
 

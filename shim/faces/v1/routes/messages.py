@@ -9,7 +9,6 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from shim.errors import InvalidRequest, SessionTerminated
-from shim.faces.opencode1.build import Wire
 from shim.faces.v1.errors import PermissionNotOpen, QuestionNotOpen
 from shim.faces.v1.models import MessageAttachment, MessageRequest, PermissionReplyRequest, QuestionReplyRequest
 from shim.faces.v1.routes.endpoint import universal, v1
@@ -23,6 +22,7 @@ from shim.sessions.prompting import Body
 from shim.sessions.submit import submit
 from universal.events import EventType, ItemData, SessionEndedData, UniversalEvent
 from universal.items import ItemRole
+from universal.jsonvalue import JsonObject
 
 
 class StreamQuery(BaseModel):
@@ -78,7 +78,7 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     if (await ctx.services.sessions.branch(session_id)).terminated:
         raise SessionTerminated(session_id)
     directory = ctx.services.sessions.record(session_id).directory
-    parts: list[Wire] = [{"type": "text", "text": body.message}]
+    parts: list[JsonObject] = [{"type": "text", "text": body.message}]
     parts += [_file(directory, attachment) for attachment in body.attachments]
     unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
     message_id = await submit(ctx.services.sessions, session_id, Body(parts=parts, unattended=unattended))
@@ -86,7 +86,7 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     return message_id
 
 
-def _file(directory: str, attachment: MessageAttachment) -> Wire:
+def _file(directory: str, attachment: MessageAttachment) -> JsonObject:
     """A file part of OpenCode's, since attachments are read as there."""
     path = attachment.path
     if "\0" in path:

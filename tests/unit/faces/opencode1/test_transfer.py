@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shim.errors import InvalidRequest
-from shim.sessions.transfer import TITLE_LIMIT, read
+from shim.faces.opencode1.transfer import TITLE_LIMIT, read
 
 
 def document(**info: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from shim.sessions.trace import Row, Tracer, tracer_of
+from shim.inspector.trace import Row, Tracer, tracer_of
 from shim.store.base import Store
 from shim.store.rows import EventRow, event_of
 

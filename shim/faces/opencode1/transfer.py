@@ -12,18 +12,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shim.clock import from_rfc3339
 from shim.errors import InvalidRequest, SessionBusy
-from shim.faces.opencode1 import build
-from shim.faces.opencode1.build import Wire
+from shim.faces.opencode1.build import OPENCODE_VERSION, tokens
 from shim.faces.opencode1.check import problem
 from shim.faces.opencode2 import imported
 from shim.host.roots import require
-from shim.ids import ID_FORM, is_id
+from shim.ids import ID_FORM, is_id, slug
 from shim.sessions.deps import ProjectLike
 from shim.sessions.manager import SessionManager
 from universal.events import EventType, ItemData
-from universal.ids import IdSequence, hashed_tail, render
 from universal.items import (
     ContentPart,
     FileRefPart,
@@ -37,7 +34,7 @@ from universal.items import (
     ToolCallPart,
     ToolResultPart,
 )
-from universal.jsonvalue import arr, obj, text, whole_numbers
+from universal.jsonvalue import JsonObject, arr, obj, text, whole_numbers
 from universal.session import importer
 from universal.session.model import SessionRecord
 
@@ -51,7 +48,7 @@ IMPORTED_MODES = frozenset({"build", "plan", "read-only"})
 """Modes that an imported session goes on in: another one could let the agent do more than its person chose."""
 
 
-def read(document: Any) -> tuple[Wire, list[Wire]]:
+def read(document: Any) -> tuple[JsonObject, list[JsonObject]]:
     """Session and messages of a document, complete. Raises InvalidRequest that says what is wrong, and where."""
     given = _first(obj(whole_numbers(document)))
     if not isinstance(given.get("info"), dict) or not isinstance(given.get("messages"), list):
@@ -72,7 +69,7 @@ def read(document: Any) -> tuple[Wire, list[Wire]]:
     return info, messages
 
 
-def _check_ids(info: Wire, messages: list[Wire]) -> None:
+def _check_ids(info: JsonObject, messages: list[JsonObject]) -> None:
     """Raise InvalidRequest for an id that is none, and for a title that is too long."""
     ids = [("info.id", info.get("id"), "ses"), ("info.parentID", info.get("parentID", "ses"), "ses")]
     for number, message in enumerate(messages):
@@ -86,7 +83,7 @@ def _check_ids(info: Wire, messages: list[Wire]) -> None:
         raise InvalidRequest(f"This session cannot be imported: its title has more than {TITLE_LIMIT} characters.")
 
 
-def _first(document: Wire) -> Wire:
+def _first(document: JsonObject) -> JsonObject:
     """A document of 2.x in the form of 1.x; any other as it is. Raises InvalidRequest for one of 2.x that lacks something."""
     info, messages = obj(document.get("info")), arr(document.get("messages"))
     if "location" not in info and not any("type" in obj(m) and "info" not in obj(m) for m in messages):
@@ -99,10 +96,10 @@ def _first(document: Wire) -> Wire:
         ) from error
 
 
-def _session(info: Wire) -> Wire:
+def _session(info: JsonObject) -> JsonObject:
     """With the fields that older versions do not write."""
-    defaults = {"slug": build.slug(text(info.get("id"))), "version": build.OPENCODE_VERSION, "title": "Imported session"}
-    more = {"cost": 0, "tokens": build.tokens(None), "projectID": "global", "directory": "/"}
+    defaults = {"slug": slug(text(info.get("id"))), "version": OPENCODE_VERSION, "title": "Imported session"}
+    more = {"cost": 0, "tokens": tokens(None), "projectID": "global", "directory": "/"}
     session = {**defaults, **more, **{k: v for k, v in info.items() if k not in NOT_OURS}}
     if "permission" in session:  # whoever wrote the document must not answer this person's questions
         session["permission"] = [rule for rule in arr(session["permission"]) if obj(rule).get("action") != "allow"]
@@ -111,7 +108,7 @@ def _session(info: Wire) -> Wire:
     return session
 
 
-def _message(message: Wire, session_id: str) -> Wire:
+def _message(message: JsonObject, session_id: str) -> JsonObject:
     info = dict(obj(message.get("info")))
     if info.get("role") == "assistant":
         info = {"agent": info.get("mode", "build"), "mode": "build", **info}
@@ -144,14 +141,14 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
     return branch.session.record
 
 
-def _agent(manager: SessionManager, info: Wire, messages: list[Wire]) -> str | None:
+def _agent(manager: SessionManager, info: JsonObject, messages: list[JsonObject]) -> str | None:
     """The agent whose tools these are, if we have it; None for the default one."""
     names = [text(obj(info.get("model")).get("providerID"))]
     names += [text(m["info"].get("providerID")) for m in reversed(messages)]
     return next((name for name in names if name and manager.deps.agents.get(name) is not None), None)
 
 
-def item_of(item_id: str, message: Wire) -> Item:
+def item_of(item_id: str, message: JsonObject) -> Item:
     """An imported message as a universal item."""
     info = message["info"]
     failed = "error" in info
@@ -166,7 +163,7 @@ def item_of(item_id: str, message: Wire) -> Item:
     )
 
 
-def _content(part: Wire) -> list[ContentPart]:
+def _content(part: JsonObject) -> list[ContentPart]:
     match part["type"]:
         case "text":
             return [TextPart(text=part["text"])]
@@ -183,30 +180,3 @@ def _content(part: Wire) -> list[ContentPart]:
             return [FileRefPart(path=part["url"], action="read")]
         case _:
             return []
-
-
-class Renamer:
-    """New ids for imported messages, their parts and their parents: a fork must not have those of its source."""
-
-    def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
-        self._ids = IdSequence()
-        self._new: dict[str, str] = {}
-
-    def item(self, item: Item, at: str) -> Item:
-        """The item for the other session; `at` as in the event's envelope."""
-        message = obj(obj(item.metadata).get("imported"))
-        if not message:
-            return item
-        info, ms = dict(obj(message["info"])), from_rfc3339(at)
-        info |= {"id": self._renamed("msg", text(info["id"]), ms), "sessionID": self._session_id}
-        if "parentID" in info:
-            info["parentID"] = self._new.get(info["parentID"], info["parentID"])
-        ids = {"sessionID": self._session_id, "messageID": info["id"]}
-        parts = [{**obj(p), **ids, "id": self._renamed("prt", text(obj(p)["id"]), ms)} for p in arr(message["parts"])]
-        return item.model_copy(update={"metadata": {**obj(item.metadata), "imported": {"info": info, "parts": parts}}})
-
-    def _renamed(self, prefix: str, old: str, ms: int) -> str:
-        value = self._ids.next(ms)
-        self._new[old] = render(prefix, value, hashed_tail(f"{self._session_id}:{prefix}:{value}"))
-        return self._new[old]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from shim.inspector import export
+from shim.inspector.trace import Row
 from shim.redaction import SECRET_NAME, clean
-from shim.sessions import export
-from shim.sessions.trace import Row
 from tests.unit.store.store_contract import event
 from universal.events import ItemData, ItemDeltaData
 from universal.items import Item, ItemKind, ItemStatus

@@ -18,9 +18,9 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from shim.inspector.trace import Row
 from shim.redaction import SECRET_NAME
 from shim.redaction import clean as redact
-from shim.sessions.trace import Row
 from universal.events import UniversalEvent
 
 README = """A session of opencode-shim, for a bug report or a test.

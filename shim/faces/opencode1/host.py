@@ -1,0 +1,116 @@
+"""Changes of the host as OpenCode 1 events. Pure.
+
+`RENDER` is the table: kind of change -> type and properties. Source: recordings of OpenCode 1.18.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.host.changes import (
+    DirectoryDisposed,
+    EverythingDisposed,
+    FileChanged,
+    GitBranchChanged,
+    HostChange,
+    ProjectDirectoriesChanged,
+    ProjectUpdated,
+    TerminalCreated,
+    TerminalDeleted,
+    TerminalExited,
+    TerminalUpdated,
+    TuiCommand,
+    WorkspaceConnected,
+    WorkspaceReady,
+    WorktreeFailed,
+    WorktreeReady,
+)
+
+Rendered: TypeAlias = tuple[str, dict[str, Any]]
+
+
+def render_host(change: HostChange, directory: str, project_id: str | None) -> OpenCodeEvent:
+    """The event of this change."""
+    kind, properties = RENDER[type(change)](change)
+    return OpenCodeEvent(kind, properties, directory, project_id)
+
+
+def _created(change: TerminalCreated) -> Rendered:
+    return "pty.created", {"info": dict(change.info)}
+
+
+def _updated(change: TerminalUpdated) -> Rendered:
+    return "pty.updated", {"info": dict(change.info)}
+
+
+def _exited(change: TerminalExited) -> Rendered:
+    return "pty.exited", {"id": change.id, "exitCode": change.exit_code}
+
+
+def _deleted(change: TerminalDeleted) -> Rendered:
+    return "pty.deleted", {"id": change.id}
+
+
+def _file(change: FileChanged) -> Rendered:
+    return "file.watcher.updated", {"file": change.path, "event": change.event}
+
+
+def _branch(change: GitBranchChanged) -> Rendered:
+    return "vcs.branch.updated", {"branch": change.branch} if change.branch else {}
+
+
+def _project(change: ProjectUpdated) -> Rendered:
+    return "project.updated", dict(change.row)
+
+
+def _directories(change: ProjectDirectoriesChanged) -> Rendered:
+    return "project.directories.updated", {"projectID": change.project_id}
+
+
+def _worktree(change: WorktreeReady) -> Rendered:
+    return "worktree.ready", {"name": change.name, "branch": change.branch}
+
+
+def _worktree_failed(change: WorktreeFailed) -> Rendered:
+    return "worktree.failed", {"message": change.message}
+
+
+def _workspace(change: WorkspaceReady) -> Rendered:
+    return "workspace.ready", {"name": change.name}
+
+
+def _connected(change: WorkspaceConnected) -> Rendered:
+    return "workspace.status", {"workspaceID": change.workspace_id, "status": "connected"}
+
+
+def _disposed(change: DirectoryDisposed) -> Rendered:
+    return "server.instance.disposed", {"directory": change.directory}
+
+
+def _all_disposed(_change: EverythingDisposed) -> Rendered:
+    return "global.disposed", {}
+
+
+def _tui(change: TuiCommand) -> Rendered:
+    return change.kind, dict(change.properties)
+
+
+RENDER: Mapping[type[Any], Callable[[Any], Rendered]] = {
+    TerminalCreated: _created,
+    TerminalUpdated: _updated,
+    TerminalExited: _exited,
+    TerminalDeleted: _deleted,
+    FileChanged: _file,
+    GitBranchChanged: _branch,
+    ProjectUpdated: _project,
+    ProjectDirectoriesChanged: _directories,
+    WorktreeReady: _worktree,
+    WorktreeFailed: _worktree_failed,
+    WorkspaceReady: _workspace,
+    WorkspaceConnected: _connected,
+    DirectoryDisposed: _disposed,
+    EverythingDisposed: _all_disposed,
+    TuiCommand: _tui,
+}

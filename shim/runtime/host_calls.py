@@ -110,6 +110,11 @@ class HostCalls:
 
     # --- commands ---------------------------------------------------------------------------------------
 
+    def _refusal(self, cwd: str) -> str | None:
+        """Why a command may not run in this folder; None if it may. Blocking."""
+        allowed = self._allowed()
+        return None if within(cwd, allowed) else agent_files.outside(cwd, allowed)
+
     def _run(self, call: RunCommand) -> None:
         def on_output(data: str) -> None:
             self._tell(running, CommandOutput(call.call, data))
@@ -134,10 +139,12 @@ class HostCalls:
 
     async def _command(self, call: RunCommand, running: _Running) -> None:
         cwd = call.cwd or self._directory
-        if call.cwd is not None and not within(cwd, self._allowed()):
-            error = agent_files.outside(cwd, self._allowed())
+        error = await asyncio.to_thread(self._refusal, cwd) if call.cwd is not None else None
+        if error is not None:
             self._forget(call, running, HostDone(call.call, trouble="refused", error=error))
             return
+        if self._commands.get(call.call) is not running:
+            return  # the agent is gone meanwhile
         late = asyncio.get_running_loop().call_later(COMMAND_S, running.command.stop)
         try:
             code = await running.command.run()

@@ -121,7 +121,11 @@ KNOWN: tuple[Profile, ...] = (
         login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
         settings=ProjectSettingsUse(("claude",)),
         asks_always=True,
-        enforcement=Enforcement("an `ask` rule of Claude Code for every call, which this server answers", absent=("todowrite",)),
+        enforcement=Enforcement(
+            "an `ask` rule of Claude Code for every call, which this server answers. A `PermissionRequest` hook in Claude's "
+            "settings may answer before it",
+            absent=("todowrite",),
+        ),
         default_rules=(*_HIDDEN_FILES, *OWN_RULES),
         own_folder=OWN_FOLDER,
     ),

@@ -127,8 +127,9 @@ class _Mock:
 
 async def _play(run: Run) -> None:
     await run.look_at_attachments()
-    scene, args = scene_for(run.text)
-    await scene.play(run, args)
+    cue = scene_for(run.text)
+    run.text = cue.text
+    await cue.scene.play(run, cue.args)
     if not run.answered:
         await run.done()
 

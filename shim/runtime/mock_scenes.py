@@ -6,6 +6,7 @@ A scene is an async function that writes through its `Run`. Where it simply retu
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -449,10 +450,44 @@ SCENES: Mapping[str, Scene] = {
 }
 
 
-def scene_for(prompt: str) -> tuple[Scene, list[str]]:
-    """The scene of a prompt and its arguments; texts that are no scene are echoed. A leading slash does not matter."""
-    words = prompt.split()
+MARKED = re.compile(r"(?:^|(?<=\s))/([a-z]+)\b", re.IGNORECASE)
+"""A word with a slash: a scene wherever it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A scene, its arguments, and the part of the prompt that asks for it."""
+
+    scene: Scene
+    args: list[str]
+    text: str
+
+
+def scene_for(prompt: str) -> Cue:
+    """The scene that a prompt asks for; a text that asks for none is echoed.
+
+    Clients add words and lines to what a person has typed: quotation marks, a context, a reminder. So the whole prompt may be a
+    scene, else its first line that is one, else its first `/scene`.
+    """
+    marked = (found for found in MARKED.finditer(prompt) if found[1].lower() in SCENES)
+    cues = (_cue(prompt), *map(_cue, prompt.splitlines()), *(_marked(prompt, found) for found in marked))
+    return next((cue for cue in cues if cue is not None), Cue(SCENES["echo"], [], prompt))
+
+
+def _cue(text: str) -> Cue | None:
+    """The scene that this text is and nothing else; a leading slash and quotation marks around it do not matter."""
+    bare = text.strip()
+    if len(bare) > 1 and bare[0] == bare[-1] == '"':
+        bare = bare[1:-1]
+    words = bare.split()
     scene = SCENES.get(words[0].removeprefix("/").lower()) if words else None
     if scene is None or (scene.words is not None and len(words) - 1 > scene.words):
-        return SCENES["echo"], []
-    return scene, words[1:]
+        return None
+    return Cue(scene, words[1:], bare)
+
+
+def _marked(prompt: str, found: re.Match[str]) -> Cue:
+    """A scene with a slash in the middle of a line; of the words behind it, those that it takes are its arguments."""
+    scene = SCENES[found[1].lower()]
+    line = prompt[found.start() :].partition("\n")[0]
+    return Cue(scene, line.split()[1:][: scene.words], line)

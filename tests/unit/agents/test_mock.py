@@ -96,7 +96,23 @@ def test_help_lists_all_scenes(tmp_path: Path) -> None:
     ],
 )
 def test_the_first_word_decides(prompt: str, scene: str) -> None:
-    assert scene_for(prompt)[0] is SCENES[scene]
+    assert scene_for(prompt).scene is SCENES[scene]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "scene", "args", "text"),
+    [
+        ('"slow 5"', "slow", ["5"], "slow 5"),
+        ("Answer in English.\n\necho a b\n<context>none</context>", "echo", [], "echo a b"),
+        ("permission\n\n[reply within 10 minutes]", "permission", [], "permission"),
+        ("Hello! Please play /slow 2 now, and nothing else.", "slow", ["2"], "/slow 2 now, and nothing else."),
+        ("see src/tool and a/slow", "echo", [], "see src/tool and a/slow"),
+        ("two lines\nof text", "echo", [], "two lines\nof text"),
+    ],
+)
+def test_a_scene_is_found_in_what_a_client_has_added(prompt: str, scene: str, args: list[str], text: str) -> None:
+    cue = scene_for(prompt)
+    assert (cue.scene, cue.args if scene != "echo" else [], cue.text) == (SCENES[scene], args, text)
 
 
 @given(st.text())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,7 @@ from shim.ids import Ids
 from shim.inspector.traces import Traces
 from shim.routes import EARLY, modules
 from shim.routes.web_ui import WebUI
+from shim.runtime.family import end_owned
 from shim.runtime.inprocess import Program
 from shim.services import Services, Universal
 from shim.sessions.deps import SessionDeps
@@ -63,6 +64,7 @@ from shim.sessions.manager import SessionManager
 from shim.sessions.universal import UniversalSessions
 from shim.settings import Settings
 from shim.store.base import Store
+from shim.store.ownership import Ownership
 from shim.store.sqlite import SqliteStore
 from shim.stream.hub import Hub, HubBounds
 from shim.stream.subscription import Bounds
@@ -76,9 +78,13 @@ from universal.registry import agents as known_agents
 from universal.tools.accesses import Place
 from universal.unattended import parse as parse_unattended
 
-__all__ = ["DATABASE", "SERVICES", "apply_settings", "build_app"]
+__all__ = ["ANNOUNCE", "DATABASE", "SERVICES", "apply_settings", "build_app"]
 
 HOOKS: web.AppKey[Hooks] = web.AppKey("HOOKS", Hooks)
+ANNOUNCE: web.AppKey[Callable[[str], None]] = web.AppKey("announce")
+"""Tells others who use the store, and programs of the person, at which URL this server listens."""
+
+log = structlog.get_logger()
 
 DATABASE = "opencode-shim.db"
 
@@ -86,6 +92,37 @@ DATABASE = "opencode-shim.db"
 def owner_of(data_dir: Path) -> str:
     """The name under which agents of the server on this data directory can be found, should it be killed."""
     return "data-" + hashlib.blake2b(str(data_dir.resolve()).encode(), digest_size=8).hexdigest()
+
+
+class _Leftovers:
+    """Processes that dead servers on the same data may have left. In: `data`, the name that they share; empty for no data."""
+
+    def __init__(self, data: str, ownership: Ownership) -> None:
+        self._data = data
+        self._ownership = ownership
+
+    @property
+    def owner(self) -> str:
+        """The name of what this server starts."""
+        return self._name(self._ownership.server_id) if self._data else ""
+
+    def names(self) -> list[str]:
+        """Names of what dead servers may have left; servers of earlier versions had one name for all."""
+        return [self._data, *map(self._name, self._ownership.dead())] if self._data else []
+
+    async def forget(self) -> None:
+        """What `names` said has been ended."""
+        for server_id in self._ownership.dead():
+            await asyncio.to_thread(self._ownership.forget, server_id)
+
+    async def clean_up(self, server_id: str) -> None:
+        """End what a server has left that died just now."""
+        if self._data and (left := await asyncio.to_thread(end_owned, self._name(server_id))):
+            log.warning("agent.orphans_ended", count=left, server=server_id)
+        await asyncio.to_thread(self._ownership.forget, server_id)
+
+    def _name(self, server_id: str) -> str:
+        return f"{self._data}-{server_id}"
 
 
 LAST = ("opencode", "mock")
@@ -133,7 +170,7 @@ def build_app(
     kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE, move_aside=settings.move_aside_damaged)
     config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment, tuple(map(str, settings.roots)))
     added = plugins.load(agents_of(settings))
-    owner = owner_of(settings.data_dir) if store is None else ""
+    leftovers = _Leftovers(owner_of(settings.data_dir) if store is None else "", kept.ownership)
     feed, meters, traced = Feed(), Meters(clock), spans(on=settings.otel)
     agents = AgentDirectory(
         agents_of(settings, added.specs) if specs is None else specs,
@@ -145,7 +182,8 @@ def build_app(
         delay_factor=settings.mock_delay_factor,
         record_dir=settings.record_dir,
         keys=KeyStore(settings.data_dir / "auth.json"),
-        owner=owner,
+        owner=leftovers.owner,
+        orphans=leftovers.names,
         broken=added.broken,
         packages=added.packages,
         programs=programs,
@@ -206,6 +244,7 @@ def build_app(
             listened=listened,
             config_refresh=config_refresh,
             unattended=parse_unattended(settings.unattended),
+            clean_up=leftovers.clean_up,
         )
     )
     names = UniversalSessions(sessions, agents, kept)
@@ -234,8 +273,10 @@ def build_app(
         config=config,
         universal=Universal(names, installs, Traces(kept), meters, traced),
         second=views,
-        terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=owner, changes=host),
-        shells=Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=owner, tell=views.tell),
+        terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=leftovers.owner, changes=host),
+        shells=Shells(
+            settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, tell=views.tell
+        ),
         worktrees=worktrees,
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),
         copies=ProjectCopies(kept, projects, host),
@@ -262,6 +303,7 @@ def build_app(
                 ends.push_async_callback(part.close)
             await probe_file.start()
             await agents.start()
+            await leftovers.forget()
             await sessions.start()
             await names.start()
             trees.start()
@@ -281,6 +323,7 @@ def build_app(
         await services.worktrees.close()
         await services.watchers.close()
 
+    app[ANNOUNCE] = kept.announce
     app.cleanup_ctx.append(life)
     app.on_shutdown.append(end_streams)
     return app

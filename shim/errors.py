@@ -273,6 +273,18 @@ class SessionBusy(RequestError):
         self.session_id = session_id
 
 
+class SessionElsewhere(SessionBusy):
+    """The session belongs to another server on the same data, which lives. `owner` says which: its pid and URL."""
+
+    def __init__(self, session_id: str, owner: object) -> None:
+        RequestError.__init__(
+            self,
+            f"Session {session_id} is at work in another opencode-shim ({owner}). Go on with it there, or stop that server. "
+            "Until then it can only be read here.",
+        )
+        self.session_id = session_id
+
+
 class LimitReached(RequestError):
     """A bound of this server. `what` says what there is too much of, and how to go on."""
 

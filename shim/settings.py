@@ -331,7 +331,7 @@ class Settings(BaseModel):
     data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(
         default_factory=_default_data_dir,
         validate_default=True,
-        description="Where sessions are kept (SQLite), and the log of `tui`. One server at a time may use it.",
+        description="Where sessions are kept (SQLite), and the log of `tui`. Servers may share it: each session belongs to one.",
     )
 
     move_aside_damaged: bool = Field(

@@ -101,6 +101,7 @@ class AgentDirectory:
         record_dir: Path | None = None,
         keys: KeyStore | None = None,
         owner: str = "",
+        orphans: Callable[[], Sequence[str]] = lambda: (),
         broken: Sequence[Broken] = (),
         packages: Mapping[str, str] | None = None,
         traceparent: Callable[[], str | None] = lambda: None,
@@ -118,6 +119,7 @@ class AgentDirectory:
         self._default_name = default_agent
         self._environ = family.owned(environ, owner) if owner else environ
         self._owner = owner
+        self._orphans = orphans
         self._traceparent = traceparent
         self._is_root = hasattr(os, "geteuid") and os.geteuid() == 0 if is_root is None else is_root
         self._programs = {"mock": mock_program(delay_factor=delay_factor), **(programs or {})}
@@ -137,8 +139,9 @@ class AgentDirectory:
 
         Raises: AgentNotFound for a `default_agent` that nobody knows.
         """
-        if self._owner and (left := await asyncio.to_thread(family.end_owned, self._owner)):
-            log.warning("agent.orphans_ended", count=left)
+        for owner in self._orphans():
+            if left := await asyncio.to_thread(family.end_owned, owner):
+                log.warning("agent.orphans_ended", count=left)
         self.set_default(self._default_name)
         for broken in self.broken:
             log.warning("plugin.left_out", entry=broken.entry, package=broken.package, why=broken.why)

@@ -68,7 +68,7 @@ def api(options: Options) -> int:
 
 
 async def _api(settings: Settings, options: Options) -> int:
-    url = options.attach or await transfer.running(settings) or await _start(settings)
+    url = options.attach or await transfer.usable(settings) or await _start(settings)
     params = [tuple(param.partition("=")[::2]) for param in options.param]
     body = None if options.data is None else options.data.encode()
     headers = {"content-type": "application/json"} if body is not None else {}
@@ -108,10 +108,10 @@ async def _start(settings: Settings) -> str:
 
 
 async def _answering(settings: Settings, pid: int) -> str:
-    url = await transfer.running(settings)
+    url = await transfer.usable(settings)
     while url is None:
         await asyncio.sleep(LOOK_EVERY_S)
-        url = await transfer.running(settings)
+        url = await transfer.usable(settings)
     sys.stderr.write(f"Started a server at {url}; it stays. To stop it: kill {pid}\n")
     return url
 

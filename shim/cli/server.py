@@ -33,7 +33,6 @@ from typing import Any
 from aiohttp import web
 
 from shim.bounded_output import last_words
-from shim.cli.transfer import told
 from shim.collector import collector
 from shim.errors import ShimError
 from shim.host.roots import within
@@ -255,7 +254,8 @@ async def _serve(
             # Whatever is here now stays until the end: from now on only what comes later is looked through.
             gc.freeze()
             gc.enable()
-            with told(settings, url), collector.watched():
+            _announce(app, url + (settings.base_path or "").rstrip("/"))
+            with collector.watched():
                 return await during(Running(url, app, settings, tls))
         except asyncio.CancelledError:
             if not stopping:
@@ -351,6 +351,13 @@ def _application(settings: Settings) -> web.Application:
     from shim.app import build_app
 
     return build_app(settings)
+
+
+def _announce(app: web.Application, url: str) -> None:
+    from shim.app import ANNOUNCE  # here: as above
+
+    if (announce := app.get(ANNOUNCE)) is not None:
+        announce(url)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -113,7 +113,7 @@ def open_log(settings: Settings) -> TextIO:
 
 def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
     """Do a job on the server at `url`, on the one that runs on this data directory, or on one that is started for it."""
-    found = url.rstrip("/") if url else asyncio.run(transfer.running(settings))
+    found = url.rstrip("/") if url else asyncio.run(transfer.usable(settings))
 
     async def work(at: str) -> int:
         return await job(at)

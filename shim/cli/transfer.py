@@ -1,7 +1,7 @@
 """`opencode-shim export` and `import`: over HTTP to the server that has the sessions, or one that is started for it.
 
-While a server listens, a file in its data directory says where: `server.json`, for its owner only. A file that a killed server
-left behind leads nowhere; then a server is started, and the store's own lock decides.
+While a server listens, a file in its data directory says where (`shim.store.servers`). Where none listens that takes the
+person's password, one is started for the job: servers share the data.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from shim.errors import ShimError
 from shim.settings import Settings
+from shim.store.servers import present
 from universal.jsonvalue import obj
 
-WHERE = "server.json"
 LOOK_S = 2.0
-"""For the server of the file to answer."""
+"""For a server of the data directory to answer."""
+OK = 200
 SERVER_ERROR = 500
 """From this status on, a server does not work."""
 LOCAL = ("https://127.0.0.1:", "https://[::1]:", "https://localhost:", "https://0.0.0.0:", "https://[::]:")
@@ -35,32 +35,37 @@ TRANSFER_S = 120.0
 Job = Callable[[str], Awaitable[int]]
 
 
-@contextmanager
-def told(settings: Settings, url: str) -> Generator[None]:
-    """While it lasts, the data directory says that its server is at `url`. A full disk is no reason to fail."""
-    path = settings.data_dir / WHERE
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"url": url + (settings.base_path or "").rstrip("/"), "pid": os.getpid()}, file)
-    except OSError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            path.unlink()
-
-
 async def running(settings: Settings, at: str | None = None) -> str | None:
-    """The URL of the server on this data directory (or of the one `at` a URL); None if there is none that answers."""
+    """The URL of a server on this data directory (or of the one `at` a URL); None if there is none that answers.
+
+    One that takes our password comes first.
+    """
+    answers = {url: await _status(settings, url) for url in ([at] if at else await _urls(settings))}
+    working = [url for url, status in answers.items() if status < SERVER_ERROR]
+    return next((url for url in working if answers[url] == OK), next(iter(working), None))
+
+
+async def usable(settings: Settings) -> str | None:
+    """The URL of a server on this data directory that takes our password; None if there is none."""
+    for url in await _urls(settings):
+        if await _status(settings, url) == OK:
+            return url
+    return None
+
+
+async def _urls(settings: Settings) -> list[str]:
+    servers = await asyncio.to_thread(present, settings.data_dir)
+    return [server.url for server in servers.living.values() if server.url]
+
+
+async def _status(settings: Settings, url: str) -> int:
+    """What a server answers when it is asked for its health; `SERVER_ERROR` if it does not answer."""
     try:
-        url = at or str(json.loads(await asyncio.to_thread((settings.data_dir / WHERE).read_text))["url"])
         async with _client(settings, LOOK_S) as client, client.get(f"{url}/global/health", ssl=trust(url)) as answer:
             await answer.read()
-            return url if answer.status < SERVER_ERROR else None
-    except (OSError, ValueError, KeyError, TypeError, ClientError, TimeoutError):
-        return None
+            return answer.status
+    except (OSError, ValueError, ClientError, TimeoutError):
+        return SERVER_ERROR
 
 
 async def version_of(settings: Settings, url: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import math
 import os
@@ -42,6 +43,9 @@ TRACK_S = 20.0
 """For one git command of a snapshot. A directory that takes longer gets none."""
 KEEP_DAYS = 30
 """Snapshots that are older are removed; what they were for can then not be undone."""
+ALONE_S = 60.0
+"""For another server on the same data to end its operation on the same directory."""
+ALONE_EVERY_S = 0.02
 TIDY_EVERY_S = 24 * 3600.0
 TIDY_S = 600.0
 """For git to remove old snapshots of one project."""
@@ -64,6 +68,7 @@ class _Project:
 
     off     why it gets no snapshots, until the server is started again
     tree    the last snapshot, as long as the index is what it was made of
+    index   the file of the index then: another server may have made a snapshot since
     coming  a snapshot that was asked for and has not begun: whoever asks meanwhile gets the same
     """
 
@@ -71,6 +76,7 @@ class _Project:
     top: str | None = None
     off: str | None = None
     tree: str | None = None
+    index: tuple[int, ...] | None = None
     coming: asyncio.Task[str] | None = None
 
 
@@ -240,7 +246,13 @@ class Snapshots:
                     raise
                 except OSError as error:
                     raise SnapshotError(f"Snapshots of {directory} cannot be kept: {error.strerror or error}.") from error
-            yield project
+            git_dir = self._git_dir(directory)
+            descriptor = await _alone(git_dir, directory)
+            try:
+                await asyncio.to_thread(files.unlock, str(git_dir))  # left by a server that was killed
+                yield project
+            finally:
+                os.close(descriptor)
 
     async def _open(self, directory: str) -> str:
         """Make or find the git directory. Out: the top of the working tree (`.gitignore` of folders above counts)."""
@@ -323,6 +335,9 @@ class Snapshots:
                 f"{directory} has more than {FILES_LIMIT} files: what agents change there cannot be undone. "
                 "List what need not be kept in .gitignore, then restart the server."
             )
+        stamp = await asyncio.to_thread(_stamp, self._git_dir(directory) / "index")
+        if stamp != project.index:
+            project.tree = None
         gone, taken, left_out = await asyncio.to_thread(files.choose, directory, listed.stdout, FILE_LIMIT_BYTES)
         if left_out:
             log.info("snapshot.left_out", directory=directory, files=len(left_out), first=left_out[:5])
@@ -335,22 +350,65 @@ class Snapshots:
                 command = ("update-index", "-z", *how, "--stdin")
                 await self._git(directory, project, *command, stdin=b"".join(name + b"\0" for name in names))
         project.tree = (await self._git(directory, project, "write-tree")).text.strip()
+        project.index = await asyncio.to_thread(_stamp, self._git_dir(directory) / "index")
         return project.tree
+
+
+async def _alone(git_dir: Path, directory: str) -> int:
+    """No other server on the same data works on these snapshots, until the descriptor is closed. Raises SnapshotError."""
+    try:
+        descriptor = os.open(git_dir / "shim-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SnapshotError(f"Snapshots of {directory} cannot be kept: {error.strerror or error}.") from error
+    try:
+        async with asyncio.timeout(ALONE_S):
+            while not _locked(descriptor):  # noqa: ASYNC110 - what is waited for is in another process
+                await asyncio.sleep(ALONE_EVERY_S)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, TimeoutError):
+            raise SnapshotError(f"Another server has been at the snapshots of {directory} for {ALONE_S:g} s.") from error
+        raise
+    return descriptor
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether the lock is ours now. It ends when the descriptor is closed, or this process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What tells one state of a file from another; None if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file if it is not so already: a git of another server may be reading it."""
+    data = text.encode("utf-8", "surrogateescape")
+    if not path.is_file() or path.read_bytes() != data:
+        path.write_bytes(data)
 
 
 def _configure(git_dir: Path, directory: str, exclude: str, lines: list[str], excludes_file: str) -> None:
     """What decides which files are kept, and how. Written at each start of the server: the person's settings may change."""
     own = Path(exclude).read_text(errors="surrogateescape") if exclude and Path(exclude).is_file() else ""
     (git_dir / "info").mkdir(exist_ok=True)
-    (git_dir / "info" / "exclude").write_text("\n".join([own, *lines, ""]), errors="surrogateescape")
-    (git_dir / "info" / "attributes").write_text(ATTRIBUTES)
+    _put(git_dir / "info" / "exclude", "\n".join([own, *lines, ""]))
+    _put(git_dir / "info" / "attributes", ATTRIBUTES)
     quoted = excludes_file.replace("\\", "\\\\").replace('"', '\\"')
     config = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n"
     if quoted:
         config += f'\texcludesFile = "{quoted}"\n'
-    (git_dir / "config").write_text(config)
-    (git_dir / "shim-directory").write_text(directory)
-    files.unlock(str(git_dir))
+    _put(git_dir / "config", config)
+    _put(git_dir / "shim-directory", directory)
 
 
 def _age_s(path: Path, now_ms: int) -> float:

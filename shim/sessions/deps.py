@@ -81,6 +81,8 @@ class SessionDeps:
     """Reads a directory's config again if its files have changed; awaited before an agent starts, and before each prompt."""
     unattended: Unattended = WAIT
     """What happens to asks that nobody answers, where neither the prompt nor the session says it."""
+    clean_up: Callable[[str], Awaitable[None]] = _nothing_to_refresh
+    """Ends what a server that died has left behind, by the server's id."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
     call_later: Callable[[float, Callable[[], None]], Timer] = call_later
     """How an ask is rejected after a while."""

@@ -36,6 +36,11 @@ class Known:
         """Its record as it is now."""
         return self.branch.session.record if self.branch is not None else self.record
 
+    def take(self, stored: Known) -> None:
+        """Become what is stored, of a session that is not loaded."""
+        self.record, self.agent, self.native = stored.record, stored.agent, stored.native
+        self.busy, self.subagent, self.ended, self.facts = stored.busy, stored.subagent, stored.ended, stored.facts
+
     def row(self) -> SessionRow:
         """What is kept of it."""
         record = self.record

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from shim.errors import (
     PermissionNotFound,
     QuestionNotFound,
     SessionBusy,
+    SessionElsewhere,
     SessionNotFound,
     StoreError,
 )
@@ -30,7 +32,9 @@ from shim.sessions.branch import Branch, OpenRequests
 from shim.sessions.context import default_title
 from shim.sessions.deps import ProjectLike, SessionDeps
 from shim.sessions.ended import ended_by_us
+from shim.sessions.feed import ChangeFeed
 from shim.sessions.known import Known, from_row
+from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.requests import check_unattended, unattended_of_session
 from shim.sessions.reading import read as read_journal
@@ -75,6 +79,7 @@ class SessionManager:
         self._loading: dict[str, asyncio.Task[Known]] = {}
         self._reaper: asyncio.Task[None] | None = None
         self._unsaved: set[str] = set()
+        self.others = OtherServers(self, deps.clean_up)
 
     # --- life of the server --------------------------------------------------------------------------------
 
@@ -82,13 +87,16 @@ class SessionManager:
         """Read the rows; close what was busy when the server died."""
         for row in await self.deps.store.sessions():
             self._known[row.id] = from_row(row)
+        await self.others.start()
         for session_id, known in list(self._known.items()):
-            if known.busy:
-                await self._load(session_id)
+            if known.busy and self.others.owner(session_id) is None:
+                with suppress(SessionElsewhere):
+                    await self._load(session_id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
 
     async def close(self) -> None:
         """End all turns and all agents."""
+        await self.others.close()
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.wait([self._reaper])
@@ -271,6 +279,25 @@ class SessionManager:
         actor.main.status("child", call_id=text(meta.get("call_id"), key), session_id=session_id)
         return branch
 
+    def known(self, session_id: str) -> Known | None:
+        """A session's row, and what is loaded of it."""
+        return self._known.get(session_id)
+
+    def adopt(self, known: Known) -> None:
+        """A session that another server has made."""
+        self._known[known.record.id] = known
+
+    def drop(self, session_id: str) -> None:
+        """Another server has deleted a session."""
+        self._known.pop(session_id, None)
+
+    def detached(self, session_id: str, agent: str) -> Branch:
+        """A branch to read another server's session into: it publishes nothing, and nobody waits for its requests."""
+        deps = self.deps
+        return Branch(
+            session_id, agent, store=deps.store, changes=ChangeFeed(), clock=deps.clock, ids=deps.ids, on_change=lambda _: None
+        )
+
     async def _load(self, session_id: str) -> Known:
         known = self._known.get(session_id)
         if known is None:
@@ -284,6 +311,7 @@ class SessionManager:
         return await asyncio.shield(task)
 
     async def _read(self, session_id: str, known: Known) -> Known:
+        await self.others.claim(known)
         branch = self._branch(session_id, known.agent)
         await read_journal(branch, self.deps.store)
         self._open(known, branch)
@@ -323,17 +351,24 @@ class SessionManager:
         return (known.current for known in self._known.values())
 
     async def session(self, session_id: str) -> Session:
-        """What can be read of a session. Raises NotFound."""
-        return (await self.branch(session_id)).session
+        """What can be read of a session, also of another server's. Raises NotFound."""
+        return (await self.reading(session_id)).session
+
+    async def reading(self, session_id: str) -> Branch:
+        """A branch to read the session from; nothing may be recorded in it, since it may be another server's. Raises NotFound."""
+        known = self._known.get(session_id)
+        if known is not None and known.branch is None and self.others.must_only_read(session_id):
+            return await self.others.branch(known)
+        return await self.branch(session_id)
 
     async def branch(self, session_id: str) -> Branch:
-        """The session's writer. Raises NotFound."""
+        """The session's writer. Raises NotFound, SessionElsewhere."""
         known = await self._load(session_id)
         assert known.branch is not None
         return known.branch
 
     async def actor(self, session_id: str) -> SessionActor:
-        """The session at work. Raises NotFound; Conflict for a terminated one; InvalidRequest for a subagent's."""
+        """The session at work. Raises NotFound, SessionElsewhere, Conflict (terminated), InvalidRequest (a subagent's)."""
         known = await self._load(session_id)
         assert known.actor is not None
         require(known.record.directory, self.deps.roots)
@@ -359,7 +394,12 @@ class SessionManager:
         return native.id if native is not None else None
 
     async def abort(self, session_id: str) -> None:
-        """Abort a session's turn; a subagent's by aborting its parent's. Unknown sessions are nothing to abort."""
+        """Abort a session's turn; a subagent's by aborting its parent's. Unknown sessions are nothing to abort.
+
+        Raises SessionElsewhere.
+        """
+        if (owner := self.others.owner(session_id)) is not None:
+            raise SessionElsewhere(session_id, owner)
         known = self._known.get(session_id)
         if known is not None and known.actor is not None and known.branch is not None and known.branch.machine.busy:
             known.actor.abort()
@@ -370,8 +410,8 @@ class SessionManager:
         return sorted((one for one in self.records() if one.parent_id == session_id), key=lambda one: one.created_ms)
 
     def statuses(self) -> dict[str, Status]:
-        """Status of each session that is not idle."""
-        return {session.id: session.status for session in self.busy()}
+        """Status of each session that is not idle, those of other servers too."""
+        return {**self.others.statuses(), **{session.id: session.status for session in self.busy()}}
 
     def directories_at_work(self) -> set[str]:
         """Directories in which an agent's process runs."""

@@ -207,5 +207,5 @@ class UniversalSessions:
         return await self._follower(session_id, after, self._store.rows)
 
     async def _follower(self, session_id: str, after: int, journal: Callable[[str, int, int], Awaitable[list[T]]]) -> Follower[T]:
-        branch = await self.manager.branch(session_id)
+        branch = await self.manager.reading(session_id)
         return Follower(self.manager.deps.feed, session_id, partial(journal, session_id), min(after, branch.sequence))

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shim.store.rows import EventRow
 from universal.events import UniversalEvent
+
+if TYPE_CHECKING:
+    from shim.store.ownership import Ownership
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,17 @@ class Store(Protocol):
     Raises: StoreError, with what happened and what to do.
     """
 
+    @property
+    def ownership(self) -> Ownership:
+        """Which of the sessions are this server's."""
+        ...
+
+    def announce(self, url: str) -> None:
+        """Tell others who use the store where this server listens."""
+        ...
+
     async def open(self) -> None:
-        """Open or make it; migrate. Refuses a data directory that another server holds."""
+        """Open or make it; migrate. Refuses a data directory that an older server holds."""
         ...
 
     async def close(self) -> None:

@@ -1,57 +1,106 @@
-"""One server per data directory: a lock file that holds the pid of its owner.
+"""Who may use a data directory: servers share it, and one program at a time has it for itself.
+
+    alone     while the schema is migrated, a damaged file is moved aside, a backup is restored
+    shared    while a server runs
 
 The lock is the kernel's (`flock`), so it ends with the process, also after `kill -9`; the file stays and means
-nothing by itself. The descriptor is not inherited by agents.
+nothing by itself. The descriptor is not inherited by agents. Servers of versions before this one are always alone.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from shim.errors import StoreError
+from shim.store.servers import present
 
 LOCK_NAME = "server.lock"
+SHARE_S = 3.0
+"""How long a server waits for another one that has the directory for itself: it migrates, which takes less."""
+LOOK_EVERY_S = 0.05
 
 
 class DirectoryLock:
-    """The exclusive right to a data directory. Owns one file descriptor while it is held."""
+    """The right to a data directory. Owns one file descriptor while it is held."""
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._path = directory / LOCK_NAME
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take it. Raises StoreError that names the other server's pid, or what is wrong with the directory."""
+        """Take it alone. Raises StoreError that names who uses it, or what is wrong with the directory."""
+        self._open()
+        if not self._flock(fcntl.LOCK_EX):
+            raise self._refused()
+        self._write(f"{os.getpid()}\n")
+
+    def join(self) -> bool:
+        """Take it alone if nobody uses it (True), else shared with other servers (False). Blocking, SHARE_S at most.
+
+        Raises StoreError as `acquire`: another program has it for itself all the time.
+        """
+        self._open()
+        until = time.monotonic() + SHARE_S
+        while True:
+            if self._flock(fcntl.LOCK_EX):
+                self._write(f"{os.getpid()}\n")
+                return True
+            if self._flock(fcntl.LOCK_SH):
+                return False
+            if time.monotonic() > until:
+                raise self._refused()
+            time.sleep(LOOK_EVERY_S)
+
+    def share(self) -> None:
+        """Let other servers in."""
+        self._write("")
+        assert self._fd is not None
+        fcntl.flock(self._fd, fcntl.LOCK_SH)  # another one that has it for a moment lets us in too
+
+    def _open(self) -> None:
         try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise unusable(self._path.parent, error) from error
+            raise unusable(self._directory, error) from error
+
+    def _flock(self, how: int) -> bool:
+        assert self._fd is not None
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(fd)
-            raise StoreError(
-                f"Another opencode-shim (pid {owner}) is using {self._path.parent}. Stop it, or give this one a data "
-                f"directory of its own."
-            ) from error
+            fcntl.flock(self._fd, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
         except OSError as error:
-            os.close(fd)
+            self._close()
             raise StoreError(
                 f"Cannot lock {self._path}: {error.strerror}. Use a data directory on a local file system."
             ) from error
-        self._fd = fd
-        self._write(f"{os.getpid()}\n")
+        return True
+
+    def _refused(self) -> StoreError:
+        assert self._fd is not None
+        pids = [str(server.pid) for server in present(self._directory).living.values()]
+        owner = ", ".join(pids) or os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+        self._close()
+        return StoreError(
+            f"Another opencode-shim (pid {owner}) is using {self._directory}. Stop it, or give this one a data directory of its "
+            "own."
+        )
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
     def release(self) -> None:
         """Give it back; again is fine."""
         if self._fd is not None:
             self._write("")
-            os.close(self._fd)
-            self._fd = None
+            self._close()
 
     def _write(self, text: str) -> None:
         """Who holds it. The lock holds without it too, so a full disk is no reason to fail here."""

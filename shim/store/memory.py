@@ -8,6 +8,7 @@ from typing import Any
 
 from shim.errors import StoreError
 from shim.store.base import SessionRow
+from shim.store.ownership import Ownership, SoleOwner
 from shim.store.rows import EventRow, dump, event_of, follow, is_cut, load, row_of
 from universal.events import UniversalEvent
 
@@ -20,6 +21,15 @@ class MemoryStore:
         self._sessions: dict[str, tuple[SessionRow, str]] = {}
         self._events: dict[str, list[UniversalEvent]] = {}
         self._values: dict[tuple[str, str], str] = {}
+        self._ownership = SoleOwner()
+
+    @property
+    def ownership(self) -> Ownership:
+        """Nobody else can see this store."""
+        return self._ownership
+
+    def announce(self, url: str) -> None:
+        """There is nobody to tell."""
 
     async def open(self) -> None:
         """Ready to use. Raises StoreError if it is open already."""

@@ -1,7 +1,8 @@
 """The store on disk: one SQLite file, one writing connection in a thread of its own, one reading connection.
 
     <data dir>/            0700, made if absent
-      server.lock          who uses it (`lock.py`)
+      server.lock          whether others may use it (`lock.py`)
+      servers/             which servers use it (`servers.py`)
       journal.db  0600     + -wal, -shm
 
 WAL with `synchronous=NORMAL`: what was flushed survives `kill -9`; a loss of power can take the last commits, but never
@@ -30,7 +31,9 @@ from shim.errors import StoreError
 from shim.store.base import SessionRow
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
+from shim.store.ownership import Claimed, Look, Ownership, SessionChange
 from shim.store.rows import EventRow, dump, event_of, follow, load, need_whole, row_of
+from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
@@ -55,6 +58,12 @@ ADD_STRETCH = "INSERT OR REPLACE INTO stretch (session_id, first, last, rows) VA
 DELETE_EVENTS = "DELETE FROM event WHERE session_id = ?"
 DELETE_STRETCHES = "DELETE FROM stretch WHERE session_id = ?"
 DELETE_SESSION = "DELETE FROM session WHERE id = ?"
+OWN_SESSION = (
+    "INSERT OR REPLACE INTO session_owner (session_id, server, version) "
+    "VALUES (?, ?, (SELECT coalesce(max(version), 0) + 1 FROM session_owner))"
+)
+"""With each change of a session: others see by the version that there is one."""
+FORGET_DELETED = "DELETE FROM session_owner WHERE session_id NOT IN (SELECT id FROM session)"
 SET_VALUE = "INSERT OR REPLACE INTO value (namespace, key, value) VALUES (?, ?, ?)"
 DELETE_VALUE = "DELETE FROM value WHERE namespace = ? AND key = ?"
 
@@ -67,6 +76,14 @@ EVENTS_WITHOUT_RAW = EVENTS.replace(" raw ", " NULL ")
 EVENTS_BEFORE = EVENTS_WITHOUT_RAW.replace(" ORDER", " AND sequence < ? ORDER")
 NEXT_STRETCH = "SELECT session_id, first, last, rows FROM stretch WHERE session_id = ? AND first > ? ORDER BY first LIMIT 1"
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
+OWNER = "SELECT server FROM session_owner WHERE session_id = ?"
+OWNERS = "SELECT session_id, server FROM session_owner WHERE server != ?"
+VERSION = "SELECT coalesce(max(version), 0) FROM session_owner"
+LAST_SEQUENCE = "SELECT coalesce(max(sequence), 0) FROM event WHERE session_id = ?"
+CHANGES = (
+    "SELECT version, server, session_id, id, directory, project_id, parent_id, created_ms, updated_ms, data "
+    "FROM session_owner LEFT JOIN session ON id = session_id WHERE version > ? AND server != ? ORDER BY version LIMIT 1000"
+)
 LAST_SEQUENCES = """
 WITH RECURSIVE journal(id) AS (
     SELECT min(session_id) FROM event
@@ -108,9 +125,13 @@ class _Opened:
 
     read: sqlite3.Connection
     write: sqlite3.Connection
+    claims: sqlite3.Connection
     lock: DirectoryLock
+    presence: Presence
     writer: GroupWriter
     last: dict[str, int]
+    found: Present
+    version: int
     stretches: Stretches = field(default_factory=Stretches)
 
 
@@ -134,7 +155,7 @@ def migrations() -> tuple[Migration, ...]:
 
 
 class SqliteStore:
-    """A `Store` in one SQLite file. `path` is the file; its directory is the data directory, and locked while open.
+    """A `Store` in one SQLite file. `path` is the file; its directory is the data directory, which servers share.
     `move_aside`: whether a damaged file may be renamed at `open`, and an empty one take its place.
 
     In: everything from the event loop that opened it. Writes never wait; reads see all that was written before them.
@@ -156,6 +177,12 @@ class SqliteStore:
         self._steps = tuple(steps) if steps is not None else migrations()
         self._opened: _Opened | None = None
         self._reader: ThreadPoolExecutor | None = None
+        self.server_id = new_server_id()
+
+    @property
+    def ownership(self) -> Ownership:
+        """Which sessions are this server's: of those who have the file open, one has each."""
+        return self
 
     @property
     def failure(self) -> str | None:
@@ -211,12 +238,13 @@ class SqliteStore:
         """Queue an insert or update."""
         data = dump(dict(row.data), f"session {row.id}")
         cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data)
-        self._use().writer.put([_statement(SAVE_SESSION, cells)])
+        self._use().writer.put([_statement(SAVE_SESSION, cells), _statement(OWN_SESSION, (row.id, self.server_id))])
 
     def delete_session(self, session_id: str) -> None:
         """Queue the removal of a session and its journal; an unknown one is fine."""
         opened = self._use()
-        opened.writer.put([_statement(sql, (session_id,)) for sql in (DELETE_EVENTS, DELETE_STRETCHES, DELETE_SESSION)])
+        removals = [_statement(sql, (session_id,)) for sql in (DELETE_EVENTS, DELETE_STRETCHES, DELETE_SESSION)]
+        opened.writer.put([*removals, _statement(OWN_SESSION, (session_id, self.server_id))])
         opened.last.pop(session_id, None)
         opened.stretches.drop(session_id)
 
@@ -273,6 +301,62 @@ class SqliteStore:
         """The same without raw payloads, with stretches as what they add up to."""
         return await self._reading(lambda connection: _brief(connection, session_id, max(after, 0), limit))
 
+    # Ownership.
+
+    def announce(self, url: str) -> None:
+        """Tell other servers, and programs of the person, where this one listens."""
+        self._use().presence.announce(url)
+
+    def is_shared(self) -> bool:
+        """Whether other servers lived at the last look."""
+        return self._use().found.living.keys() - {self.server_id} != set()
+
+    async def claim(self, session_id: str) -> Claimed | ServerRef:
+        """Make a session this server's own, or say which living server has it."""
+        opened = self._use()
+        await opened.writer.flush()
+        claimed, last = await self._in_thread(lambda: self._claim(opened.claims, session_id))
+        if last is not None:
+            opened.last[session_id] = last
+        return claimed
+
+    async def owners(self) -> dict[str, ServerRef]:
+        """The sessions that belong to other living servers."""
+        rows = await self._read(OWNERS, (self.server_id,))
+        living = await self._in_thread(lambda: present(self.path.parent).living)
+        return {text_of(id_): living[server] for id_, server in rows if server in living}
+
+    async def refresh(self, session_id: str) -> None:
+        """Let `last_sequence` say how far another server's journal has come."""
+        [(last,)] = await self._read(LAST_SEQUENCE, (session_id,))
+        self._use().last[session_id] = last
+
+    async def look(self) -> Look:
+        """What other servers have done since the last look."""
+        opened = self._use()
+        cells = (opened.version, self.server_id)
+        rows = await self._reading(lambda connection: connection.execute(CHANGES, cells).fetchall())
+        now = await self._in_thread(lambda: present(self.path.parent))
+        ended = tuple(server_id for server_id in opened.found.living if server_id not in now.living)
+        if rows:
+            opened.version = rows[-1][0]
+        opened.found = now
+        changes = [
+            SessionChange(
+                text_of(row[2]), now.living.get(row[1], ServerRef(row[1])), None if row[3] is None else _session(row[3:])
+            )
+            for row in rows
+        ]
+        return Look(tuple(changes), ended)
+
+    def dead(self) -> tuple[str, ...]:
+        """Ids of servers that were dead when this one came."""
+        return self._use().found.dead
+
+    def forget(self, server_id: str) -> None:
+        """Nothing of a dead server is left. Blocking."""
+        forget(self.path.parent, server_id)
+
     async def _read(self, sql: str, cells: tuple[str | int, ...] = (), make: Callable[[Any], T] = lambda row: row) -> list[T]:
         bound = bind(cells)
         return await self._reading(lambda connection: [make(row) for row in connection.execute(sql, bound)])
@@ -302,31 +386,65 @@ class SqliteStore:
     # In the threads.
 
     def _open(self) -> _Opened:
-        make_directory(self.path.parent)
-        lock = DirectoryLock(self.path.parent)
-        lock.acquire()
+        directory = self.path.parent
+        make_directory(directory)
+        lock, presence = DirectoryLock(directory), Presence(directory, self.server_id)
+        alone = lock.join()
         connections: list[sqlite3.Connection] = []
         try:
-            if self._move_aside and (why := damage(self.path)):
-                log.warning("store.moved_aside", why=why, to=str(move_aside(self.path)))
-            if self.path.exists() and not self.path.stat().st_size:
-                log.warning(
-                    "store.empty", path=str(self.path), why="The file was there and had nothing in it: no session is known."
-                )
-            _make_private(self.path)
+            if alone:
+                self._prepare()
             write = self._connect(connections)
-            _migrate(write, self.path, self._steps)
-            read = self._connect(connections)
+            _migrate(write, self.path, self._steps, alone=alone)
+            read, claims = self._connect(connections), self._connect(connections)
             read.execute("PRAGMA query_only = ON")
+            if alone:
+                write.execute(FORGET_DELETED)
             last = {text_of(id_): sequence for id_, sequence in read.execute(LAST_SEQUENCES)}
+            version: int = read.execute(VERSION).fetchone()[0]
+            found = present(directory)
+            presence.enter()
+            if alone:
+                lock.share()
         except BaseException as error:
             for connection in connections:
                 connection.close()
+            presence.leave()
             lock.release()
             if isinstance(error, sqlite3.Error):
                 raise explain(error, self.path, "open") from error
             raise
-        return _Opened(read, write, lock, GroupWriter(lambda batch: self._commit(write, batch), self._limits), last)
+        writer = GroupWriter(lambda batch: self._commit(write, batch), self._limits)
+        return _Opened(read, write, claims, lock, presence, writer, last, found, version)
+
+    def _prepare(self) -> None:
+        """Before the file is opened, while no other server has it."""
+        if self._move_aside and (why := damage(self.path)):
+            log.warning("store.moved_aside", why=why, to=str(move_aside(self.path)))
+        if self.path.exists() and not self.path.stat().st_size:
+            log.warning("store.empty", path=str(self.path), why="The file was there and had nothing in it: no session is known.")
+        _make_private(self.path)
+
+    def _claim(self, connection: sqlite3.Connection, session_id: str) -> tuple[Claimed | ServerRef, int | None]:
+        """The answer, and the session's last sequence if it was not ours before."""
+        bound = bind((session_id,))
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                owner = connection.execute(OWNER, bound).fetchone()
+                if owner is not None and owner[0] == self.server_id:
+                    return Claimed(None), None
+                living = present(self.path.parent).living
+                if owner is not None and owner[0] in living:
+                    return living[owner[0]], None
+                connection.execute(OWN_SESSION, bind((session_id, self.server_id)))
+                row = next((_session(cells) for cells in connection.execute(f"{SESSIONS} WHERE id = ?", bound)), None)
+                last: int = connection.execute(LAST_SEQUENCE, bound).fetchone()[0]
+                return Claimed(row), last
+            finally:
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise explain(error, self.path, "claim a session in") from error
 
     def _connect(self, into: list[sqlite3.Connection]) -> sqlite3.Connection:
         """A connection without Python's own transactions; each is used by one thread at a time."""
@@ -362,8 +480,10 @@ def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | by
 def _shut(opened: _Opened) -> None:
     """The writing connection last: it folds the -wal file into the database."""
     opened.read.close()
+    opened.claims.close()
     with suppress(sqlite3.Error):  # a fold that fails is made up by the next open
         opened.write.close()
+    opened.presence.leave()
     opened.lock.release()
 
 
@@ -404,8 +524,11 @@ def _make_private(path: Path) -> None:
         raise unusable(path.parent, error) from error
 
 
-def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> None:
-    """Bring the schema to the last step, all missing steps in one transaction. Refuses before it changes anything."""
+def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration], *, alone: bool = True) -> None:
+    """Bring the schema to the last step, all missing steps in one transaction. Refuses before it changes anything.
+
+    In: `alone`, whether no other server has the file; else it must be at the last step already.
+    """
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(steps):
         raise StoreError(
@@ -414,6 +537,11 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
         )
     if version == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         raise StoreError(f"{path} is the database of another program. Choose another data directory. Nothing was changed.")
+    if version < len(steps) and not alone:
+        raise StoreError(
+            f"{path} is of an older schema ({version}; this one needs {len(steps)}), and another opencode-shim uses it. Stop "
+            f"that one, and start this one again: it migrates the file. Nothing was changed."
+        )
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     if missing := steps[version:]:

@@ -34,7 +34,11 @@ def opencode_runtime(directory: Path) -> dict[str, Any]:
             session = await runtime.session(workspace="acme", user_id="u_1")
             answer = await session.ask(PROMPT)
             config = await session.raw_client.get("/config")
-            return {"text": answer.text, "idle": answer.raw[-1]["type"], "username": config["username"]}
+            messages = await session.raw_client.get(f"/session/{session.session_id}/message")
+            stored = [part["text"] for part in messages[-1]["parts"] if part["type"] == "text"]
+            # It subscribes only after the prompt was accepted, so the first words of a quick answer may be missing in `text`.
+            seen = {"told": bool(answer.text) and stored[0].endswith(answer.text), "stored": stored[0]}
+            return {**seen, "idle": answer.raw[-1]["type"], "username": config["username"]}
 
     return asyncio.run(run())
 

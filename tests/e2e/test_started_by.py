@@ -92,7 +92,7 @@ def test_opencode_py(place: Place) -> None:
 
 def test_opencode_runtime(place: Place) -> None:
     seen = starter(place, "opencode-runtime", "opencode-runtime")
-    assert seen == {"text": HELLO, "idle": "session.idle", "username": "embedder"}
+    assert seen == {"told": True, "stored": HELLO, "idle": "session.idle", "username": "embedder"}
 
 
 def test_the_typed_python_sdk_starts_it_by_stdio(place: Place) -> None:

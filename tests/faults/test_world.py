@@ -29,6 +29,7 @@ import pytest
 
 from shim.app import DATABASE, SERVICES
 from shim.cli.server import GONE_S, allow_open_files, listen
+from shim.store.lock import DirectoryLock
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
 from tests.faults import test_disk, test_network
@@ -338,11 +339,14 @@ def test_server_stops_among_half_requests_and_half_read_answers(tmp_path: Path) 
 
 
 def test_two_servers_on_one_data_directory(tmp_path: Path) -> None:
-    with serving(tmp_path) as (process, url):
-        rest(process)
-        said = refused(tmp_path)
-        assert re.search(rf"Another opencode-shim \(pid {process.pid}\) is using .*Stop it, or give this one", said)
-        assert get(url, "/global/health")["healthy"] is True
+    """Both work (`tests/process/test_two_servers.py`); one of an earlier version has the directory for itself."""
+    with serving(tmp_path) as (_, first), serving(tmp_path) as (_, second):
+        assert get(first, "/global/health")["healthy"] is get(second, "/global/health")["healthy"] is True
+    lock = DirectoryLock(tmp_path / ".local/share/opencode-shim")
+    lock.acquire()
+    said = refused(tmp_path)
+    lock.release()
+    assert re.search(rf"Another opencode-shim \(pid {os.getpid()}\) is using .*Stop it, or give this one", said)
 
 
 def test_too_many_open_files(tmp_path: Path) -> None:

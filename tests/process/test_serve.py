@@ -109,15 +109,6 @@ def test_the_data_directory_is_private(tmp_path: Path) -> None:
         assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_second_server_on_the_same_data_says_so(tmp_path: Path) -> None:
-    with serving(tmp_path):
-        argv = [sys.executable, "-c", RUN, "serve", "--port", "0", "--directory", str(tmp_path)]
-        done = subprocess.run(argv, env=environment(tmp_path), capture_output=True, text=True, timeout=START_S)
-    assert done.returncode == 1
-    assert done.stderr.startswith("opencode-shim: ")
-    assert "Traceback" not in done.stderr
-
-
 def test_agents_can_be_asked_while_a_server_runs(tmp_path: Path) -> None:
     with serving(tmp_path):
         argv = [sys.executable, "-c", RUN, "agents", "--json"]

@@ -124,6 +124,7 @@ class Views:
     async def of(self, session_id: str) -> Conversation2:
         """A session as it is now. Raises NotFound, StoreError."""
         self._manager.record(session_id)
+        await self._manager.others.refresh(session_id)
         view = self._views.get(session_id) or self._open(session_id)
         view.used_at = asyncio.get_running_loop().time()
         self._observe_on()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from shim.errors import StoreError
+from shim.store.lock import DirectoryLock
 from shim.store.sqlite import SqliteStore
 from shim.store.writer import Limits
 from tests.unit.store.store_contract import event, row
@@ -64,15 +65,15 @@ async def test_what_was_flushed_survives_kill_9(tmp_path: Path, rounds: int) -> 
 
 async def test_a_second_process_is_named_and_its_end_frees_the_directory(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    store = SqliteStore(path)
+    lock = DirectoryLock(tmp_path)
     async with child(path) as process:
         await flushed(process)
         with pytest.raises(StoreError, match=rf"Another opencode-shim \(pid {process.pid}\)"):
-            await store.open()
+            lock.acquire()
         process.kill()
         await process.wait()
-    await store.open()
-    await store.close()
+    lock.acquire()
+    lock.release()
 
 
 @contextmanager

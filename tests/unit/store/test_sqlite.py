@@ -19,13 +19,14 @@ from structlog.testing import capture_logs
 
 from shim.errors import StoreError
 from shim.store.base import Store
+from shim.store.lock import DirectoryLock
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import Migration, SqliteStore, explain, migrations
 from shim.store.writer import Limits
 from tests.unit.store.store_contract import CASES, event, journal, row
 
 KNOWN = len(migrations())
-TABLES = ["event", "session", "stretch", "value"]
+TABLES = ["event", "session", "session_owner", "stretch", "value"]
 
 
 @pytest.fixture
@@ -84,8 +85,9 @@ async def test_files_are_private(path: Path, store: SqliteStore) -> None:
     store.append([event(1)])
     await store.flush()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-    assert modes == {name: 0o600 for name in ("journal.db", "journal.db-wal", "journal.db-shm", "server.lock")}
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.rglob("*")}
+    files = ("journal.db", "journal.db-wal", "journal.db-shm", "server.lock", f"{store.server_id}.json")
+    assert modes == {name: 0o600 for name in files} | {"servers": 0o700}
 
 
 async def test_a_file_that_others_can_read_is_made_private(path: Path) -> None:
@@ -116,19 +118,44 @@ async def test_body_is_without_raw_and_both_are_json(path: Path, store: SqliteSt
     assert rows == [("item.delta", "piece 1", None, 1, 0), ("item.delta", "piece 2", None, None, 1)]
 
 
-# One server per directory.
+# Who may use the directory.
 
 
-async def test_a_second_store_is_refused_and_told_the_pid(path: Path, store: SqliteStore) -> None:
-    second = SqliteStore(path)
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for a directory that another program has for itself."""
+    monkeypatch.setattr("shim.store.lock.SHARE_S", 0.1)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_directory_that_a_program_has_for_itself_is_refused_with_its_pid(path: Path) -> None:
+    """As a server of an earlier version, or a backup that is restored."""
+    path.parent.mkdir()
+    lock = DirectoryLock(path.parent)
+    lock.acquire()
     with pytest.raises(StoreError, match=rf"Another opencode-shim \(pid {os.getpid()}\) is using {path.parent}\. Stop it"):
-        await second.open()
-    store.append([event(1)])
-    assert len(await store.events("ses_a")) == 1
+        await reopened(path)
+    lock.release()
+    await (await reopened(path)).close()
+
+
+async def test_no_program_gets_a_directory_for_itself_while_a_server_uses_it(path: Path, store: SqliteStore) -> None:
+    lock = DirectoryLock(path.parent)
+    with pytest.raises(StoreError, match=rf"Another opencode-shim \(pid {os.getpid()}\) is using {path.parent}\. Stop it"):
+        lock.acquire()
     await store.close()
-    await second.open()
-    assert len(await second.events("ses_a")) == 1
-    await second.close()
+    lock.acquire()
+    lock.release()
+
+
+async def test_a_schema_is_not_migrated_while_another_server_uses_it(path: Path, store: SqliteStore) -> None:
+    newer = SqliteStore(path, steps=[*migrations(), Migration(KNOWN + 1, "CREATE TABLE two (x);")])
+    with pytest.raises(StoreError, match=r"another opencode-shim uses it\. Stop that one"):
+        await newer.open()
+    assert schema(path) == (KNOWN, TABLES)
+    await store.close()
+    await newer.open()
+    await newer.close()
 
 
 async def test_a_lock_file_that_was_left_behind_means_nothing(path: Path) -> None:

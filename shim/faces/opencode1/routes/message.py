@@ -48,7 +48,7 @@ LONG = 500
 @operation("session.messages")
 async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
-    branch = await ctx.services.sessions.branch(path.sessionID)
+    branch = await ctx.services.sessions.reading(path.sessionID)
     branch.was_read()
     newest = branch.session.newest_first()
     if query.before is not None:

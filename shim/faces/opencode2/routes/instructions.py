@@ -29,7 +29,7 @@ class EntryBody(BaseModel):
 @operation2("experimental.session.instructions.entry.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
     """Those that hold from the next prompt on."""
-    entries = (await ctx.services.sessions.branch(path.sessionID)).instructions.entries
+    entries = (await ctx.services.sessions.reading(path.sessionID)).instructions.entries
     return {"data": [{"key": key, "value": value} for key, value in entries.items()]}
 
 

@@ -1,0 +1,160 @@
+"""Sessions of other servers on the same store: shown as they are stored, and taken over when their server dies.
+
+Every LOOK_S this server reads what others have stored since. It publishes that a session is new, has changed or is gone; what is
+said in a turn is read when somebody asks for the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from shim.errors import SessionElsewhere, StoreError
+from shim.sessions.branch import Branch
+from shim.sessions.known import Known, from_row
+from shim.sessions.reading import read as read_journal
+from shim.store.ownership import Claimed, SessionChange
+from shim.store.servers import ServerRef
+from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
+from universal.session.model import BUSY, IDLE, Session, Status
+
+if TYPE_CHECKING:
+    from shim.sessions.manager import SessionManager
+
+log = structlog.get_logger()
+
+LOOK_S = 1.0
+"""Seconds between two looks at what other servers have done."""
+KEPT = 64
+"""Sessions of others that are kept in memory as they were read last."""
+
+
+class OtherServers:
+    """What is known of the other servers' sessions. In: `clean_up` ends what a dead server has left behind."""
+
+    def __init__(self, manager: SessionManager, clean_up: Callable[[str], Awaitable[None]]) -> None:
+        self._manager = manager
+        self._ownership = manager.deps.store.ownership
+        self._clean_up = clean_up
+        self._owners: dict[str, ServerRef] = {}
+        self._read: dict[str, Branch] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._failing = False
+
+    async def start(self) -> None:
+        """Learn which sessions belong to others, and begin to look."""
+        self._owners = await self._ownership.owners()
+        self._task = asyncio.create_task(self._follow(), name="look at other servers")
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def owner(self, session_id: str) -> ServerRef | None:
+        """The living server that a session belongs to; None if it is ours or nobody's."""
+        return self._owners.get(session_id)
+
+    async def claim(self, known: Known) -> None:
+        """Make a session ours, as it is stored now. Raises SessionElsewhere."""
+        session_id = known.record.id
+        claimed = await self._ownership.claim(session_id)
+        if not isinstance(claimed, Claimed):
+            self._owners[session_id] = claimed
+            raise SessionElsewhere(session_id, claimed)
+        self._owners.pop(session_id, None)
+        self._read.pop(session_id, None)
+        if claimed.row is not None:
+            known.take(from_row(claimed.row))
+
+    def must_only_read(self, session_id: str) -> bool:
+        """Whether reading a session must not make it ours: another server has it, or may want it."""
+        return session_id in self._owners or self._ownership.is_shared()
+
+    async def branch(self, known: Known) -> Branch:
+        """A session that is not ours as it is stored now. Nothing is written."""
+        session_id = known.record.id
+        branch = self._read.pop(session_id, None) or self._manager.detached(session_id, known.agent)
+        await self._ownership.refresh(session_id)
+        await read_journal(branch, self._manager.deps.store)
+        self._read[session_id] = branch
+        while len(self._read) > KEPT:
+            del self._read[next(iter(self._read))]
+        return branch
+
+    async def refresh(self, session_id: str) -> None:
+        """Learn how far the journal of a session that is not ours has come."""
+        known = self._manager.known(session_id)
+        if known is not None and known.branch is None and self.must_only_read(session_id):
+            await self._ownership.refresh(session_id)
+
+    def statuses(self) -> dict[str, Status]:
+        """The sessions of others in which a turn runs."""
+        known = ((id_, self._manager.known(id_)) for id_ in self._owners)
+        return {id_: BUSY for id_, one in known if one is not None and one.busy}
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+                self._failing = False
+            except StoreError as error:
+                if not self._failing:
+                    log.error("other_servers.look_failed", error=str(error))
+                self._failing = True
+
+    async def look(self) -> None:
+        """Take in what other servers have done since the last look."""
+        look = await self._ownership.look()
+        for change in look.changes:
+            self._apply(change)
+        for server_id in look.ended:
+            await self._take_over(server_id)
+
+    def _apply(self, change: SessionChange) -> None:
+        known = self._manager.known(change.session_id)
+        if known is not None and known.branch is not None:
+            return  # ours meanwhile
+        if change.row is None:
+            self._owners.pop(change.session_id, None)
+            self._read.pop(change.session_id, None)
+            if known is not None:
+                self._manager.drop(change.session_id)
+                self._publish(SessionDeleted(known.record), known)
+            return
+        if change.owner.pid:
+            self._owners[change.session_id] = change.owner
+        fresh = from_row(change.row)
+        if known is None:
+            self._manager.adopt(fresh)
+            self._publish(SessionCreated(fresh.record), fresh)
+            return
+        was_busy, before = known.busy, known.record
+        known.take(fresh)
+        if known.record != before:
+            self._publish(SessionChanged(known.record), known)
+        if known.busy != was_busy:
+            self._publish(StatusChanged(BUSY if known.busy else IDLE), known)
+
+    async def _take_over(self, server_id: str) -> None:
+        """A server is gone: its agents too, and turns that it has not ended are ended here."""
+        ours = [session_id for session_id, owner in self._owners.items() if owner.id == server_id]
+        for session_id in ours:
+            del self._owners[session_id]
+        await self._clean_up(server_id)
+        left = [session_id for session_id in ours if (known := self._manager.known(session_id)) is not None and known.busy]
+        if left:
+            log.warning("other_servers.took_over", server=server_id, sessions=len(left))
+        for session_id in left:
+            with suppress(SessionElsewhere):  # a third server was quicker
+                await self._manager.branch(session_id)
+
+    def _publish(self, change: Change, known: Known) -> None:
+        deps = self._manager.deps
+        deps.changes.publish([change], Session(known.record, known.agent), deps.clock.now_ms())

@@ -1,0 +1,118 @@
+"""Which servers use a data directory: a file for each in `servers/`, locked for as long as its process lives.
+
+The lock is the kernel's (`flock`), so it ends with the process, also after `kill -9`. A file without a lock is that of a dead
+server: it stays until somebody has ended what that server left behind (`forget`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from shim.errors import StoreError
+
+FOLDER = "servers"
+SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRef:
+    """A server. `url` is empty until it listens."""
+
+    id: str
+    pid: int = 0
+    url: str = ""
+
+    def __str__(self) -> str:
+        return f"pid {self.pid}, {self.url}" if self.url else f"pid {self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The servers of a data directory: those that live, by their ids, and the ids of those that died and left their file."""
+
+    living: dict[str, ServerRef]
+    dead: tuple[str, ...] = ()
+
+
+def new_server_id() -> str:
+    """An id that no server had before."""
+    return secrets.token_hex(8)
+
+
+def present(directory: Path) -> Present:
+    """Who uses a data directory. Blocking; changes nothing."""
+    living: dict[str, ServerRef] = {}
+    dead: list[str] = []
+    for file in sorted((directory / FOLDER).glob(f"*{SUFFIX}")):
+        server_id = file.name.removesuffix(SUFFIX)
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue  # it has just left, or is another user's
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            dead.append(server_id)
+        except BlockingIOError:
+            living[server_id] = _read(server_id, file)
+        finally:
+            os.close(descriptor)
+    return Present(living, tuple(dead))
+
+
+def forget(directory: Path, server_id: str) -> None:
+    """Remove the file of a dead server, once nothing of it is left."""
+    (directory / FOLDER / f"{server_id}{SUFFIX}").unlink(missing_ok=True)
+
+
+def _read(server_id: str, file: Path) -> ServerRef:
+    try:
+        said = json.loads(file.read_text("utf-8"))
+        return ServerRef(server_id, int(said["pid"]), str(said["url"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return ServerRef(server_id)  # it is about to write it
+
+
+class Presence:
+    """This server's own file. Owns one file descriptor between `enter` and `leave`."""
+
+    def __init__(self, directory: Path, server_id: str) -> None:
+        self._path = directory / FOLDER / f"{server_id}{SUFFIX}"
+        self._descriptor: int | None = None
+
+    def enter(self) -> None:
+        """Say that this server is here. Raises StoreError. The file gets its name when it is locked: it never looks dead."""
+        try:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            early = self._path.with_suffix(".new")
+            descriptor = os.open(early, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._descriptor = descriptor
+            self.announce("")
+            early.rename(self._path)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot lock {self._path}: {error.strerror or error}. Use a data directory on a local file system that you may"
+                " write to."
+            ) from error
+
+    def announce(self, url: str) -> None:
+        """Say where this server listens. A full disk is no reason to fail: then others know only that it is there."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                text = json.dumps({"pid": os.getpid(), "url": url}).encode()
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, text, 0)
+
+    def leave(self) -> None:
+        """This server is gone; again is fine."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                self._path.unlink()
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -21,6 +21,11 @@ from shim.errors import ShimError
 from shim.logging import configure
 from shim.settings import Settings
 from shim.version import build
+
+PROGRAM = "opencode-shim"
+COMPLETE_VARIABLE = "_OPENCODE_SHIM_COMPLETE"
+"""By which typer knows that a shell asks for completions."""
+Shell: TypeAlias = Literal["bash", "zsh", "fish"]
 
 cli = typer.Typer(
     name="opencode-shim",
@@ -333,6 +338,14 @@ def _act(action: Any, *, follow: bool = False) -> None:
     from shim.cli import service as job  # late: most commands do not need it
 
     raise typer.Exit(job.act(Settings.load(), action, follow=follow))
+
+
+@cli.command()
+def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell that is to complete.")]) -> None:
+    """Print a script that completes commands and options (docs/install.md)."""
+    from typer._completion_shared import get_completion_script  # late: only this command needs it
+
+    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, shell=shell))
 
 
 @cli.command()

@@ -20,8 +20,8 @@ from shim.errors import ShimError
 from shim.runtime.aliases import NAMES, which
 
 IGNORED_OPTIONS: Mapping[str, str] = {
-    "mdns": "this server is not announced on the network",
-    "mdns_domain": "this server is not announced on the network",
+    "mdns": "under this name the server is not announced; `opencode-shim serve --mdns` is",
+    "mdns_domain": "under this name the server is not announced; `opencode-shim serve --mdns` is",
     "pure": "this server loads no plugins of OpenCode",
 }
 """Option of OpenCode -> why this server ignores it."""

@@ -121,6 +121,22 @@ async def test_a_webhook_gets_a_post() -> None:
     assert (body["event"], key) == ("idle", "k")
 
 
+async def test_a_hook_that_is_replaced_is_told_of_nothing_more_and_one_that_stays_of_all() -> None:
+    stays, goes = Hook(on=("idle",), command=("sleep", "60")), Hook(on=("idle",), command=("sleep", "61"))
+    hooks = Hooks([goes, stays], lambda _: RECORD)
+    first, second = hooks._runners
+    for _ in range(3):
+        hooks.observe(ENDED)
+    hooks.replace([stays])
+    assert hooks._runners == [second]
+    assert len(first._waiting) == 0
+    assert len(second._waiting) == 3
+    hooks.observe(ENDED)
+    assert (len(first._waiting), len(second._waiting)) == (0, 4)
+    await hooks.close()
+    await first.close()
+
+
 @pytest.mark.parametrize(
     ("hook", "why"),
     [

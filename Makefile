@@ -7,7 +7,7 @@ FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: audit bench micro fuzz load soak help setup serve test check gen docs fmt e2e nightly record ci clean
+.PHONY: audit bench drift micro fuzz load soak help setup serve test check gen docs fmt e2e nightly record ci clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -65,6 +65,9 @@ load: .venv/.dev  ## much at once, less than 8 minutes; writes docs/LOAD.md  [RO
 
 soak: .venv/.dev  ## mixed work for minutes, and whether anything grows: make soak [MINUTES=5]; writes docs/SOAK.md
 	$(BIN)python -m tests.bench.soak --minutes $(or $(MINUTES),5)
+
+drift: .venv/.dev  ## what an SDK of OpenCode 2 has otherwise than our document, or a newer SDK than ours: make drift [VERSION=0.3.0]
+	$(BIN)python -m tools.contract2 $(VERSION)
 
 audit: .venv/.dev  ## known holes of the packages in uv.lock, by the database of OSV
 	$(BIN)python scripts/audit

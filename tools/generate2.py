@@ -5,7 +5,7 @@
     docs/operations2.md            what is served, and why the rest is not
 
 Source: compat_fixtures/opencode2/{operations,events}.json, digested from the published documents and clients of 2.0.x,
-and from the models of a typed client of 2.1.2 (tests/conformance/test_contract2.py).
+and from the models of a typed client of 2.1.2 (tools/contract2.py).
 """
 
 from __future__ import annotations

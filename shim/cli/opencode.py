@@ -20,8 +20,6 @@ from shim.errors import ShimError
 from shim.runtime.aliases import NAMES, which
 
 IGNORED_OPTIONS: Mapping[str, str] = {
-    "mdns": "under this name the server is not announced; `opencode-shim serve --mdns` is",
-    "mdns_domain": "under this name the server is not announced; `opencode-shim serve --mdns` is",
     "pure": "this server loads no plugins of OpenCode",
 }
 """Option of OpenCode -> why this server ignores it."""
@@ -143,8 +141,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="port to listen on; without it 4096, or a free one if that is taken")
     parser.add_argument("--hostname", help="address to listen on")
-    parser.add_argument("--mdns", action="store_true", help="ignored")
-    parser.add_argument("--mdns-domain", help="ignored")
+    parser.add_argument("--mdns", action="store_const", const=True, help="announce the server on the local network")
+    parser.add_argument("--mdns-domain", help="host name to announce")
     parser.add_argument("--cors", nargs="*", action="extend", default=[], help="origins that browsers may call from")
     parser.add_argument("--stdio", action="store_true", help='print {"url": ...} as the first line; stop at the end of stdin')
 

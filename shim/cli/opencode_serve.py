@@ -17,7 +17,7 @@ import threading
 from typing import TextIO
 
 from shim.bounded_output import bounded_output
-from shim.cli import clients, screen, serving
+from shim.cli import clients, mdns, screen, serving
 from shim.cli.server import ListenError, Running, listen, run
 from shim.logging import configure
 from shim.settings import Settings
@@ -33,11 +33,16 @@ def serve(options: argparse.Namespace, *, page: bool = False) -> int:
         "port": options.port,
         "cors": options.cors,
         "log_level": options.log_level,
+        "mdns": options.mdns,
+        "mdns_domain": options.mdns_domain,
         "web_ui": True if page else None,
     }
     with bounded_output(), contextlib.ExitStack() as ends:
         settings = Settings.load(flags)
+        if settings.mdns:
+            mdns.require_zeroconf()
         sock = _listen(settings)
+        address: tuple[str, int] = sock.getsockname()[:2]
         log: TextIO = sys.stderr if options.print_logs else ends.enter_context(serving.open_log(settings))
         configure(settings.log_level, settings.log_format, log, serving.secrets(settings))
 
@@ -50,7 +55,8 @@ def serve(options: argparse.Namespace, *, page: bool = False) -> int:
                 screen.listening(screen.console(sys.stdout), running)
             if page:
                 await asyncio.to_thread(serving.show_page, clients.page_url(running.url, settings.directory), browser=True)
-            await ended.wait()
+            async with mdns.announced(settings, *address):
+                await ended.wait()
             return 0
 
         return run(settings, sock, announce)

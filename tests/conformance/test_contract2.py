@@ -1,132 +1,19 @@
 """Our document of OpenCode 2's wire beside the contract of 2.1.2, as the models of `opencode-python-sdk` have it.
 
 A difference without a row in `compat_fixtures/opencode2/contract_2.1.2.toml` fails, and so does a row that is no difference.
-`python -m tests.conformance.test_contract2` prints what is different: run it when the SDK has a new version.
+`python -m tools.contract2` prints what is different; run `python -m tools.contract2 VERSION` when the SDK has a new version.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import pkgutil
-import re
+import copy
 import tomllib
-from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
 
-import pydantic
-from opencode import API_VERSION, resources
-from opencode.types import _generated as models
+from opencode import API_VERSION
 
-from shim.faces.opencode2.operations import OPENCODE2_VERSION, OPERATIONS2
-from tests.support.oracle2 import oracle2
+from shim.faces.opencode2.operations import OPENCODE2_VERSION
+from tools.contract2 import differences, drift, surface
 from tools.generate2 import FIXTURES
-
-PLACEHOLDER = re.compile(r"\{\w+\}|:\w+")
-OPERATION = re.compile(r"``(GET|POST|PUT|PATCH|DELETE) (/\S+?)``")
-REST = "/*"
-
-
-Parameters = frozenset[str]
-"""`query NAME` and `body NAME` of an operation."""
-
-
-def operations_of_sdk() -> dict[str, Parameters]:
-    """`METHOD /path` of each method of the SDK's resources, as its documentation says it, with what it sends."""
-    found: dict[str, Parameters] = {}
-    for module in pkgutil.iter_modules(resources.__path__):
-        tree = ast.parse(inspect.getsource(import_module(f"opencode.resources.{module.name}")))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        for function in functions:
-            match = OPERATION.search(ast.get_docstring(function) or "")
-            if match:
-                found[f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}"] = _sent(function)
-    return found
-
-
-def _sent(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
-    """Keys of the `query` and the `body` that a method of the SDK hands to its client."""
-    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and ast.unparse(node.func) == "RequestOptions"]
-    given = [(word.arg, word.value) for call in calls for word in call.keywords if word.arg in ("query", "body")]
-    keys = [(where, key) for where, value in given if isinstance(value, ast.Dict) for key in value.keys]
-    return frozenset(f"{where} {key.value}" for where, key in keys if isinstance(key, ast.Constant))
-
-
-def operations_of_ours() -> dict[str, Parameters]:
-    found: dict[str, Parameters] = {}
-    for row in OPERATIONS2.values():
-        operation = oracle2().document["paths"][row.path][row.method.lower()]
-        query = {f"query {one['name']}" for one in operation["parameters"] if one["in"] == "query"}
-        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-        found[f"{row.method} {PLACEHOLDER.sub('{}', row.path)}"] = frozenset(query | {f"body {name}" for name in _keys(body)})
-    return found
-
-
-def _keys(schema: dict[str, Any]) -> set[str]:
-    """Names of the properties of a schema, of all its alternatives."""
-    if "$ref" in schema:
-        return _keys(oracle2().schemas[schema["$ref"].rsplit("/", 1)[-1]])
-    parts = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
-    return set(schema.get("properties", {})).union(*(_keys(part) for part in parts))
-
-
-def fields(model: type[pydantic.BaseModel]) -> dict[str, bool]:
-    """Name on the wire -> whether it is required, but for the tag, which has a default there."""
-    named = {field.serialization_alias or field.alias or name: field.is_required() for name, field in model.model_fields.items()}
-    return {name: required for name, required in named.items() if name not in ("type", "_tag", "status")}
-
-
-def properties(schema: dict[str, Any]) -> dict[str, bool]:
-    """The same of one of our schemas."""
-    if "$ref" in schema:
-        return properties(oracle2().schemas[schema["$ref"].rsplit("/", 1)[-1]])
-    found: dict[str, bool] = {}
-    for part in schema.get("allOf", ()):
-        found |= properties(part)
-    required = schema.get("required", ())
-    found |= {name: name in required for name in schema.get("properties", {})}
-    return {name: needed for name, needed in found.items() if name not in ("type", "_tag", "status")}
-
-
-def differences() -> Iterator[str]:
-    """What our document has otherwise than the SDK, a line each."""
-    ours, theirs = operations_of_ours(), operations_of_sdk()
-    yield from (f"operation - {one}" for one in sorted(theirs.keys() - ours.keys()))
-    yield from (f"operation + {one}" for one in sorted(ours.keys() - theirs.keys()))
-    for name in sorted(theirs.keys() & ours.keys()):
-        yield from (f"parameter - {name} {one}" for one in sorted(theirs[name] - ours[name]))
-        yield from (f"parameter + {name} {one}" for one in sorted(ours[name] - theirs[name]))
-    schemas = oracle2().schemas
-    events: dict[str, str] = {}
-    for name, model in vars(models).items():
-        if not (isinstance(model, type) and issubclass(model, pydantic.BaseModel)):
-            continue
-        tag = model.model_fields["type"].default if "type" in model.model_fields else None
-        if name.endswith("Event") and isinstance(tag, str):
-            events[tag] = name
-        elif name in schemas and "anyOf" not in schemas[name]:
-            yield from _of(name, fields(model), properties(schemas[name]))
-    known = {name.removeprefix("Event.") for name in schemas if name.startswith("Event.")}
-    yield from (f"event - {one}" for one in sorted(events.keys() - known))
-    yield from (f"event + {one}" for one in sorted(known - events.keys()))
-    for type_ in sorted(events.keys() & known):
-        envelope = schemas[f"Event.{type_}"]["properties"]
-        data = getattr(models, f"{events[type_]}Data", None)
-        if data is not None:
-            yield from _of(f"Event.{type_}", fields(data), properties(envelope["data"]))
-        durable = getattr(models, f"{events[type_]}Durable", None)
-        if (durable is not None) != ("durable" in envelope):
-            yield f"durable {type_}"
-        elif durable is not None:
-            version = envelope["durable"]["properties"]["version"]["enum"]
-            yield from [f"version {type_}"] if version != [durable.model_fields["version"].default] else []
-
-
-def _of(name: str, theirs: dict[str, bool], ours: dict[str, bool]) -> Iterator[str]:
-    yield from (f"{name} - {field}" for field in theirs if field not in ours)
-    yield from (f"{name} + {field}" for field in ours if field not in theirs)
-    yield from (f"{name} ! {field}" for field in theirs if field in ours and theirs[field] != ours[field])
 
 
 def test_our_document_is_the_contract_of_the_typed_client() -> None:
@@ -140,5 +27,22 @@ def test_the_version_is_that_of_the_contract() -> None:
     assert OPENCODE2_VERSION == API_VERSION == "2.1.2"
 
 
-if __name__ == "__main__":
-    print("\n".join(differences()))  # noqa: T201
+def test_the_drift_of_a_newer_contract_is_printed() -> None:
+    """A planted newer contract: each kind of difference is one line, and nothing else is."""
+    old = surface()
+    assert list(drift(old, old)) == []
+    new = copy.deepcopy(old)
+    new["version"] = "2.3.2"
+    new["operations"]["GET /api/new"] = []
+    del new["operations"]["POST /api/session"]
+    new["operations"]["GET /api/session"].append("query fresh")
+    new["models"]["NewEvent"] = {"id": True}
+    new["models"]["SessionInfo"]["fresh"] = False
+    assert list(drift(old, new)) == [
+        "version 2.1.2 -> 2.3.2",
+        "operation - GET /api/new",
+        "operation + POST /api/session",
+        "model - NewEvent",
+        "parameter - GET /api/session query fresh",
+        "SessionInfo - fresh",
+    ]

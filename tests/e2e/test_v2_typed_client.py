@@ -21,7 +21,7 @@ import pytest
 from opencode import Opencode, session_id_of
 from opencode.types import ModelRef, SessionIdleEvent, SessionMessageAssistant, SessionMessageAssistantTool, SessionMessageIdle
 
-from tests.conformance.test_contract2 import operations_of_sdk
+from tools.contract2 import operations_of_sdk
 
 from .support.bench import CLAUDE, MOCK, Bench, bench
 from .support.children import wait_for

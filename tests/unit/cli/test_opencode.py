@@ -52,8 +52,8 @@ def test_serve_takes_all_that_clients_start_it_with(monkeypatch: pytest.MonkeyPa
     [options] = called.options
     assert (options.hostname, options.port, options.print_logs, options.log_level) == ("127.0.0.1", 0, True, "DEBUG")
     assert (options.cors, options.stdio) == (["a", "b"], True)
-    ignored = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[1] for line in ignored] == ["--mdns is ignored", "--mdns-domain is ignored"]
+    assert (options.mdns, options.mdns_domain) == (True, "x.local")
+    assert capsys.readouterr().err == ""
 
 
 def test_an_unknown_option_is_ignored_and_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,8 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
     found = manager(settings)
     if on_demand and found.kind == "launchd":
         raise ServiceError("--on-demand needs systemd's sockets. On macOS the service starts when you log in: leave it out.")
+    if settings.port == 0:
+        raise ServiceError("A service needs a port that clients know: opencode-shim config set port 4096")
     environment, keys = _config_folder() / "service.env", _config_folder() / "keys.env"
     _write(
         environment, env_file.text_of(env_file.copied(os.environ), "Written by `opencode-shim service install`: run it again.")

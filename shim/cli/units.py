@@ -82,7 +82,7 @@ WantedBy=default.target
 
 def socket_unit(plan: Plan) -> str:
     """`opencode-shim.socket`: the first client starts the service."""
-    host = f"[{plan.host}]" if ":" in plan.host else plan.host
+    host = "127.0.0.1" if plan.host == "localhost" else f"[{plan.host}]" if ":" in plan.host else plan.host
     return f"""# Written by `opencode-shim service install`.
 [Unit]
 Description=opencode-shim: the address that clients connect to

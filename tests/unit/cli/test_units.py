@@ -37,6 +37,7 @@ def test_nothing_that_breaks_agents_is_set() -> None:
 def test_the_socket_is_the_address_of_the_settings() -> None:
     assert options(socket_unit(PLAN))["ListenStream"] == "127.0.0.1:4096"
     assert options(socket_unit(Plan((), (), HOME, "::1", 5000)))["ListenStream"] == "[::1]:5000"
+    assert options(socket_unit(Plan((), (), HOME, "localhost", 5000)))["ListenStream"] == "127.0.0.1:5000"
 
 
 def test_launchd_gets_the_command_unquoted_and_restarts_what_fails() -> None:

@@ -388,6 +388,7 @@ def pair_invite(
     context: typer.Context,
     *,
     at: Annotated[str | None, typer.Option("--at", metavar="URL", help="How the device reaches the server.")] = None,
+    url: Server = None,
     data_dir: DataDir = None,
 ) -> None:
     """Show a link that works once, as a QR code: open it on another device to come in without the password."""
@@ -396,10 +397,10 @@ def pair_invite(
     settings = Settings.load({"data_dir": data_dir, "public_url": at})
     from shim.cli import pair as job  # late: most commands do not need it
 
-    url = asyncio.run(transfer.running(settings))
-    if url is None:
+    found = url or asyncio.run(transfer.running(settings))
+    if found is None:
         raise ShimError("No server runs on this data directory, and a link lives in the server that made it. Start it first.")
-    raise typer.Exit(asyncio.run(job.invite(settings, url, screen.console(sys.stdout), settings.public_url)))
+    raise typer.Exit(asyncio.run(job.invite(settings, found.rstrip("/"), screen.console(sys.stdout), settings.public_url)))
 
 
 @pair.command(name="list")

@@ -336,3 +336,9 @@ def test_the_log_of_tui_is_the_persons_alone_and_set_aside_when_large(tmp_path: 
     open_log(settings).close()
     assert path.read_text() == ""
     assert path.with_suffix(".log.1").stat().st_size == LOG_KEEP_BYTES + 1
+
+
+def test_completions_are_printed_for_the_shell_that_is_named() -> None:
+    for shell, mark in (("bash", "complete -o"), ("zsh", "#compdef opencode-shim"), ("fish", "--command opencode-shim")):
+        assert mark in CliRunner().invoke(cli, ["completion", shell]).output
+    assert CliRunner().invoke(cli, ["completion", "csh"]).exit_code == 2

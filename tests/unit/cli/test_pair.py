@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from shim.cli.commands import cli
 from shim.cli.pair import lan_address, qr_rows, reachable
 from shim.errors import ShimError
 
@@ -49,3 +53,9 @@ def test_our_own_address_is_one() -> None:
         assert "--at" in str(error)
     else:
         assert found.count(".") == 3
+
+
+def test_without_a_server_nothing_can_be_paired(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["pair", "--data-dir", str(tmp_path)])
+    assert isinstance(result.exception, ShimError)
+    assert "Start it first" in str(result.exception)

@@ -28,6 +28,8 @@ from shim.faces.opencode1.build import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.publisher import EventPublisher
 from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
+from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.faces.opencode2.views import Views
 from shim.host.changes import HostFeed
@@ -46,14 +48,11 @@ from shim.host.watcher import Watchers
 from shim.host.workspaces import Workspaces
 from shim.host.worktrees import Worktrees
 from shim.http.access import ACCESS
-from shim.http.application import application
 from shim.http.operation import SERVICES
 from shim.http.pairing import NAMESPACE as PAIRING
-from shim.http.probe_file import FILE as PROBE_FILE
-from shim.http.probe_file import ProbeFile
 from shim.ids import Ids
 from shim.inspector.traces import Traces
-from shim.routes import EARLY, modules
+from shim.routes import EARLY, application, modules
 from shim.routes.web_ui import WebUI
 from shim.runtime.family import end_owned
 from shim.runtime.inprocess import Program

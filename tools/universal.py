@@ -21,9 +21,10 @@ def files() -> dict[Path, str]:
     from shim.faces.v1.routes import MODULES
     from shim.faces.v1.routes.document import document
     from shim.faces.v1.schema import document as event_schema
+    from shim.routes import inspector_api
 
     return {
-        ROOT / "shim" / "faces" / "v1" / "openapi.json": _lines(document(MODULES)),
+        ROOT / "shim" / "faces" / "v1" / "openapi.json": _lines(document((*MODULES[:-1], inspector_api, MODULES[-1]))),
         ROOT / "docs" / "schema" / "universal-event.schema.json": json.dumps(event_schema(), indent=1, ensure_ascii=False) + "\n",
     }
 

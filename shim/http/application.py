@@ -1,4 +1,4 @@
-"""An aiohttp application from services and modules of handlers, with its middlewares. Its routes: `shim.http.table`."""
+"""An aiohttp application from services and modules of handlers, with its middlewares. Its routes: `shim.routes`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from aiohttp import web, web_response
 
 from shim.http import middleware
 from shim.http.access import ACCESS, Access, gate
+from shim.http.faces import FACES, Faces
 from shim.http.later import Later
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
@@ -22,17 +23,18 @@ web_response.SERVER_SOFTWARE = SERVER_NAME  # pyright: ignore[reportPrivateImpor
 
 def application(
     services: Services,
-    modules: Iterable[ModuleType] | Callable[[], Iterable[ModuleType]],
+    faces: Faces,
+    load: Callable[[], web.Application],
     *,
     early: Iterable[ModuleType] = (),
     unknown: middleware.Unknown | None = None,
     body_limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> web.Application:
-    """Serves what the modules' functions are marked with, and says of every other operation why it is not served.
+    """An application with all that stands between a request and its handler.
 
-    In: `modules`, or what imports them, which is done by the first request that `early` ones do not serve; `early` are among
-    the modules. `unknown` is asked for paths that no route has (the web UI's files). Starting and stopping of services is the
-    caller's, with `cleanup_ctx`.
+    In: `faces`, which say errors; `load`, which makes the table of routes, called by the first request that the handlers of the
+    `early` modules do not serve. `unknown` is asked for paths that no route has (the web UI's files). Starting and stopping of
+    services is the caller's, with `cleanup_ctx`.
     """
     app = web.Application(
         client_max_size=body_limit_bytes,
@@ -48,13 +50,7 @@ def application(
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)
-    app[SERVICES] = services
+    app[SERVICES], app[FACES] = services, faces
     register(app, collect(early))
-
-    def table() -> web.Application:
-        from shim.http.table import table_of  # late: a start needs neither the dialects nor the reasons of refusals
-
-        return table_of(services, collect(modules() if callable(modules) else modules))
-
-    app.router.register_resource(Later(table))
+    app.router.register_resource(Later(load))
     return app

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from aiohttp import web
 
 from shim.errors import RequestError
-from shim.faces.opencode1 import errors as opencode1
-from shim.faces.opencode2 import errors as opencode2
-from shim.faces.v1 import errors as v1
 
 Render: TypeAlias = Callable[[RequestError], tuple[int, dict[str, Any]]]
 """Status and body of an error."""
@@ -33,14 +30,18 @@ class Face:
     error_type: str = "application/json"
 
 
-OPENCODE1 = Face("opencode1", opencode1.render)
-OPENCODE2 = Face("opencode2", opencode2.render, ("/api/", "/auth/connect/"))
-V1 = Face("v1", v1.render, ("/v1/", "/inspector/api/"), v1.CONTENT_TYPE)
+class Faces(NamedTuple):
+    """All faces of a server. `root` answers for each path that is in no folder of the others."""
+
+    root: Face
+    others: tuple[Face, ...]
+
+    def owner_of(self, path: str) -> Face:
+        """The face whose folder a path is in. In: the path without the base path."""
+        return next((face for face in self.others if path.startswith(face.folders)), self.root)
 
 
-def owner_of(path: str) -> Face:
-    """The face whose folder a path is in. In: the path without the base path."""
-    return next((face for face in (OPENCODE2, V1) if path.startswith(face.folders)), OPENCODE1)
+FACES: web.AppKey[Faces] = web.AppKey("faces", Faces)
 
 
 def belongs_to(face: Face, handler: RouteHandler) -> RouteHandler:
@@ -52,4 +53,4 @@ def belongs_to(face: Face, handler: RouteHandler) -> RouteHandler:
 def face_of(request: web.Request, base_path: str) -> Face:
     """The face of the request's route, or of its path if no route has it."""
     face = getattr(request.match_info.handler, _FACE, None)
-    return face if isinstance(face, Face) else owner_of(request.path.removeprefix(base_path))
+    return face if isinstance(face, Face) else request.app[FACES].owner_of(request.path.removeprefix(base_path))

@@ -3,7 +3,7 @@
     @operation("session.fork")
     async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object: ...
 
-`@operation2` is the same for OpenCode 2's table of operations; an id is that of one wire, both have a `session.list`.
+The decorators are those of the faces (`shim/faces/*/endpoint.py`); an id is that of one wire, both have a `session.list`.
 Parameters are known by name. `path`, `query` and `body` are annotated with pydantic models; `body: Model | None` may be
 missing (not `null`), and a required one that is missing is read as `{}`. Method and path come from the generated table of
 operations. The answer is a model, dict, list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
@@ -28,14 +28,12 @@ from pydantic_core import PydanticCustomError
 
 from shim.complaints import fault
 from shim.errors import InvalidRequest, Location, SessionNotFound
-from shim.faces.opencode1.operations import OPERATIONS, Operation
-from shim.faces.opencode2.operations import OPERATIONS2, Operation2
-from shim.faces.opencode2.rewriting import Asked
 from shim.host.roots import require
 from shim.http import limits, wire_json
 from shim.http.directory import resolve
-from shim.http.faces import OPENCODE1, OPENCODE2, Face, belongs_to
+from shim.http.faces import Face, belongs_to
 from shim.ids import ID_FORM, is_id
+from shim.operations import Asked, Operation, Operation2
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20
@@ -93,29 +91,14 @@ class BoundOperation:
 # --- marks -------------------------------------------------------------------------------------------
 
 
-def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
-    """The function serves this operation of OpenCode's document. Raises KeyError if the document has no such one."""
-    return _marked(operation_id, OPERATIONS[operation_id], face_of_document(OPERATIONS[operation_id]))
+def extra(operation_id: str, method: str, path: str, *, face: Face, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
+    """The function serves a route that no document has, and that clients ask for."""
+    return marked(operation_id, Operation(method, path, "extra", streams), face)
 
 
-def operation2(operation_id: str) -> Callable[[HandlerT], HandlerT]:
-    """The function serves this operation of OpenCode 2. Raises KeyError if there is no such one."""
-    return _marked(operation_id, OPERATIONS2[operation_id], OPENCODE2)
+def marked(operation_id: str, row: Operation | Operation2, face: Face) -> Callable[[HandlerT], HandlerT]:
+    """The function serves this operation; `face` says its errors. Each face has decorators of its own that call this."""
 
-
-def extra(
-    operation_id: str, method: str, path: str, *, streams: bool = False, face: Face = OPENCODE1
-) -> Callable[[HandlerT], HandlerT]:
-    """The function serves a route that OpenCode has, or clients ask for, outside of its document."""
-    return _marked(operation_id, Operation(method, path, "extra", streams), face)
-
-
-def face_of_document(row: Operation) -> Face:
-    """The face of an operation of OpenCode 1's document, which has a preview of OpenCode 2 below `/api`."""
-    return OPENCODE2 if row.path.startswith(OPENCODE2.folders) else OPENCODE1
-
-
-def _marked(operation_id: str, row: Operation | Operation2, face: Face) -> Callable[[HandlerT], HandlerT]:
     def mark(handler: HandlerT) -> HandlerT:
         setattr(handler, _MARK, (operation_id, row, face))
         return handler

@@ -17,7 +17,8 @@ from pathlib import Path
 from aiohttp import web
 
 from shim.errors import InspectorFileNotFound
-from shim.http.operation import Ctx, extra
+from shim.faces.opencode1.endpoint import extra
+from shim.http.operation import Ctx
 
 FOLDER = Path(__file__).resolve().parents[1] / "inspector"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

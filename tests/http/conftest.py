@@ -26,8 +26,8 @@ from shim.host.tui_control import TuiControl
 from shim.host.watcher import Watchers
 from shim.host.workspaces import Workspaces
 from shim.host.worktrees import Worktrees
-from shim.http.application import application
 from shim.ids import Ids
+from shim.routes import application
 from shim.services import Services
 from shim.settings import Settings
 from shim.store.memory import MemoryStore

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 
 from shim.faces.opencode1 import routes as opencode1
 from shim.http.access import ACCESS
-from shim.http.application import application
 from shim.http.throttle import Throttle
+from shim.routes import application
 from shim.settings import Settings
 from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude

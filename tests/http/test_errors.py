@@ -34,12 +34,12 @@ from shim.errors import (
 )
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode2 import routes as opencode2
+from shim.faces.opencode2.endpoint import FACE as OPENCODE2_FACE
 from shim.faces.v1.routes.endpoint import v1
 from shim.host.roots import require
-from shim.http import faces
-from shim.http.application import application
 from shim.http.operation import Ctx, extra
 from shim.http.throttle import Throttle
+from shim.routes import application
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.conftest import services_for
 from tests.http.doors import PASSWORD, Start, encoded, with_throttle
@@ -416,7 +416,7 @@ async def raise_on_opencode1(ctx: Ctx, path: NamePath, body: SmallBody) -> objec
     raise RAISED[path.name]()
 
 
-@extra("test.raise.opencode2", "POST", "/api/raise/{name}", face=faces.OPENCODE2)
+@extra("test.raise.opencode2", "POST", "/api/raise/{name}", face=OPENCODE2_FACE)
 async def raise_on_opencode2(ctx: Ctx, path: NamePath, body: SmallBody) -> object:
     raise RAISED[path.name]()
 

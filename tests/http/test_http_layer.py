@@ -14,11 +14,13 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.errors import AgentNotFound, PermissionNotFound
-from shim.faces.opencode1.operations import OPERATIONS, Operation
+from shim.faces.opencode1.endpoint import operation
+from shim.faces.opencode1.operations import OPERATIONS
 from shim.faces.opencode1.unsupported import UNSUPPORTED
 from shim.http import wire_json
-from shim.http.application import application
-from shim.http.operation import NO_CONTENT, Ctx, collect, extra, operation
+from shim.http.operation import NO_CONTENT, Ctx, collect, extra
+from shim.operations import Operation
+from shim.routes import application
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.conftest import Place, services_for
 from tests.support import oracle

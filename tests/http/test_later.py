@@ -12,8 +12,7 @@ from types import ModuleType
 import pytest
 
 from shim.faces.opencode1 import routes as opencode1
-from shim.http.application import application
-from shim.routes import EARLY, modules
+from shim.routes import EARLY, application, modules
 from shim.settings import Settings
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.conftest import services_for

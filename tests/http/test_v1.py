@@ -230,7 +230,7 @@ async def test_raw_only_when_asked_for_on_http_and_streams(v1: Face) -> None:
 
 
 async def test_a_stream_on_which_nothing_happens_is_kept_alive_and_goes_on(v1: Face, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.faces.v1.routes.events.KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr("shim.http.log_stream.KEEP_ALIVE_S", 0.05)
     await v1.session()
     async with v1.stream("get_events_sse", session_id="s") as stream:
         assert (await stream.next())["type"] == "session.started"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import NamedTuple
 
 from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
-from shim.faces.opencode1.unsupported import SAME, SHARED, UNSUPPORTED, Row
+from shim.faces.opencode1.unsupported import SAME, SHARED, UNSUPPORTED
+from shim.operations import Row, Undecided
 
 PAGE = """# Operations of OpenCode {version}
 
@@ -16,14 +16,6 @@ for {shared} of the preview of OpenCode 2, which are decided with it: see [its o
 says nothing about your project or your agent.
 
 {tables}"""
-
-
-class Undecided(NamedTuple):
-    """What is wrong with the decisions; empty sets when nothing is."""
-
-    neither: frozenset[str]
-    both: frozenset[str]
-    unknown: frozenset[str]
 
 
 def undecided(served: Set[str]) -> Undecided:

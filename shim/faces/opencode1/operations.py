@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Operation(NamedTuple):
-    """One operation of the wire. `path` has `{name}` placeholders; `streams`: it answers with events, not JSON."""
-
-    method: str
-    path: str
-    tag: str
-    streams: bool = False
-
+from shim.operations import Operation
 
 OPENCODE_VERSION = "1.18.33"
 """The version whose wire this is; clients are told it as ours."""

@@ -7,17 +7,8 @@ Source: `shim/faces/opencode1/operations.py`; who calls what, and what happens t
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from shim.faces.opencode1.operations import OPERATIONS
-
-
-class Row(NamedTuple):
-    """What a client gets: the status, and the end of the sentence "... is not served by opencode-shim: "."""
-
-    status: int
-    reason: str
-
+from shim.operations import Row
 
 V2 = "it was in OpenCode 2's preview and is not in OpenCode 2; use its own routes (docs/operations2.md), or those of 1.x"
 CREDENTIALS = (

@@ -52,6 +52,20 @@ def form(request: QuestionRequest, session_id: str, tool: Wire) -> Wire:
     }
 
 
+def question(request: QuestionRequest, session_id: str) -> Wire:
+    """`QuestionV2Request` of the builds before 2.0, which know no forms."""
+    questions: list[Wire] = []
+    for asked in request.questions:
+        options = [{"label": option.label, "description": option.description} for option in asked.options]
+        wire: Wire = {"question": asked.question, "header": asked.header, "options": options}
+        wire |= {"multiple": True} if asked.multiple else {}
+        wire |= {} if asked.custom else {"custom": False}
+        questions.append(wire)
+    call = request.call
+    tool = {"tool": {"messageID": call.message_id, "callID": call.call_id}} if call is not None else {}
+    return {"id": request.id, "sessionID": session_id, "questions": questions, **tool}
+
+
 def _field(number: int, question: Question) -> Wire:
     options = [{"value": one.label, "label": one.label, "description": one.description} for one in question.options]
     return {

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from shim.faces.opencode1.decided import Undecided
-from shim.faces.opencode1.unsupported import Row
 from shim.faces.opencode2.operations import OPENCODE2_VERSION, OPERATIONS2
 from shim.faces.opencode2.unsupported import SAME2, UNSUPPORTED2
+from shim.operations import Row, Undecided
 
 PAGE = """# Operations of OpenCode 2
 

@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Operation2(NamedTuple):
-    """One operation of OpenCode 2's wire. `path` has `{name}` placeholders, or `*` for the rest of the path.
-
-    `status`: of its only success, 200, 204 or 101; clients take any other for a failure. `streams`: it answers with events.
-    """
-
-    method: str
-    path: str
-    tag: str
-    status: int = 200
-    streams: bool = False
-
+from shim.operations import Operation2
 
 OPENCODE2_VERSION = "2.1.2"
 """The version whose wire this is; clients are told it as ours."""

@@ -1,7 +1,7 @@
 """Which build of OpenCode 2 a client is of, by its User-Agent and by what it asked first. Pure but for its own state; bounded.
 
 A client asks `/api/health` or `/api/info` once, when it starts, and goes on with a server that was restarted meanwhile. So what
-its User-Agent says needs no memory, and what it does not say is kept beyond a restart (`shim.http.probe_file`).
+its User-Agent says needs no memory, and what it does not say is kept beyond a restart (`shim.faces.opencode2.probe_file`).
 """
 
 from __future__ import annotations

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from shim.faces.opencode2.events import Wire
+from shim.operations import Asked
 from universal.jsonvalue import obj
-
-
-class Asked(NamedTuple):
-    """What comes with a request. `query` as sent, the first of each name; `body` None if there is none."""
-
-    query: Mapping[str, str]
-    body: Any
 
 
 class Alias(NamedTuple):

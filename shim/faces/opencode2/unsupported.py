@@ -6,8 +6,8 @@ answer the same, and why. Source: `shim/faces/opencode2/operations.py`.
 
 from __future__ import annotations
 
-from shim.faces.opencode1.unsupported import Row
 from shim.faces.opencode2.operations import OPERATIONS2
+from shim.operations import Row
 
 PLUGINS = "plugins here are Python packages that bring agents (docs/adding-an-agent.md); install and update them with pip or uv"
 LOGINS = (

@@ -12,7 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from shim.app import SERVICES
 from shim.errors import InvalidRequest
-from shim.http.dialect import dialect_of
+from shim.faces.opencode2.negotiation import dialect_of
 from tests.support.api import EventStream
 from tests.support.live import TURN_S, Live, live
 from tests.support.oracle import check_preview_event, check_response

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from shim.faces.opencode1 import health
 from shim.faces.opencode1.routes import (
     agent,
     all_sessions,
@@ -26,8 +27,6 @@ from shim.faces.opencode1.routes import (
     move,
     path,
     permission,
-    preview,
-    preview_log,
     project,
     prompt,
     provider,
@@ -44,7 +43,6 @@ from shim.faces.opencode1.routes import (
     workspace,
     worktree,
 )
-from shim.http import health
 
 MODULES: tuple[ModuleType, ...] = (
     session,
@@ -81,7 +79,5 @@ MODULES: tuple[ModuleType, ...] = (
     worktree,
     workspace,
     tool,
-    preview,
-    preview_log,
 )
 """In the order of their routes, which do not overlap."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shim.agents import catalog
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 
 
 @operation("app.agents")

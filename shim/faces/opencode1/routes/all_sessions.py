@@ -7,9 +7,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, Number
 from shim.host.roots import visible
-from shim.http.operation import Ctx, operation, to_response
+from shim.http.operation import Ctx, to_response
 from universal.session.model import SessionRecord
 
 Switch = Literal["true", "false"]

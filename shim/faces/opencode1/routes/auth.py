@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
 from shim.errors import InvalidRequest
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 
 
 class ProviderPath(BaseModel):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shim.agents import offered_commands as projection
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 from shim.sessions.built_in_commands import templates
 
 

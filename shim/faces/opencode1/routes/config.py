@@ -10,13 +10,14 @@ from typing import Any
 import structlog
 
 from shim.errors import InvalidRequest
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.generations import generation_of
 from shim.faces.opencode1.keybinds import KEYBINDS
 from shim.host.changes import EVERYWHERE, DirectoryDisposed, EverythingDisposed, TuiCommand
 from shim.host.config_schema import Config, wire
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import OpenCodeConfig, describe
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,8 @@ from importlib import resources
 
 from aiohttp import web
 
-from shim.http.operation import Ctx, extra
+from shim.faces.opencode1.endpoint import extra
+from shim.http.operation import Ctx
 
 
 @extra("server.doc", "GET", "/doc")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.generations import generation_of, takes_twins
 from shim.faces.opencode1.stream import encoder_of
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.stream.compression import wanted
 from shim.stream.response import stream

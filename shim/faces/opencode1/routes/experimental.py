@@ -5,7 +5,8 @@ Source: recording `endpoints`.
 
 from __future__ import annotations
 
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 
 
 @operation("experimental.capabilities.get")

@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1.endpoint import operation
 from shim.host import files, vcs
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 
 
 class FileQuery(BaseModel):

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode1.endpoint import operation
 from shim.host import search
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 
 
 class TextQuery(BaseModel):

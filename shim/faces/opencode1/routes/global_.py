@@ -1,9 +1,10 @@
-"""The server itself; its health is in shim.http.health. Source: recordings `endpoints`, `dispose`."""
+"""The server itself; its health is in shim.faces.opencode1.health. Source: recordings `endpoints`, `dispose`."""
 
 from __future__ import annotations
 
+from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import EVERYWHERE, DirectoryDisposed, EverythingDisposed
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 
 
 @operation("global.dispose")

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import structlog
 from pydantic import BaseModel
 
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,8 @@ Of their MCP servers Claude Code and Codex tell; of the others nothing is known 
 
 from __future__ import annotations
 
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 from shim.sessions.mcp import servers_of
 
 

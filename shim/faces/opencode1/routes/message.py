@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.errors import CursorInvalid
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.long_list import send
-from shim.http.operation import Ctx, operation, to_response
+from shim.http.operation import Ctx, to_response
 from universal.session.model import Message, Session
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 
 
 @operation("path.get")

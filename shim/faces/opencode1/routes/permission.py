@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import BaseModel
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import SessionPath
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 
 
 class RequestPath(BaseModel):

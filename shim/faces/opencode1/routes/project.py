@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import EVERYWHERE, ProjectUpdated
 from shim.host.roots import visible_projects, within
-from shim.http.operation import Ctx, operation
-
-
-class ProjectPath(BaseModel):
-    """`{projectID}` of a path."""
-
-    projectID: str
-
-
-class Icon(BaseModel):
-    """How a project is shown."""
-
-    url: str | None = None
-    override: str | None = None
-    color: str | None = None
-
-
-class Commands(BaseModel):
-    """What starts a project."""
-
-    start: str | None = None
+from shim.http.operation import Ctx
+from shim.http.shapes import Commands, Icon, ProjectPath
 
 
 class Update(BaseModel):

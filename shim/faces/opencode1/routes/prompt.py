@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shim.errors import AnswerNotFound, InvalidRequest
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
-from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.built_in_commands import templates
 from shim.sessions.command import command as run_command
 from shim.sessions.compact import compact as run_compact

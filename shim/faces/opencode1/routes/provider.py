@@ -6,7 +6,8 @@ The TUI and the web UI do not start without these answers; they are asked severa
 from __future__ import annotations
 
 from shim.agents import catalog
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 
 
 @operation("provider.list")

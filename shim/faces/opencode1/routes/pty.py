@@ -8,57 +8,20 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest, PtyForbidden
+from shim.faces.opencode1.endpoint import operation
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
 from shim.http.access import access_of, authorized, token_of
-from shim.http.operation import Ctx, need_id, operation
+from shim.http.operation import Ctx
+from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
 TICKET_HEADER = "x-opencode-ticket"
 """Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
-
-
-class PtyPath(BaseModel):
-    """`{ptyID}` of a path."""
-
-    ptyID: Annotated[str, need_id("pty")]
-
-
-class Create(BaseModel):
-    """What to run; all may be missing."""
-
-    command: str | None = None
-    args: list[str] | None = None
-    cwd: str | None = None
-    title: str | None = None
-    env: dict[str, str] | None = None
-
-
-class Size(BaseModel):
-    """In characters."""
-
-    rows: Annotated[int, Field(gt=0)]
-    cols: Annotated[int, Field(gt=0)]
-
-
-class Update(BaseModel):
-    """What is not sent stays."""
-
-    title: str | None = None
-    size: Size | None = None
-
-
-class ConnectQuery(BaseModel):
-    """Where to begin (-1: at the end), and a ticket. What is no number begins at the start, as native."""
-
-    cursor: str = "0"
-    ticket: str | None = None
 
 
 @operation("pty.shells")
@@ -74,9 +37,9 @@ async def listing(ctx: Ctx) -> object:
 
 
 @operation("pty.create")
-async def create(ctx: Ctx, body: Create | None) -> object:
+async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """A new one."""
-    wanted = body or Create()
+    wanted = body or TerminalBody()
     require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
@@ -90,7 +53,7 @@ async def get(ctx: Ctx, path: PtyPath) -> object:
 
 
 @operation("pty.update")
-async def update(ctx: Ctx, path: PtyPath, body: Update) -> object:
+async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
     """Title and size."""
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.permission import ListQuery, RequestPath
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 
 
 @operation("question.list")

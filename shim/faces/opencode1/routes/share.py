@@ -14,10 +14,11 @@ from pydantic import BaseModel
 
 from shim.errors import InvalidRequest, ShareNotFound
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.share_page import DEEPEST, POLICY, page
 from shim.host.roots import visible
-from shim.http.operation import Ctx, extra, operation
+from shim.http.operation import Ctx
 from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 

@@ -8,13 +8,14 @@ from pydantic import BaseModel, Field, RootModel
 
 from shim.clock import from_rfc3339
 from shim.errors import InvalidRequest
+from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.history import Broken, fold, row
 from shim.faces.opencode1.render import render
 from shim.faces.opencode1.routes.transfer import path_of
 from shim.faces.opencode1.transfer import import_
 from shim.host.roots import visible
 from shim.http.directory import resolve
-from shim.http.operation import Ctx, need_id, operation
+from shim.http.operation import Ctx, need_id
 from universal.jsonvalue import JsonObject
 from universal.session.reducer import Reducer
 

@@ -6,7 +6,8 @@ from pydantic import BaseModel
 
 from shim.errors import InvalidRequest
 from shim.faces.opencode1 import tool_schemas
-from shim.http.operation import Ctx, operation
+from shim.faces.opencode1.endpoint import operation
+from shim.http.operation import Ctx
 
 
 class ToolQuery(BaseModel):

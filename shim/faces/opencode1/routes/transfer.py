@@ -7,9 +7,10 @@ from typing import Any
 from pydantic import RootModel
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.endpoint import extra
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.transfer import import_
-from shim.http.operation import Ctx, extra
+from shim.http.operation import Ctx
 from shim.sessions.deps import ProjectLike
 from universal.diffs import relative
 

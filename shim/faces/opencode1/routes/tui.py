@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import ServiceUnavailable
+from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import TuiCommand, TuiKind
-from shim.http.operation import Ctx, need_id, operation
+from shim.http.operation import Ctx, need_id
 
 SHORT_NAMES = {
     "session_new": "session.new",

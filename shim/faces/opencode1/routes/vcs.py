@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode1.endpoint import operation
 from shim.host import patches, vcs
 from shim.host.roots import require
 from shim.host.vcs import Change
-from shim.http.operation import Ctx, operation
+from shim.http.operation import Ctx
 
 
 class DiffQuery(BaseModel):

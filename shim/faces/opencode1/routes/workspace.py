@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from shim.faces.opencode1.routes.instance import end_instance
+from shim.faces.opencode1.endpoint import operation
 from shim.host.workspaces import ADAPTER
-from shim.http.operation import NO_CONTENT, Ctx, need_id, operation
+from shim.http.instance import end_instance
+from shim.http.operation import NO_CONTENT, Ctx, need_id
 
 WorkspaceID = Annotated[str, need_id("wrk")]
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from shim.faces.opencode1.routes.instance import end_instance
+from shim.faces.opencode1.endpoint import operation
 from shim.host.project_copies import generate_name
 from shim.host.roots import require
-from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.http.instance import end_instance
+from shim.http.operation import NO_CONTENT, Ctx
 
 
 class Create(BaseModel):

@@ -20,7 +20,8 @@ from shim.faces.opencode2.dialects import v2_july as dialect_j
 from shim.faces.opencode2.dialects import v2_july_edge as dialect_j_edge
 from shim.faces.opencode2.dialects import web_ui as dialect_w
 from shim.faces.opencode2.events import Event2, Wire
-from shim.faces.opencode2.rewriting import Alias, Asked
+from shim.faces.opencode2.rewriting import Alias
+from shim.operations import Asked
 from universal.jsonvalue import arr, obj
 
 

@@ -14,7 +14,8 @@ from shim.faces.opencode2.dialects.v2_july import renamed
 from shim.faces.opencode2.dialects.v2_july_edge import saved
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Wire
-from shim.faces.opencode2.rewriting import Alias, Answer, Ask, Asked, Nothing, leaving_out, of_data, of_each, renaming
+from shim.faces.opencode2.rewriting import Alias, Answer, Ask, Nothing, leaving_out, of_data, of_each, renaming
+from shim.operations import Asked
 from universal.jsonvalue import arr, obj
 
 SESSION = "/api/session/{sessionID}"

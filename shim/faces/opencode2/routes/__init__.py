@@ -23,6 +23,8 @@ from shim.faces.opencode2.routes import (
     model,
     pairing,
     permission,
+    preview,
+    preview_log,
     project,
     prompt,
     pty,
@@ -67,5 +69,7 @@ MODULES: tuple[ModuleType, ...] = (
     form,
     revert,
     log,
+    preview,
+    preview_log,
 )
 """In the order of their routes, which do not overlap."""

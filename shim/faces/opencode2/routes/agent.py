@@ -13,11 +13,12 @@ from pydantic import BaseModel
 from shim.agents import catalog
 from shim.agents import offered_commands as offered
 from shim.faces.opencode2 import catalog as second
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import AgentModeNotFound
 from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.located import located
 from shim.host import skills
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 from shim.sessions.built_in_commands import templates
 from universal.permissions import rules_from_config
 

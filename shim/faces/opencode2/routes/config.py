@@ -9,11 +9,12 @@ from pydantic import BaseModel
 
 from shim.errors import InvalidRequest
 from shim.faces.opencode2.config import converted
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.located import place, tell
 from shim.host.changes import EVERYWHERE, EverythingDisposed
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 
 
 class Shell(BaseModel):

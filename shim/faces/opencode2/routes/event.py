@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.negotiation import client_of, dialect_of
 from shim.faces.opencode2.routes.sessions import views
 from shim.faces.opencode2.stream import ENCODERS
-from shim.http.dialect import client_of, dialect_of
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.stream.compression import wanted
 from shim.stream.response import stream

@@ -11,12 +11,13 @@ from pydantic import BaseModel, Field
 
 from shim.errors import QuestionNotFound
 from shim.faces.opencode2 import asks
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.faces.opencode2.form_fields import fields_of, invalid
 from shim.faces.opencode2.forms import GLOBAL
 from shim.faces.opencode2.routes.located import located
 from shim.faces.opencode2.routes.sessions import need, need_id, seen, views
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from universal.jsonvalue import JsonObject
 
 Count = Annotated[int, Field(ge=0)]

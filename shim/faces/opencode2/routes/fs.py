@@ -18,11 +18,12 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import FileUnreadable
 from shim.faces.opencode2.routes.located import located
 from shim.host import disk, files, search
 from shim.host.roots import require
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 
 BYTES = "application/octet-stream"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from shim.errors import ServiceUnavailable
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.sessions import ModelRef, SessionPath
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 from shim.sessions.generate import NotGenerated, text
 from shim.sessions.prompting import Body, choose
 from universal.jsonvalue import JsonObject

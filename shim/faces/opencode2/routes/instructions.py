@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from shim.errors import LimitReached
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import InstructionTooLarge
 from shim.faces.opencode2.routes.sessions import SessionPath
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.branch import Branch
 from shim.sessions.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, dumped
 

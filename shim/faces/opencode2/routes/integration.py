@@ -13,10 +13,11 @@ from pydantic import BaseModel
 
 from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
 from shim.errors import InvalidRequest
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
 from shim.faces.opencode2.routes.located import located, tell
 from shim.host.changes import EVERYWHERE, EverythingDisposed
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 
 TITLES = {
     "anthropic": "Anthropic",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from shim.faces.opencode1.routes.instance import end_instance
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.located import place, tell
 from shim.host.changes import EVERYWHERE, EverythingDisposed
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.instance import end_instance
+from shim.http.operation import NO_CONTENT, Ctx
 
 
 @operation2("location.get")

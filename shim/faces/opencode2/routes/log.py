@@ -7,12 +7,13 @@ from typing import Literal
 from aiohttp import web
 from pydantic import BaseModel
 
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.log import Log
+from shim.faces.opencode2.negotiation import dialect_of
 from shim.faces.opencode2.routes.sessions import SessionPath, need
-from shim.faces.v1.routes.events import frame, last_event_id, stream
 from shim.http import wire_json
-from shim.http.dialect import dialect_of
-from shim.http.operation import Ctx, operation2
+from shim.http.log_stream import frame, last_event_id, stream
+from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from universal.jsonvalue import JsonObject
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.located import located
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 from shim.sessions.mcp import servers_of
 
 STATUSES = {"connected": "connected", "disabled": "disabled", "failed": "failed", "needs_auth": "needs_auth"}

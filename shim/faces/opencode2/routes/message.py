@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, seen
 from shim.faces.opencode2.state import Conversation2
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 from shim.sessions.steps import WHOLE_FILE
 from shim.sessions.turn_diff import changes
 from universal.jsonvalue import JsonObject

@@ -9,9 +9,10 @@ from pydantic import BaseModel
 from shim.agents import catalog
 from shim.agents.keys import AGENTS
 from shim.faces.opencode2 import catalog as second
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import ProviderNotFound
 from shim.faces.opencode2.routes.located import located
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 
 
 class ProviderPath(BaseModel):

@@ -12,9 +12,9 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shim.errors import PairingTokenNotFound
+from shim.faces.opencode2.endpoint import extra, operation2
 from shim.http.access import CONNECTION, access_of
-from shim.http.faces import OPENCODE2
-from shim.http.operation import NO_CONTENT, Ctx, extra, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.pairing import CODE_S, TOKEN_S
 
 
@@ -41,7 +41,7 @@ class TokenPath(BaseModel):
     id: str
 
 
-@extra("server.pair.list", "GET", "/api/pair", face=OPENCODE2)
+@extra("server.pair.list", "GET", "/api/pair")
 async def tokens(ctx: Ctx) -> object:
     """The tokens that are good, the newest first: who got one, and until when. The tokens themselves are not told."""
     access = access_of(ctx.request)
@@ -51,7 +51,7 @@ async def tokens(ctx: Ctx) -> object:
     ]
 
 
-@extra("server.pair.revoke", "DELETE", "/api/pair/{id}", face=OPENCODE2)
+@extra("server.pair.revoke", "DELETE", "/api/pair/{id}")
 async def revoke(ctx: Ctx, path: TokenPath) -> object:
     """Take a token back: its next request is refused, and its streams and terminals are closed. Raises NotFound."""
     if not access_of(ctx.request).pairing.revoke(path.id, ctx.request[CONNECTION]):
@@ -84,7 +84,7 @@ async def connect(ctx: Ctx, path: CodePath) -> object:
     return answer
 
 
-@extra("server.service.stop", "POST", "/api/service/stop", face=OPENCODE2)
+@extra("server.service.stop", "POST", "/api/service/stop")
 async def stop(ctx: Ctx) -> object:
     """Declined."""
     return {"accepted": False}

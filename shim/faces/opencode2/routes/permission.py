@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, PermissionNotFound
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import GrantNotFound
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.routes.located import located
 from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, seen
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.permissions.grants import Grant
 from universal.jsonvalue import JsonObject
 from universal.permissions import Access

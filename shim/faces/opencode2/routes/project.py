@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest, ProjectNotFound
-from shim.faces.opencode1.routes.instance import end_instance
-from shim.faces.opencode1.routes.project import Commands, Icon, ProjectPath
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import WorktreeRefused
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
 from shim.host.project_copies import STRATEGY
 from shim.host.roots import require, visible_projects, within
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.instance import end_instance
+from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.shapes import Commands, Icon, ProjectPath
 
 
 class ProjectQuery(BaseModel):

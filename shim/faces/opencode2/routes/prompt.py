@@ -12,12 +12,13 @@ from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, InvalidRequest
 from shim.faces.opencode2 import prompt_files as second
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
 from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
 from shim.faces.opencode2.state import Conversation2
 from shim.host import skills
 from shim.host.skills import Skill
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.built_in_commands import templates
 from shim.sessions.command import UnknownCommand
 from shim.sessions.command import command as run_command

@@ -12,13 +12,14 @@ from pathlib import Path
 from aiohttp import web
 
 from shim.errors import Forbidden, InvalidRequest, PtyNotFound
-from shim.faces.opencode1.routes.pty import ConnectQuery, Create, PtyPath, Update
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.located import located
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
 from shim.http.access import access_of, authorized, token_of
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
 TICKET_HEADER = "x-opencode-ticket"
 """Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
@@ -33,9 +34,9 @@ async def listing(ctx: Ctx) -> object:
 
 
 @operation2("pty.create")
-async def create(ctx: Ctx, body: Create | None) -> object:
+async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """A new one."""
-    wanted = body or Create()
+    wanted = body or TerminalBody()
     require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
@@ -49,7 +50,7 @@ async def get(ctx: Ctx, path: PtyPath) -> object:
 
 
 @operation2("pty.update")
-async def update(ctx: Ctx, path: PtyPath, body: Update) -> object:
+async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
     """Title and size."""
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from shim.errors import SessionBusy
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.session import first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, seen
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions import undo
 
 

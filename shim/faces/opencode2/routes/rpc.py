@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import RpcNotFound
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 
 
 class RpcPath(BaseModel):

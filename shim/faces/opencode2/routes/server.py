@@ -12,11 +12,12 @@ from typing import Any
 from aiohttp import web
 
 from shim.faces.opencode2.dialects import R
+from shim.faces.opencode2.endpoint import extra, operation2
+from shim.faces.opencode2.negotiation import note
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.unsupported import SAME2, UNSUPPORTED2
 from shim.http import wire_json
-from shim.http.dialect import note
-from shim.http.operation import Ctx, extra, operation2
+from shim.http.operation import Ctx
 from universal.jsonvalue import arr
 
 EXTENSION = "x-opencode-shim"

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
 from shim.faces.opencode2.session_info import info_of
 from shim.host.roots import visible
 from shim.http.directory import resolve
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.fork import fork as fork_session
 from shim.sessions.moving import move as move_session
 from shim.sessions.moving import subpath

@@ -8,9 +8,9 @@ from pydantic import AfterValidator, BaseModel
 
 from shim.faces.opencode2.errors import IdInvalid
 from shim.faces.opencode2.names import ACTIONS
+from shim.faces.opencode2.negotiation import STATE
 from shim.faces.opencode2.state import Conversation2
 from shim.faces.opencode2.views import Views
-from shim.http.dialect import STATE
 from shim.http.operation import Ctx
 from shim.ids import is_id
 from universal.jsonvalue import JsonObject

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from shim.errors import ShellNotFound
+from shim.faces.opencode2.endpoint import extra, operation2
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.routes.located import located
 from shim.host.roots import require
 from shim.host.shells import PAGE_LIMIT_BYTES
-from shim.http.faces import OPENCODE2
-from shim.http.operation import NO_CONTENT, Ctx, extra, need_id, operation2
+from shim.http.operation import NO_CONTENT, Ctx, need_id
 
 DEFAULT_PAGE_BYTES = 64 * 2**10
 
@@ -70,7 +70,7 @@ async def get(ctx: Ctx, path: ShellPath) -> object:
     return await located(ctx, ctx.services.shells.get(ctx.directory, path.id).wire)
 
 
-@extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout", face=OPENCODE2)
+@extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout")
 async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
     """Change the time limit of one that runs. Only the builds before 2.0 have this route, so it answers as they do."""
     shell = ctx.services.shells.get(ctx.directory, path.id)

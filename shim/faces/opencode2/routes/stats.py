@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.sessions import views
 from shim.faces.opencode2.stats import Stats
 from shim.host.roots import visible
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 
 
 class StatsQuery(BaseModel):

@@ -7,10 +7,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from shim.faces.opencode1.transfer import import_
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.session import Location
 from shim.faces.opencode2.routes.sessions import SessionPath, seen
 from shim.http.directory import resolve
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 from universal.jsonvalue import JsonObject
 
 TOLD = frozenset({"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"})

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import ResourceConflict, VcsUnsupported
 from shim.faces.opencode2.routes.located import located, place
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectUpdated
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 
 BRANCHES_LIMIT = 1000
 

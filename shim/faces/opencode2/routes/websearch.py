@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.located import located
-from shim.http.operation import Ctx, operation2
+from shim.http.operation import Ctx
 
 
 @operation2("websearch.providers")

@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, InvalidRequest
+from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import ResourceConflict
 from shim.faces.opencode2.routes.prompt import Delivery
 from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
-from shim.http.operation import NO_CONTENT, Ctx, operation2
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.compact import begin
 from shim.sessions.shell import shell as run_shell
 from shim.sessions.submit import resume as resume_session

@@ -11,8 +11,8 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shim.errors import ShimError
+from shim.faces.v1.face import FACE
 from shim.http import wire_json
-from shim.http.faces import V1
 from shim.http.operation import Ctx, Handler, extra
 from shim.services import Universal
 
@@ -56,7 +56,7 @@ def v1(
 
     def mark(handler: HandlerT) -> HandlerT:
         setattr(handler, _MARK, endpoint)
-        return extra(f"v1.{id_}", method, path, streams=form == "events" and method == "GET", face=V1)(handler)
+        return extra(f"v1.{id_}", method, path, streams=form == "events" and method == "GET", face=FACE)(handler)
 
     return mark
 

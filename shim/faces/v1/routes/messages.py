@@ -12,8 +12,9 @@ from shim.errors import InvalidRequest, SessionTerminated
 from shim.faces.v1.errors import PermissionNotOpen, QuestionNotOpen
 from shim.faces.v1.models import MessageAttachment, MessageRequest, PermissionReplyRequest, QuestionReplyRequest
 from shim.faces.v1.routes.endpoint import universal, v1
-from shim.faces.v1.routes.events import encoder, stream
+from shim.faces.v1.routes.events import encoder
 from shim.faces.v1.routes.sessions import SessionPath
+from shim.http.log_stream import stream
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
 from shim.sessions.branch import Branch

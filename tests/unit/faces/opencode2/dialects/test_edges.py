@@ -8,7 +8,8 @@ from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.dialects import v2_july_edge as j
 from shim.faces.opencode2.operations import OPERATIONS2
 from shim.faces.opencode2.probes import Probes
-from shim.faces.opencode2.rewriting import Asked, Nothing
+from shim.faces.opencode2.rewriting import Nothing
+from shim.operations import Asked
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -16,12 +16,12 @@ from aiohttp import web
 
 from shim.errors import InvalidRequest
 from shim.faces.opencode2.dialects import DIALECTS, Dialect, by_body
-from shim.faces.opencode2.operations import Operation2
+from shim.faces.opencode2.endpoint import FACE
 from shim.faces.opencode2.probes import dialect_by_agent
-from shim.faces.opencode2.rewriting import Alias, Asked, Nothing
+from shim.faces.opencode2.rewriting import Alias, Nothing
 from shim.http.access import READING
-from shim.http.faces import OPENCODE2
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
+from shim.operations import Asked, Operation2
 
 PREVIEW = "P"
 """The dialect of 1.18's own preview."""
@@ -90,7 +90,7 @@ def register(app: web.Application, bound: Iterable[BoundOperation]) -> set[tuple
             if alias.operation in operations:
                 rows.setdefault((alias.method, alias.path), {})[dialect.name] = (dialect, alias)
     for (method, path), found in rows.items():
-        add_route(app, Operation2(method, path, "dialect"), _alias_route(operations, found), OPENCODE2)
+        add_route(app, Operation2(method, path, "dialect"), _alias_route(operations, found), FACE)
     return set(rows)
 
 

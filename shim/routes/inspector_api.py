@@ -16,9 +16,10 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.faces.v1.routes.endpoint import exactly, page, universal, v1
-from shim.faces.v1.routes.events import Entry, frame, last_event_id, sent, stream
+from shim.faces.v1.routes.events import Entry, sent
 from shim.faces.v1.routes.sessions import SessionPath, session_info
 from shim.http import wire_json
+from shim.http.log_stream import frame, last_event_id, stream
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
 from shim.inspector import export

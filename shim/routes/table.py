@@ -9,36 +9,37 @@ from aiohttp import web
 
 from shim.errors import Unsupported
 from shim.faces.opencode1.decided import rows
-from shim.faces.opencode1.operations import OPERATIONS, Operation
-from shim.faces.opencode1.unsupported import Row
+from shim.faces.opencode1.operations import OPERATIONS
 from shim.faces.opencode2 import decided as decided2
+from shim.faces.opencode2 import negotiation
 from shim.faces.opencode2.dialects import DIALECTS
-from shim.faces.opencode2.operations import OPERATIONS2, Operation2
-from shim.http import dialect
-from shim.http.faces import OPENCODE2
-from shim.http.operation import SERVICES, BoundOperation, add_route, face_of_document, register
+from shim.faces.opencode2.endpoint import FACE as OPENCODE2
+from shim.faces.opencode2.operations import OPERATIONS2
+from shim.http.faces import FACES, Faces
+from shim.http.operation import SERVICES, BoundOperation, add_route, register
+from shim.operations import Operation, Operation2, Row
 from shim.services import Services
 
 
-def table_of(services: Services, bound: list[BoundOperation]) -> web.Application:
+def table_of(services: Services, faces: Faces, bound: list[BoundOperation]) -> web.Application:
     """An application to look routes up in (see `Later`); they stand below the base path too, if there is one."""
     found = web.Application()
-    _routes(found, services, bound)
+    _routes(found, services, faces, bound)
     if services.settings.base_path:
         below = web.Application()
-        _routes(below, services, bound)
+        _routes(below, services, faces, bound)
         found.add_subapp(services.settings.base_path, below)
     return found
 
 
-def _routes(app: web.Application, services: Services, bound: list[BoundOperation]) -> None:
-    app[SERVICES] = services
+def _routes(app: web.Application, services: Services, faces: Faces, bound: list[BoundOperation]) -> None:
+    app[SERVICES], app[FACES] = services, faces
     second = [one for one in bound if one.wire == 2]
     taken = {_route_of(one.operation) for one in second}
     # 1.18 has a preview of some operations of the second wire, at the same paths: the second wire's handler is for both.
     first = [one for one in bound if one.wire == 1 and _route_of(one.operation) not in taken]
     register(app, first)
-    aliases = dialect.register(app, second)
+    aliases = negotiation.register(app, second)
     taken |= {_route_of(one.operation) for one in first} | {_route_of(Operation2(*alias, "")) for alias in aliases}
     refused = [(name, OPERATIONS2[name], row) for name, row in decided2.rows({one.id for one in second}).items()]
     elsewhere = {(alias.operation, alias.method, alias.path) for one in DIALECTS.values() for alias in one.aliases}
@@ -49,7 +50,7 @@ def _routes(app: web.Application, services: Services, bound: list[BoundOperation
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
         if _route_of(operation) not in taken:
             taken.add(_route_of(operation))
-            face = OPENCODE2 if isinstance(operation, Operation2) else face_of_document(operation)
+            face = OPENCODE2 if isinstance(operation, Operation2) else app[FACES].owner_of(operation.path)
             add_route(app, operation, _refusal(name, row), face)
 
 

@@ -13,12 +13,13 @@ from pydantic import BaseModel, Field
 
 from shim.faces.opencode2.dialects import P
 from shim.faces.opencode2.dialects.preview import NEXT
+from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.events import Event2
 from shim.faces.opencode2.log import SYNCED, Log
 from shim.faces.opencode2.routes.sessions import SessionPath, need
-from shim.faces.v1.routes.events import frame, last_event_id, stream
 from shim.http import wire_json
-from shim.http.operation import Ctx, operation
+from shim.http.log_stream import frame, last_event_id, stream
+from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from universal.jsonvalue import JsonObject
 

@@ -2,7 +2,7 @@
 
 `/api/health` is what clients of those builds ask first, and the web UI of 1.18, which looks for its protocol.
 
-Who asks there is noted (`shim.http.dialect`): a browser is that web UI, everybody else the build of 17 July. Clients of 1.18
+Who asks there is noted (`negotiation`): a browser is that web UI, everybody else the build of 17 July. Clients of 1.18
 say by their User-Agent who they are, and are answered as its document says, without a `pid`: that key turns the web UI to
 its second protocol, if `/global/health` has not answered it before.
 """
@@ -14,13 +14,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shim.faces.opencode1 import read
+from shim.faces.opencode2 import asks
+from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.envelope import with_project
+from shim.faces.opencode2.negotiation import BROWSER, PREVIEW, dialect_of, note
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.routes.located import located
 from shim.faces.opencode2.routes.sessions import SessionPath, need
-from shim.http.dialect import BROWSER, PREVIEW, dialect_of, note
-from shim.http.operation import NO_CONTENT, Ctx, operation
+from shim.http.operation import NO_CONTENT, Ctx
 from universal.session.model import QuestionRequest, Session
 
 
@@ -66,7 +67,7 @@ def _asked(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[dict[
     """Clients that know forms are not told of them twice."""
     if dialect_of(ctx.request).name in ("J", "R"):
         return []
-    return [read.request(request, session.id) for session, request in found]
+    return [asks.question(request, session.id) for session, request in found]
 
 
 @operation("v2.session.question.reply")

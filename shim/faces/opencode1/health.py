@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.operations import OPENCODE_VERSION
-from shim.http.operation import Ctx, extra, operation
+from shim.http.operation import Ctx
 
 
 @operation("global.health")

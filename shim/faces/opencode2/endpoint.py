@@ -1,0 +1,40 @@
+"""What a handler of OpenCode 2 is marked with: the operation that it serves, and the face that says its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shim.faces.opencode2 import errors
+from shim.faces.opencode2.operations import OPERATIONS2
+from shim.http.faces import Face
+from shim.http.operation import HandlerT, marked
+from shim.http.operation import extra as extra_route
+from shim.operations import Operation
+
+FACE = Face("opencode2", errors.render, ("/api/", "/auth/connect/"))
+
+PREVIEW: Mapping[str, Operation] = {
+    "v2.health.get": Operation("GET", "/api/health", "opencode HttpApi"),
+    "v2.session.history": Operation("GET", "/api/session/{sessionID}/history", "sessions"),
+    "v2.session.events": Operation("GET", "/api/session/{sessionID}/event", "sessions", streams=True),
+    "v2.question.request.list": Operation("GET", "/api/question/request", "session questions"),
+    "v2.session.question.list": Operation("GET", "/api/session/{sessionID}/question", "session questions"),
+    "v2.session.question.reply": Operation("POST", "/api/session/{sessionID}/question/{requestID}/reply", "session questions"),
+    "v2.session.question.reject": Operation("POST", "/api/session/{sessionID}/question/{requestID}/reject", "session questions"),
+}
+"""Operations of the preview of OpenCode 2 in 1.18 that 2.x has not, by their ids in OpenCode 1's document."""
+
+
+def operation2(operation_id: str) -> Callable[[HandlerT], HandlerT]:
+    """The function serves this operation of OpenCode 2. Raises KeyError if there is no such one."""
+    return marked(operation_id, OPERATIONS2[operation_id], FACE)
+
+
+def preview_operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
+    """The function serves an operation of `PREVIEW`. Raises KeyError if there is no such one."""
+    return marked(operation_id, PREVIEW[operation_id], FACE)
+
+
+def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
+    """The function serves a route that OpenCode 2 has outside of its contract."""
+    return extra_route(operation_id, method, path, streams=streams, face=FACE)

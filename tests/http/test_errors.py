@@ -33,11 +33,12 @@ from shim.errors import (
     Unsupported,
 )
 from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode1.endpoint import extra
 from shim.faces.opencode2 import routes as opencode2
-from shim.faces.opencode2.endpoint import FACE as OPENCODE2_FACE
+from shim.faces.opencode2.endpoint import extra as extra2
 from shim.faces.v1.routes.endpoint import v1
 from shim.host.roots import require
-from shim.http.operation import Ctx, extra
+from shim.http.operation import Ctx
 from shim.http.throttle import Throttle
 from shim.routes import application
 from tests.fakes.agents_directory import FakeAgents, claude
@@ -416,7 +417,7 @@ async def raise_on_opencode1(ctx: Ctx, path: NamePath, body: SmallBody) -> objec
     raise RAISED[path.name]()
 
 
-@extra("test.raise.opencode2", "POST", "/api/raise/{name}", face=OPENCODE2_FACE)
+@extra2("test.raise.opencode2", "POST", "/api/raise/{name}")
 async def raise_on_opencode2(ctx: Ctx, path: NamePath, body: SmallBody) -> object:
     raise RAISED[path.name]()
 

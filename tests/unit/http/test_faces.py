@@ -29,6 +29,7 @@ TABLES: Mapping[str, tuple[ModuleType, Mapping[type[RequestError], Any]]] = {
 
 VALUES: Mapping[str, Any] = {
     "str": "x",
+    "object": "x",
     "str | None": "x",
     "int": 400,
     "int | None": 1,

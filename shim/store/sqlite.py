@@ -235,10 +235,11 @@ class SqliteStore:
                 opened.writer.put([_statement(ADD_STRETCH, stretch) for stretch in over])
 
     def save_session(self, row: SessionRow) -> None:
-        """Queue an insert or update."""
+        """Queue an insert or update, which is written at once: it is the end of a turn, or what a client was answered."""
         data = dump(dict(row.data), f"session {row.id}")
         cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data)
-        self._use().writer.put([_statement(SAVE_SESSION, cells), _statement(OWN_SESSION, (row.id, self.server_id))])
+        owned = _statement(OWN_SESSION, (row.id, self.server_id))
+        self._use().writer.put([_statement(SAVE_SESSION, cells), owned], at_once=True)
 
     def delete_session(self, session_id: str) -> None:
         """Queue the removal of a session and its journal; an unknown one is fine."""

@@ -76,7 +76,7 @@ class GroupWriter:
         self._committed = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._failure: StoreError | None = None
-        self._closing = False
+        self._closing = self._urgent = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="store-write", daemon=True)
 
@@ -112,8 +112,8 @@ class GroupWriter:
             with self._changed:
                 self._check(rows, 0)
 
-    def put(self, statements: Sequence[Statement]) -> None:
-        """Queue them all, in order, or none. Never waits for the disk.
+    def put(self, statements: Sequence[Statement], *, at_once: bool = False) -> None:
+        """Queue them all, in order, or none. Never waits for the disk. `at_once`: they do not wait for company either.
 
         Raises: StoreError when the queue is full or closed; the same call may be made again later.
         """
@@ -124,7 +124,8 @@ class GroupWriter:
             self._queue.extend(statements)
             self._bytes += size
             self._accepted += len(statements)
-            if was == 0 or len(self._queue) >= self._limits.group_rows > was:
+            self._urgent |= at_once and self._failure is None
+            if self._urgent or was == 0 or len(self._queue) >= self._limits.group_rows > was:
                 self._changed.notify()
 
     def _check(self, rows: int, size: int) -> None:
@@ -185,7 +186,7 @@ class GroupWriter:
                 self._changed.wait_for(lambda: len(self._queue) >= self._limits.group_rows or self._hurry(), self._limits.group_s)
             else:
                 self._changed.wait_for(self._hurry, self._limits.retry_s)
-            closing = self._closing
+            closing, self._urgent = self._closing, False
             batch = list(self._queue)
         try:
             if batch:
@@ -197,7 +198,7 @@ class GroupWriter:
         return not closing
 
     def _hurry(self) -> bool:
-        return bool(self._waiting) or self._closing
+        return bool(self._waiting) or self._urgent or self._closing
 
     def _settle(self, failure: StoreError | None, written: int) -> None:
         """A commit is over: take its rows out of the queue and tell who waits. A failure is told to all of them."""

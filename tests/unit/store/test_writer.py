@@ -77,6 +77,17 @@ async def until(done: Callable[[], bool]) -> None:
             await asyncio.to_thread(threading.Event().wait, 0.002)
 
 
+async def test_rows_that_cannot_wait_take_those_before_them_along_at_once() -> None:
+    disk = Disk()
+    async with writing(disk, Limits(group_rows=99, group_s=NEVER_S)) as writer:
+        writer.put(rows(1, 2))
+        writer.put(rows(3), at_once=True)
+        await until(lambda: disk.written == [1, 2, 3])
+        writer.put(rows(4))
+        writer.put(rows(5), at_once=True)
+        await until(lambda: disk.written == [1, 2, 3, 4, 5])
+
+
 async def test_a_full_group_is_written_without_being_asked() -> None:
     disk = Disk()
     async with writing(disk, Limits(group_rows=4, group_s=NEVER_S)) as writer:

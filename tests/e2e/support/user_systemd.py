@@ -12,12 +12,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")
+CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+"""Where the machine has its cgroup2 tree."""
 START_S = 30.0
 COMMAND_S = 90.0
 SCRIPT = """
@@ -104,3 +106,16 @@ def user_systemd(home: Path, **environment: str) -> Iterator[UserSystemd]:
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
+        _remove_groups(group)
+
+
+def _remove_groups(name: str) -> None:
+    """The control groups of the test, once the last process of its namespace has gone."""
+    for top in (root / name for root in CGROUPS if (root / name).exists()):
+        until = time.monotonic() + START_S
+        while top.exists():
+            assert time.monotonic() < until, f"{top} is still in use"
+            for folder, _, _ in os.walk(top, topdown=False):
+                with suppress(OSError):
+                    os.rmdir(folder)
+            time.sleep(0.05)

@@ -177,6 +177,9 @@ class GroupWriter:
             self._settle(StoreError(f"The writer of the store has stopped ({error}). Restart the server; this is a bug."), 0)
         with self._changed:
             self._ended = True
+            late = self._failure if self._waiting else None
+        if late is not None:
+            self._settle(late, 0)  # who came to `flush` after the last word
 
     def _group(self) -> bool:
         """Wait for a group and commit it. False at the end."""

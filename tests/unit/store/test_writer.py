@@ -278,6 +278,33 @@ async def test_close_does_not_wait_for_ever() -> None:
     assert disk.written == [1]
 
 
+async def test_a_flush_between_the_writers_last_word_and_its_end_is_told() -> None:
+    disk = Disk()
+    disk.fault = ZeroDivisionError("bug")
+    writer = GroupWriter(disk.commit, Limits(group_rows=1))
+    settle, said, go_on = writer._settle, threading.Event(), threading.Event()
+
+    def slow(failure: StoreError | None, written: int) -> None:
+        settle(failure, written)
+        said.set()
+        assert go_on.wait(WAIT_S)
+
+    writer._settle = slow  # type: ignore[method-assign] - the thread stops where the flush has to come
+    with capture_logs():
+        writer.start()
+        writer.put(rows(1))
+        assert await asyncio.to_thread(said.wait, WAIT_S)
+        flushing = asyncio.create_task(writer.flush())
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(StoreError, match=r"has stopped \(bug\)"):
+            async with asyncio.timeout(WAIT_S):
+                await flushing
+        await until(lambda: writer.ended)
+    with pytest.raises(StoreError, match="1 rows were not written"):
+        await writer.close()
+
+
 async def test_a_bug_in_the_commit_is_told_too() -> None:
     disk = Disk()
     disk.fault = ZeroDivisionError("bug")

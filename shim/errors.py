@@ -385,6 +385,17 @@ class GitRefused(RequestError):
     """git, or the state of a repository, does not allow the operation."""
 
 
+class GitTooSlow(GitRefused):
+    """git took too long to look through a directory."""
+
+    def __init__(self, directory: str, limit_s: float) -> None:
+        super().__init__(
+            f"git did not finish looking through {directory} within {limit_s:g} seconds, and was stopped. It may wait for a FIFO "
+            "named .gitignore or .gitattributes, or for a mount that does not answer: remove it, then try again."
+        )
+        self.directory = directory
+
+
 class GitInitFailed(GitRefused):
     """A repository could not be made. `service` is what failed."""
 

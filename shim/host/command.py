@@ -30,12 +30,13 @@ class ProgramMissing(ShimError):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a program said. `code` is None if we ended it; `truncated`: by the limit on its output, else by its time."""
+    """What a program said. `code` is None if it did not end by itself: by the limit on its output (`truncated`) or its time."""
 
     code: int | None
     stdout: bytes
     stderr: bytes
     truncated: bool = False
+    timed_out: bool = False
 
     @property
     def ok(self) -> bool:
@@ -74,7 +75,7 @@ async def run(
     assert process.stdout is not None and process.stderr is not None
     out, err = bytearray(), bytearray()
     code: int | None = None
-    whole = True
+    whole, timed_out = True, False
     try:
         async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as readers:
             readers.create_task(_read(process.stderr, err, STDERR_LIMIT_BYTES, drain=True))
@@ -86,11 +87,11 @@ async def run(
             else:
                 child.kill(process)
     except TimeoutError:
-        pass
+        timed_out = True
     finally:
         if code is None:
             await child.end(process)
-    return Finished(code, bytes(out), bytes(err), truncated=not whole)
+    return Finished(code, bytes(out), bytes(err), truncated=not whole, timed_out=timed_out)
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray, limit: int, *, drain: bool = False) -> bool:

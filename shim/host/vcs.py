@@ -13,13 +13,14 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from shim.errors import InvalidRequest
+from shim.errors import GitTooSlow, InvalidRequest
 from shim.host import disk
+from shim.host.command import Finished
 from shim.host.git import git, harmless_settings
 
 DIFF = ("diff", "--no-renames", "--ignore-submodules=dirty")
@@ -27,6 +28,8 @@ UNTRACKED_LIMIT = 2000
 """New files that are looked into; a folder that nobody ignored may hold a hundred thousand."""
 PATCH_LIMIT_BYTES = 2**20
 """Of one new file; larger ones are counted but not shown, as the UIs could not."""
+LOOK_LIMIT_S = 10.0
+"""For one git command that looks through the working tree. It waits for ever where a `.gitignore` is a FIFO."""
 SNIFF_BYTES = 8000
 """git looks for a NUL in so much of a file to call it binary."""
 
@@ -66,11 +69,11 @@ async def prefix(directory: str) -> str:
 
 
 async def ignored(directory: str, paths: list[str]) -> frozenset[str]:
-    """Which of these paths git ignores, as they were given; none outside of a repository."""
+    """Which of these paths git ignores, as they were given; none outside of a repository, or if git takes too long."""
     if not paths:
         return frozenset()
     asked = b"\0".join(os.fsencode(path) for path in paths)
-    answer = await git(directory, "check-ignore", "-z", "--stdin", stdin=asked)
+    answer = await git(directory, "check-ignore", "-z", "--stdin", stdin=asked, timeout_s=LOOK_LIMIT_S)
     return frozenset(os.fsdecode(name) for name in answer.stdout.split(b"\0") if name)
 
 
@@ -186,7 +189,7 @@ async def _changes(directory: str, base: str | None, *, patches: bool, context: 
         return []
     tracked, new = await asyncio.gather(
         _tracked(directory, base, patches=patches, context=context),
-        git(directory, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", "."),
+        _look(directory, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", "."),
     )
     names = [os.fsdecode(name) for name in new.stdout.split(b"\0") if name and not name.endswith(b"/")]
     untracked = await asyncio.to_thread(_untracked, top, names[:UNTRACKED_LIMIT], patches)
@@ -198,13 +201,23 @@ async def _tracked(directory: str, base: str, *, patches: bool, context: int | N
     if settings is None:
         return []
     async with _index_copy(directory) as index:
-        found = await git(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, settings=settings)
+        found = await _look(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, settings=settings)
         if not found.ok:
             return []
         lines = () if context is None else (f"-U{context}",)
         patched = (*DIFF, "-p", *lines, base, "--", ".")
-        shown = await git(directory, *patched, index=index, settings=settings) if patches else None
+        shown = await _look(directory, *patched, index=index, settings=settings) if patches else None
     return _parsed(found.stdout, shown.text if shown is not None and shown.ok else "")
+
+
+async def _look(
+    directory: str, *arguments: str, index: str | None = None, settings: Mapping[str, str | None] | None = None
+) -> Finished:
+    """Run a git command that reads the working tree. Raises GitTooSlow."""
+    found = await git(directory, *arguments, index=index, settings=settings, timeout_s=LOOK_LIMIT_S)
+    if found.timed_out:
+        raise GitTooSlow(directory, LOOK_LIMIT_S)
+    return found
 
 
 @contextlib.asynccontextmanager

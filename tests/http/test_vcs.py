@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -9,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from shim.host import vcs
 from tests.http.conftest import Place, git, repository
+
+ANSWER_LIMIT_S = 10.0
+"""For one request whose git command is stopped after a fraction of a second."""
 
 
 def rows(body: list[dict[str, Any]]) -> list[tuple[str, int, int, str]]:
@@ -137,6 +142,26 @@ async def test_diff_of_a_branch(place: Place) -> None:
     found = rows((await place.api.get("/vcs/diff", params=params, status=200)).body)
     assert ("new file", 3, 0, "added") in found and ("README.md", 1, 0, "modified") in found
     assert "new file" not in [row[0] for row in rows((await place.api.get("/vcs/status", status=200)).body)]
+
+
+@pytest.mark.parametrize("path", ["/file/status", "/vcs/status", "/vcs/diff?mode=git", "/vcs/diff/raw"])
+async def test_a_fifo_as_gitignore_is_an_error_that_says_what_to_do(
+    place: Place, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(vcs, "LOOK_LIMIT_S", 0.2)
+    (place.project / ".gitignore").unlink()
+    os.mkfifo(place.project / ".gitignore")
+    answer = await asyncio.wait_for(place.api.get(path, status=400), ANSWER_LIMIT_S)
+    assert "FIFO" in answer.body["data"]["message"] and str(place.project) in answer.body["data"]["message"]
+
+
+async def test_a_folder_is_listed_beside_a_fifo_as_gitignore(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vcs, "LOOK_LIMIT_S", 0.2)
+    (place.project / ".gitignore").unlink()
+    os.mkfifo(place.project / ".gitignore")
+    answer = await asyncio.wait_for(place.api.get("/file?path=.", status=200), ANSWER_LIMIT_S)
+    assert {"README.md", "a.log"} <= {row["name"] for row in answer.body}
+    assert not any(row["ignored"] for row in answer.body)
 
 
 async def test_unborn_branch(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Writes the matrix of what works with which agent: into README.md between its marks, and docs/coverage.md; `--check` compares.
+"""Writes docs/coverage.md, the matrix of what works with which agent, and the agents of README.md; `--check` compares.
 
 The predicates of `tests/coverage` are run over the recordings here too, so that there is no tick whose test does not pass.
 """
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOC = ROOT / "docs" / "coverage.md"
-BEGIN, END = "<!-- coverage: written by tools/coverage.py (make gen) -->", "<!-- /coverage -->"
+BEGIN, END = "<!-- agents: written by tools/coverage.py (make gen) -->", "<!-- /agents -->"
+README_LEGEND = """✓ The versions named were tested; [docs/compatibility.md](docs/compatibility.md) says how. What works with each agent, feature by
+feature: [docs/coverage.md](docs/coverage.md)."""
 LEGEND = """✓ shown by a test over recordings of the real agent; ✓* with a limit; – the agent or its protocol does not have it;
-· not verified. ACP is `claude-agent-acp`, `codex-acp` and `opencode acp`, each of them.
-Reasons, limits and the recordings behind each tick: [docs/coverage.md](docs/coverage.md)."""
+· not verified. ACP is `claude-agent-acp`, `codex-acp` and `opencode acp`, each of them."""
 HEAD = """<!-- Written by tools/coverage.py (`make gen`); do not edit. -->
 # What works with which agent
 
@@ -93,12 +94,25 @@ def _details() -> Iterator[str]:
         yield ""
 
 
+def _agents() -> str:
+    """A row for each agent of the registry: whether versions of it were tested, and how far permission rules hold."""
+    from universal.registry import agents
+
+    lines = ["| agent | provider | tested | permission rules hold for |", "|---|---|---|---|"]
+    for spec in agents().values():
+        tested = f"✓ {', '.join(spec.tested)}" if spec.tested else "–" if spec.binaries else "✓ built in"
+        missing = spec.enforcement.missing
+        held = "what it asks about" if "*" in missing else "most calls" if missing else "all calls"
+        lines.append(f"| {spec.title} | `{spec.name}` | {tested} | {held} |")
+    return "\n".join(lines)
+
+
 async def rendered() -> dict[Path, str]:
     """The two files as they should be."""
     table = _table(await _holds())
-    doc = f"{HEAD}{table}\n" + "\n".join(_details()).rstrip() + "\n"
+    doc = f"{HEAD}{table}\n\n{LEGEND}\n" + "\n".join(_details()).rstrip() + "\n"
+    block = f"{BEGIN}\n{_agents()}\n\n{README_LEGEND}\n{END}"
     readme = README.read_text("utf-8")
-    block = f"{BEGIN}\n{table}\n\n{LEGEND}\n{END}"
     return {README: re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: block, readme, flags=re.DOTALL), DOC: doc}
 
 

@@ -1,4 +1,4 @@
-"""Writes who enforces permission rules with which agent into docs/permissions.md and README.md; `--check` compares.
+"""Writes who enforces permission rules with which agent into docs/permissions.md; `--check` compares.
 
 Source: `AgentSpec.enforcement` of each row of the registry. `tests/e2e/test_permission_matrix.py` shows that a tick is true.
 """
@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
 DOC = ROOT / "docs" / "permissions.md"
 BEGIN, END = "<!-- enforcement: written by tools/permissions.py (make gen) -->", "<!-- /enforcement -->"
 LEGEND = "✓ the rules hold; ✗ not for all calls, see below; – the agent has no tool for it."
@@ -45,12 +44,8 @@ def _within_marks(path: Path, block: str) -> str:
 
 
 def rendered() -> dict[Path, str]:
-    """The two files as they should be."""
-    table = f"{_table()}\n\n{LEGEND}"
-    return {
-        DOC: _within_marks(DOC, f"{table}\n\n{_details()}"),
-        README: _within_marks(README, f"{_details()}"),
-    }
+    """The file as it should be."""
+    return {DOC: _within_marks(DOC, f"{_table()}\n\n{LEGEND}\n\n{_details()}")}
 
 
 def main(arguments: list[str]) -> int:

@@ -238,7 +238,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the agent's protocol can do, for `/v1/agents`, the README's matrix and `opencode-shim agents`."""
+    """What the agent's protocol can do, for `/v1/agents`, the matrix of docs/coverage.md and `opencode-shim agents`."""
 
     deltas: bool = False
     reasoning: bool = False

@@ -1,4 +1,4 @@
-"""The features of the matrix: what each means, as a predicate over a recording. A tick in the README is a predicate that held.
+"""The features of the matrix: what each means, as a predicate over a recording. A tick in docs/coverage.md is one that held.
 
 Each looks at both sides: the universal facts, and what OpenCode's clients are sent of them.
 """

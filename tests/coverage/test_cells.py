@@ -1,4 +1,4 @@
-"""Every cell of the README's matrix: what has a tick there holds here, in each of the recordings that it names.
+"""Every cell of the matrix in docs/coverage.md: what has a tick there holds here, in each of the recordings that it names.
 
 And the predicates can fail: in recordings that do not have the thing, they do not hold.
 """
@@ -61,7 +61,7 @@ def test_a_session_without_an_idle_does_not_show_its_lifecycle() -> None:
 
 @pytest.mark.parametrize("agent", sorted(COLUMNS.keys() & agents().keys()))
 def test_what_an_agent_says_that_it_can_is_what_the_table_says(agent: str) -> None:
-    """`/v1/agents` and the README do not contradict each other."""
+    """`/v1/agents` and docs/coverage.md do not contradict each other."""
     can = agents()[agent].capabilities
     cells = {name: cell for name in SAME if (cell := COLUMNS[agent].cell(name)) is not None}
     assert {name: bool(cell.recordings) for name, cell in cells.items()} == {name: getattr(can, name) for name in cells}

@@ -259,7 +259,7 @@ CANNOT: Mapping[str, str] = {
     "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
     "mock": "The mock is this project's own: its recordings are made by its tests (SHIM_ACCEPT=1).",
     "gemini": "Its model API is not one that the scripted model speaks.",
-    "qwen": "It was run by hand against the scripted model (docs/compatibility.md), and the scenes have not been tried with it yet.",
+    "qwen": "It was run by hand against the scripted model (docs/compatibility.md); the scenes have not been tried with it.",
     "copilot": "As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
 }
 """Agents that cannot be recorded, and why."""

@@ -1,7 +1,7 @@
 """Agents that speak the Agent Client Protocol: how each is started, and what is known of it. Data.
 
-What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs: docs/compatibility.md says which
-versions and how far. goose was never run; Kimi CLI without an account.
+What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs. docs/compatibility.md says
+which versions were run, and how far. goose was never run; Kimi CLI without an account.
 `opencode-acp` is found when SHIM_OPENCODE_ACP_BIN names an `opencode`, or a program of that name is on PATH: nearly everybody
 who runs this server has `opencode` installed, as the client, and a second provider of the same agent is asked for, not guessed.
 """

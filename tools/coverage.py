@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOC = ROOT / "docs" / "coverage.md"
 BEGIN, END = "<!-- agents: written by tools/coverage.py (make gen) -->", "<!-- /agents -->"
-README_LEGEND = """✓ these versions were tested; [docs/compatibility.md](docs/compatibility.md) says how, and what was run of the
-others. What works with each agent, feature by feature: [docs/coverage.md](docs/coverage.md). Amp and Pi (ACP) ask about nothing."""
+README_LEGEND = """✓ these versions were tested; [docs/compatibility.md](docs/compatibility.md) says how, and what was run of
+the others. What works with each agent, feature by feature: [docs/coverage.md](docs/coverage.md). Amp and Pi (ACP) ask about
+nothing."""
 LEGEND = """✓ shown by a test over recordings of the real agent; ✓* with a limit; – the agent or its protocol does not have it;
 · not verified. ACP is `claude-agent-acp`, `codex-acp` and `opencode acp`, each of them."""
 HEAD = """<!-- Written by tools/coverage.py (`make gen`); do not edit. -->

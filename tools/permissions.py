@@ -32,8 +32,9 @@ def _details() -> str:
 
     lines = ["| agent | rules are enforced by | what is not held, and why |", "|---|---|---|"]
     for spec in agents().values():
-        gaps = spec.enforcement.missing.items()
-        reasons = "<br>".join(f"{'every key' if key == '*' else f'`{key}`'}: {why}" for key, why in gaps) or "nothing"
+        gaps = [(("every key" if key == "*" else f"`{key}`"), why) for key, why in spec.enforcement.missing.items()]
+        gaps += [("rules that deny a part of a key", spec.enforcement.partial), ("`ask`", spec.enforcement.no_asks)]
+        reasons = "<br>".join(f"{what}: {why}" for what, why in gaps if why) or "nothing"
         lines.append(f"| {spec.title} | {spec.enforcement.by} | {reasons} |")
     return "\n".join(lines)
 

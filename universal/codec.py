@@ -20,7 +20,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
-from universal.permissions import Rule, matches
+from universal.permissions import Rule, denies_whole, matches
 from universal.turn import Input
 
 IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str]
@@ -288,12 +288,27 @@ class LaunchOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """Settings for one process: a private file, made from the person's own and removed when the process has ended.
+
+    option   the argument before the file's path; both are put behind argv
+    sources  files of the person, absolute; the first that exists is read (JSON with comments), none counts as empty
+    change   the person's settings -> those for the process
+    """
+
+    option: str
+    sources: tuple[str, ...]
+    change: Callable[[Mapping[str, Json]], Mapping[str, Json]]
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """How to start the process: argv (absolute binary first), changes of the environment (None removes), cwd."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    settings: SettingsFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,11 +399,15 @@ class Enforcement:
     by       one phrase for tables: "a hook before every call"
     missing  permission key -> one sentence why a rule for it cannot be enforced; "*" stands for all keys
     absent   permission keys for which the agent has no tool
+    partial  the same for rules that deny only some calls of a key, where a denial of the whole key holds
+    no_asks  one sentence on what happens instead, for an agent that refuses what a rule asks about
     """
 
     by: str
     missing: Mapping[str, str] = field(default_factory=dict[str, str])
     absent: tuple[str, ...] = ()
+    partial: str = ""
+    no_asks: str = ""
 
     def gap(self, key: str) -> str | None:
         """Why a rule for this key cannot be enforced; None if it can, or if the agent has no tool for it."""
@@ -396,9 +415,21 @@ class Enforcement:
 
     def gaps(self, rules: Iterable[Rule]) -> dict[str, str]:
         """Keys for which these rules deny or ask, and that cannot be enforced -> why."""
-        strict = [rule for rule in rules if rule.action != "allow"]
-        found = {key: self.gap(key) for key in PERMISSION_KEYS if any(_concerns(rule, key) for rule in strict)}
+        all_rules = tuple(rules)
+        found = {
+            key: " ".join(self._reasons(key, [rule for rule in all_rules if _concerns(rule, key)])) for key in PERMISSION_KEYS
+        }
         return {key: why for key, why in found.items() if why}
+
+    def _reasons(self, key: str, rules: Sequence[Rule]) -> list[str]:
+        """Why these rules, all of one key, are not enforced as they are written."""
+        if key in self.absent or all(rule.action == "allow" for rule in rules):
+            return []
+        if why := self.gap(key):
+            return [why]
+        is_part_denied = any(rule.action == "deny" for rule in rules) and (key == "mcp" or not denies_whole(rules))
+        is_asked = any(rule.action == "ask" for rule in rules)
+        return [why for why, applies in ((self.partial, is_part_denied), (self.no_asks, is_asked)) if why and applies]
 
 
 @dataclass(frozen=True, slots=True)

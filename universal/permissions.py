@@ -162,6 +162,14 @@ def may_forbid(rules: Iterable[Rule], permissions: Iterable[str]) -> bool:
     return any(rule.action != "allow" and matches(rule.permission, name) for rule in rules for name in names)
 
 
+def denies_whole(rules: Iterable[Rule]) -> bool:
+    """Whether these rules, all of one permission, deny every request, whatever its patterns."""
+    whole = False
+    for rule in rules:
+        whole = rule.action == "deny" and (whole or rule.pattern in ("*", "**"))
+    return whole
+
+
 def with_home(rules: Iterable[Rule], home: str) -> tuple[Rule, ...]:
     """Rules with `~/` and `$HOME/` at the start of their patterns replaced, as OpenCode does."""
     return tuple(replace(rule, pattern=_HOME.sub(lambda _: home.rstrip("/") + "/", rule.pattern)) for rule in rules)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from shim.agents.offered_commands import Offer
-from universal.codec import AgentSpec, Capabilities, Mode, Model, modes_of
+from universal.codec import AgentSpec, Capabilities, Enforcement, Mode, Model, modes_of
 
 Wire: TypeAlias = dict[str, Any]
 FIRST_MODES = ("build", "plan")
@@ -120,8 +120,15 @@ def _described(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> s
     return f"{words} {owners}".strip()
 
 
+def _enforcement(enforcement: Enforcement) -> Wire:
+    """Who enforces rules, and what is not held as it is written."""
+    more = {"partial": enforcement.partial, "noAsks": enforcement.no_asks}
+    reasons = {key: words for key, words in more.items() if words}
+    return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons}
+
+
 def _mode(name: str, description: str, specs: Sequence[AgentSpec]) -> Wire:
-    enforced = {spec.name: {"by": spec.enforcement.by, "missing": dict(spec.enforcement.missing)} for spec in specs}
+    enforced = {spec.name: _enforcement(spec.enforcement) for spec in specs}
     return {
         "name": name,
         "description": description,

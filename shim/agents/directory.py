@@ -15,10 +15,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from shim.agents import settings_files
 from shim.agents.arguments import refuse_options
 from shim.agents.discovery import (
     DISCOVERY_TIMEOUT_S,
@@ -45,7 +47,7 @@ from shim.runtime.mock_agent import mock_program
 from shim.runtime.process import AgentProcess
 from shim.runtime.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
-from universal.codec import AgentSpec, Catalogue, Codec, LaunchOptions, LaunchSpec
+from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec
 
 DISCOVERY_WAIT_S = 10.0
 """How long `available` waits for agents to tell what they offer, at the first start on a machine."""
@@ -269,10 +271,18 @@ class AgentDirectory:
                 raise AgentNotFound(f"{agent.spec.title} names no program to look for, and none is built in under its name.")
             return InProcessAgent.spawn(program, launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
         transport = HttpAgent if agent.spec.transport == "http" else AgentProcess
+        folder: Path | None = None
+        if launch.settings is not None:
+            launch, folder = await asyncio.to_thread(settings_files.write, launch, launch.settings)
         try:
-            return await transport.spawn(launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
-        except AgentNotFound as error:
-            raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
+            exited = on_exit if folder is None else partial(_remove_settings, folder, on_exit)
+            return await transport.spawn(launch, self._environ, on_lines=on_lines, on_exit=exited, name=name)
+        except BaseException as error:
+            if folder is not None:
+                settings_files.remove(folder)
+            if isinstance(error, AgentNotFound):
+                raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
+            raise
 
     async def _still_there(self, spec: AgentSpec) -> Located:
         """Where its program is now. One that was moved, removed, installed or replaced since the start is noticed here."""
@@ -376,3 +386,9 @@ class AgentDirectory:
             tell(codec.catalogue)
             return
         await discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)
+
+
+def _remove_settings(folder: Path, on_exit: OnExit, exit_: Exit) -> None:
+    """Remove the settings of a process that has ended: one small file, so the loop does not wait for a thread."""
+    settings_files.remove(folder)
+    on_exit(exit_)

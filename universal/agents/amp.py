@@ -12,6 +12,7 @@ same five kinds. Not observed: messages of subagents (`parent_tool_use_id`), `er
 - `result` with an error ends the turn; the exit code is 0 all the same.
 - There is no message for an interrupt: SIGINT. The process exits then; the next prompt continues the thread.
 - There is no channel for permissions or questions: Amp's own rules decide, or nothing is held back (mode `bypass`).
+  A person's rules become settings of one process (`amp_rules`); other rules mean another process.
   A tool that they want approved ends the turn with an error (seen with the recorded version).
 - Amp's models are modes (`--mode`), chosen at the start of a process: another one means another process.
 - Thinking is told with `--stream-json-thinking`. No cost is told.
@@ -20,8 +21,10 @@ same five kinds. Not observed: messages of subagents (`parent_tool_use_id`), `er
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import ClassVar
 
+from universal.agents.amp_rules import own_settings_files, restricts, settings_with_rules
 from universal.agents.amp_wire import (
     ABORTED,
     CANCELLED,
@@ -54,6 +57,7 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SettingsFile,
     Signal,
     Stop,
 )
@@ -62,6 +66,7 @@ from universal.items import Json
 from universal.jsonline import digest, get_text, parse
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
+from universal.permissions import Rule
 from universal.speech import Context, Speech
 from universal.turn import Input
 
@@ -80,6 +85,8 @@ class AmpCodec:
         self._model = DEFAULT_MODEL
         self._mode = "build"
         self._directory = ""
+        self._rules: tuple[Rule, ...] = ()
+        """The written permission rules that Amp was started with."""
         self._handed = 0
         """Prompts that were written and are not answered."""
         self._stopping = False
@@ -99,9 +106,15 @@ class AmpCodec:
         argv += ["--execute", "--stream-json", "--stream-json-thinking", "--stream-json-input"]
         if self._model != DEFAULT_MODEL:
             argv += ["--mode", self._model]
-        if self._mode == "bypass":
+        self._rules = options.rules
+        settings = None
+        if restricts(self._rules):
+            change = partial(settings_with_rules, rules=self._rules, mode=self._mode, directory=self._directory)
+            settings = SettingsFile("--settings-file", own_settings_files(options.environment, options.directory), change)
+        elif self._mode == "bypass":
             argv.append("--dangerously-allow-all")
-        return LaunchSpec(argv=tuple(argv), cwd=options.directory, env={"AMP_SKIP_UPDATE_CHECK": "1"})
+        env = {"AMP_SKIP_UPDATE_CHECK": "1"}
+        return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=env, settings=settings)
 
     def start(self) -> list[Output]:
         """There is no handshake: Amp begins to speak after its first prompt."""
@@ -114,6 +127,8 @@ class AmpCodec:
                 model, mode = command.model or self._model, command.mode or self._mode
                 if (model, mode) != (self._model, self._mode):
                     return [Stop(f"Amp is to run in the mode {model} ({mode})", again=True)]
+                if command.rules != self._rules and (restricts(command.rules) or restricts(self._rules)):
+                    return [Stop("other permission rules need another process", again=True)]
                 self._handed += 1
                 self._stopping = False
                 return [prompt_line(command.text, command.attachments, command.system)]

@@ -28,7 +28,14 @@ AMP = AgentSpec(
     tested=("0.0.1774569934",),
     login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
     enforcement=Enforcement(
-        "Amp's own settings (`amp.permissions`)",
-        {"*": "Amp asks nobody, and tells of a call when it has begun. Write your rules into `amp.permissions` as well."},
+        "Amp's own engine, which gets them as `amp.permissions` and `amp.tools.disable` of its settings",
+        {
+            "read": "Amp's own reading is held; files that a command reads are not seen.",
+            "external_directory": "Paths are held as they are written; links, and what a command opens by itself, are not seen.",
+            "doom_loop": "Amp does not look for loops.",
+        },
+        partial="A pattern is compared with the words of a call: a link, or an `allow` in the project's `.amp/settings.json`, "
+        "goes past it.",
+        no_asks="Amp cannot ask you here: what a rule asks about is refused.",
     ),
 )

@@ -61,7 +61,11 @@ def _file(item: Attachment) -> str:
 
 MODES: tuple[Mode, ...] = (
     Mode("build", "Amp's own permission rules decide (`amp.permissions` in its settings); it cannot ask here.", "settings"),
-    Mode("bypass", "Does everything without asking, also what its rules forbid.", "allow-all"),
+    Mode(
+        "bypass",
+        "Does everything without asking, also what Amp's own rules forbid.",
+        "allow-all",
+    ),
 )
 
 DEFAULT_MODEL = "default"

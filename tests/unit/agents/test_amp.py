@@ -29,6 +29,7 @@ from universal.codec import (
 )
 from universal.events import EventType
 from universal.items import FileRefPart
+from universal.permissions import Rule
 from universal.turn import Input
 
 
@@ -167,3 +168,20 @@ def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
     for message in data.draw(st.lists(st.sampled_from(said), max_size=20)):
         codec.receive(json.dumps(message).encode())
     codec.eof(Exit(code=None, signal=9))
+
+
+def test_rules_become_settings_of_the_process_and_bypass_loses_its_flag() -> None:
+    codec = AmpCodec(counting())
+    rules = (Rule("bash", "*", "deny"),)
+    launch = codec.launch(LaunchOptions("/bin/amp", "/p", mode="bypass", rules=rules, environment={"HOME": "/h"}))
+    assert "--dangerously-allow-all" not in launch.argv
+    assert launch.settings is not None and launch.settings.sources[0] == "/h/.config/amp/settings.json"
+    assert "Bash" in launch.settings.change({})["amp.tools.disable"]
+
+
+def test_other_rules_are_another_process() -> None:
+    codec, _ = launched()
+    allow, deny = (Rule("bash", "*", "allow"),), (Rule("bash", "*", "deny"),)
+    assert isinstance(codec.send(Prompt("a", "x", rules=allow))[0], WriteLine)
+    [stop] = codec.send(Prompt("b", "x", rules=deny))
+    assert isinstance(stop, Stop) and stop.again

@@ -8,7 +8,7 @@ import pytest
 
 from shim.agents.catalog import SHARED_MODES, modes
 from tests.fakes.agents_directory import FakeAgent
-from universal.codec import AgentSpec
+from universal.codec import AgentSpec, Enforcement
 from universal.registry import agents
 
 SPECS = agents()
@@ -48,11 +48,15 @@ def test_a_mode_tells_who_enforces_the_rules_of_each_agent_that_has_it() -> None
     rows = {row["name"]: row for row in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
     assert rows["build"]["options"]["enforcement"] == {
         "claude": {"by": "a hook before every call", "missing": {}},
-        "amp": {"by": SPECS["amp"].enforcement.by, "missing": {"*": SPECS["amp"].enforcement.missing["*"]}},
+        "amp": {"by": SPECS["amp"].enforcement.by, **gaps_of(SPECS["amp"].enforcement)},
     }
     assert set(rows["accept-edits"]["options"]["enforcement"]) == {
         spec.name for spec in specs if "accept-edits" in mode_ids(spec)
     }
+
+
+def gaps_of(enforcement: Enforcement) -> dict[str, object]:
+    return {"missing": dict(enforcement.missing), "partial": enforcement.partial, "noAsks": enforcement.no_asks}
 
 
 def mode_ids(spec: AgentSpec) -> set[str]:

@@ -13,7 +13,7 @@ Source: recordings in `compat_fixtures/agents/acp`; docs/agents-wire.md, section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from universal.agents import acp_errors as errors
@@ -115,6 +115,13 @@ class AcpCodec:
         """Whether the agent must ask for every call, since one of these rules may forbid it."""
         return self._profile.asks_always and any(rule.action != "allow" for rule in rules)
 
+    def _needs_restart(self, rules: Sequence[Rule]) -> bool:
+        """Whether the agent was started for rules with which it would hold back too much or too little."""
+        always, launched = self._asks.always, self._options.rules if self._options else ()
+        if always is None or not self._needs_all_asked(rules):
+            return self._needs_all_asked(rules) != (always is not None)
+        return rules != launched and always.meta(rules) != always.meta(launched)
+
     def _ask(self, method: str, params: Msg) -> WriteLine:
         return WriteLine(self._rpc.request(method, params)[1])
 
@@ -124,7 +131,7 @@ class AcpCodec:
         """A command as lines. A prompt's `system` text goes in front of it, as `<system-reminder>`."""
         match command:
             case Prompt():
-                if self._needs_all_asked(command.rules) != (self._asks.always is not None):
+                if self._needs_restart(command.rules):
                     return [StopProcess("other permission rules need another process", again=True)]
                 self._held.append(command)
                 return self._stamped(self._pump())
@@ -262,7 +269,7 @@ class AcpCodec:
             if errors.is_older(version, always.since):
                 yield from self._broken(errors.too_old(self._profile.title, version, always.since), msg.raw)
                 return
-            params["_meta"] = dict(always.meta)
+            params["_meta"] = dict(always.meta(options.rules if options else ()))
         if self.native_session_id is None:
             yield self._ask("session/new", params)
             return

@@ -20,6 +20,7 @@ from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonrpc import Id, JsonRpc, Request
 from universal.jsonvalue import arr, obj
+from universal.permissions import Rule
 
 OPTION_KINDS: dict[str, tuple[str, ...]] = {
     "accept": ("allow_once", "allow_always"),
@@ -64,14 +65,14 @@ class _Ask:
 class AskAlways:
     """How an agent is made to ask for every call, and which of its questions a person is asked then.
 
-    meta           `_meta` of the request that makes or continues a session
+    meta           rules -> `_meta` of the request that makes or continues a session; other values need another process
     since          the oldest version that was seen to keep to it
     is_for_person  (mode, tool, arguments) -> whether the agent would ask in this mode by itself; else only the rules are asked
     unchecked      tools that need no permission
     accessed       what a call does where its arguments do not tell it: fields of `PermissionData.metadata`
     """
 
-    meta: Mapping[str, Json]
+    meta: Callable[[Sequence[Rule]], Mapping[str, Json]]
     since: str
     is_for_person: Callable[[str, str, Msg], bool]
     unchecked: frozenset[str]

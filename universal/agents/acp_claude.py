@@ -8,12 +8,16 @@ Source: runs of claude-agent-acp 0.100.0, of which docs/permissions.md tells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from universal.agents.acp_asks import AskAlways
 from universal.agents.acp_context import Msg
 from universal.claude_code import UNCHECKED, accessed
+from universal.items import Json
 from universal.jsonline import get_text
-from universal.permissions import BYPASS, PLAN
+from universal.permissions import BYPASS, PLAN, Rule, denies_whole, matches
 from universal.shell import is_read_only
+from universal.tools.claude import TOOLS
 
 _CHOICES = frozenset({"ExitPlanMode", "EnterPlanMode", "AskUserQuestion"})
 """Tools whose call is a question to a person, whatever the mode."""
@@ -41,15 +45,31 @@ def is_for_person(mode: str, tool: str, arguments: Msg) -> bool:
     return not (tool == "Bash" and is_read_only(get_text(arguments, "command")))
 
 
+_PERMISSION = {"monitor": "bash", "write": "edit"}
+"""Name of a row of Claude's tools -> the permission, where they differ."""
+
+
+def denied_tools(rules: Sequence[Rule]) -> tuple[str, ...]:
+    """Tools of Claude that the rules deny whatever the call. No hook can allow what Claude's own settings deny."""
+    found: list[str] = []
+    for name, row in TOOLS.items():
+        key = row.permission or row.tool
+        key = _PERMISSION.get(key, key)
+        if name not in UNCHECKED and denies_whole(rule for rule in rules if matches(rule.permission, key)):
+            found.append(name)
+    return tuple(found)
+
+
+def _meta(rules: Sequence[Rule]) -> dict[str, Json]:
+    denied = list(denied_tools(rules))
+    permissions: dict[str, Json] = {"ask": ["*"], **({"deny": denied} if denied else {})}
+    # Claude does not ask about commands in its sandbox unless it is told so.
+    settings: dict[str, Json] = {"permissions": permissions, "sandbox": {"autoAllowBashIfSandboxed": False}}
+    return {"claudeCode": {"options": {"settings": settings}}}
+
+
 ASK_ALWAYS = AskAlways(
-    meta={
-        "claudeCode": {
-            "options": {
-                # Claude does not ask about commands in its sandbox unless it is told so.
-                "settings": {"permissions": {"ask": ["*"]}, "sandbox": {"autoAllowBashIfSandboxed": False}},
-            }
-        }
-    },
+    meta=_meta,
     since="0.100.0",
     is_for_person=is_for_person,
     unchecked=frozenset(UNCHECKED) - _CHOICES,

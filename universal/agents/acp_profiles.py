@@ -122,9 +122,9 @@ KNOWN: tuple[Profile, ...] = (
         settings=ProjectSettingsUse(("claude",)),
         asks_always=True,
         enforcement=Enforcement(
-            "an `ask` rule of Claude Code for every call, which this server answers. A `PermissionRequest` hook in Claude's "
-            "settings may answer before it",
+            "an `ask` rule of Claude Code for every call, which this server answers; its `deny` for keys that are denied whole",
             absent=("todowrite",),
+            partial="A `PermissionRequest` hook in Claude's own settings, if there is one, may answer before this server.",
         ),
         default_rules=(*_HIDDEN_FILES, *OWN_RULES),
         own_folder=OWN_FOLDER,

@@ -9,6 +9,7 @@ import pytest
 from tests.support.played import counting
 from tests.unit.agents.test_acp import AGENT, Talk, option
 from universal.agents.acp import AcpCodec
+from universal.agents.acp_claude import denied_tools
 from universal.agents.acp_profiles import KNOWN
 from universal.codec import Fact, PermissionReply, Prompt, Stop, ToolCheck
 from universal.events import EventType, PermissionData
@@ -16,7 +17,7 @@ from universal.permissions import BYPASS, PLAN, Policy, Rule, with_home
 from universal.registry import agents
 from universal.tools.accesses import Place, accesses_of
 
-STRICT = (Rule("webfetch", "*", "deny"),)
+STRICT = (Rule("webfetch", "*.example/*", "deny"),)
 NAME = "claude-agent-acp"
 NATIVE = {"build": "default", "plan": "plan", "accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
 OPTIONS = [{"optionId": f"id-{kind}", "kind": kind, "name": kind} for kind in ("allow_once", "allow_always", "reject_once")]
@@ -49,6 +50,44 @@ def test_it_is_told_to_ask_for_every_call_where_a_rule_may_forbid_one() -> None:
     settings = params["_meta"]["claudeCode"]["options"]["settings"]
     assert settings["permissions"] == {"ask": ["*"]}
     assert settings["sandbox"] == {"autoAllowBashIfSandboxed": False}
+
+
+@pytest.mark.parametrize(
+    ("rules", "tools"),
+    [
+        ([Rule("bash", "*", "deny")], {"Bash", "PowerShell", "Monitor", "EnterWorktree", "ExitWorktree"}),
+        ([Rule("edit", "*", "deny")], {"Edit", "MultiEdit", "Write", "NotebookEdit"}),
+        ([Rule("task", "*", "deny")], {"Agent", "Task", "SendMessage", "TeamCreate", "Workflow"}),
+        ([Rule("bash", "*", "deny"), Rule("bash", "git *", "allow")], set()),
+        ([Rule("bash", "*", "deny"), Rule("bash", "git *", "ask")], set()),
+        ([Rule("bash", "rm *", "deny")], set()),
+        ([Rule("webfetch", "*", "ask")], set()),
+    ],
+)
+def test_what_is_denied_whole_claude_denies_itself(rules: list[Rule], tools: set[str]) -> None:
+    """So a `PermissionRequest` hook, whose answer may come first, cannot allow it."""
+    [params] = [line["params"] for line in talk(*rules).written() if line.get("method") == "session/new"]
+    permissions = params["_meta"]["claudeCode"]["options"]["settings"]["permissions"]
+    assert set(permissions.get("deny", [])) == tools and permissions["ask"] == ["*"]
+
+
+def test_questions_and_plans_are_not_denied_with_everything_else() -> None:
+    assert {"AskUserQuestion", "ExitPlanMode", "ToolSearch"}.isdisjoint(denied_tools([Rule("*", "*", "deny")]))
+    assert {"Bash", "Edit", "Read", "WebFetch", "Skill", "Grep"} <= set(denied_tools([Rule("*", "*", "deny")]))
+
+
+def test_a_tool_that_is_denied_no_longer_needs_another_process() -> None:
+    made = talk(Rule("bash", "*", "deny"))
+    [stop] = made.codec.send(Prompt("q", "hi", rules=STRICT))
+    assert isinstance(stop, Stop) and stop.again
+
+
+def test_a_denied_pattern_is_told_as_what_a_hook_may_allow() -> None:
+    enforcement = agents()[NAME].enforcement
+    assert enforcement.gaps([Rule("bash", "*", "deny"), Rule("edit", "*", "ask")]) == {}
+    assert set(enforcement.gaps([Rule("bash", "rm *", "deny")])) == {"bash"}
+    assert set(enforcement.gaps([Rule("bash", "*", "deny"), Rule("bash", "git *", "allow")])) == {"bash"}
+    assert "PermissionRequest" in enforcement.gaps([Rule("files_*", "*", "deny")])["mcp"]
 
 
 def test_it_is_left_alone_without_such_a_rule() -> None:

@@ -25,12 +25,12 @@ nothing."""
 LEGEND = """✓ shown by a test over recordings of the real agent; ✓* with a limit; – the agent or its protocol does not have it;
 · not verified. ACP is `claude-agent-acp`, `codex-acp` and `opencode acp`, each of them."""
 HEAD = """<!-- Written by tools/coverage.py (`make gen`); do not edit. -->
-# What works with which agent
+# What works with which agent?
 
-A tick is a test that passes: `tests/coverage` plays recordings of the real agent (`compat_fixtures/agents`) to our codec and
-our projection, and asks whether the feature is there, in the universal events and in what OpenCode's clients are sent.
-Recordings are made by `opencode-shim record`: the real program, against a scripted model. What is shown of images and files in
-prompts is that the model was sent them; of model, effort and resume, that the agent was told and answered with them.
+A tick is a test that passes. `tests/coverage` plays recordings of the real agent (`compat_fixtures/agents`) to our code. It asks
+whether the feature is in the universal events and in what OpenCode's clients are sent. `opencode-shim record` makes the
+recordings: the real program, against a scripted model. For images and files in prompts, a tick shows that the model got them.
+For model, effort and resume, it shows that the agent was told and answered with them.
 
 """
 

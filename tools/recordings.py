@@ -15,25 +15,27 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "recordings.md"
 AGENTS = ROOT / "compat_fixtures" / "agents"
 HEAD = """<!-- Written by tools/recordings.py (`make gen`); do not edit. -->
-# Recordings of agents, and what changes from version to version
+# What changed from version to version of an agent?
 
-`compat_fixtures/agents/AGENT/VERSION/SCENE.jsonl` is one process of a real agent: what we wrote, what it said, how it ended.
-Every one of them is played to our codec and our projection in each run of the tests: nothing may be unparsed, and the laws of
-turns, items and asks hold (`tests/translate`).
+A recording, `compat_fixtures/agents/AGENT/VERSION/SCENE.jsonl`, is one process of a real agent: what we wrote, what it said,
+how it ended. Each run of the tests plays all of them to our code. No line may be unparsed, and the laws of turns, items and
+requests hold (`tests/translate`).
 
-A new version is recorded by
+## How do I record a new version?
 
     make record AGENT=claude VERSION=2.1.329
 
-which installs that version from npm into `.record/`, plays the scenes of `shim/record/scenes.py` to it against the scripted
-model, in an empty home without network, and writes the folder. Paths and secrets are removed, and a recording that still holds
-one is not written; nor is any into a folder that an earlier recorder has made. `make gen` then writes the report below.
-`opencode-shim record AGENT` does the same with the agent that is installed, into a folder of yours.
+This installs the version from npm into `.record/` and plays the scenes of `shim/record/scenes.py` to it against the scripted
+model, in an empty home without network. Paths and secrets are removed. A recording that still holds one is not written, and
+nothing is written into a folder that an earlier recorder made. `make gen` then writes the report below.
+`opencode-shim record AGENT` does the same with the installed agent, into a folder of yours.
 
 {cannot}
 
-"New" and "not seen" are kinds of messages and fields against the version before. Older folders were recorded with other and more
-scenes (wrong flags, broken pipes, slash commands ...), so much of what was not seen was only not asked for.
+## What was recorded?
+
+"New" and "not seen" compare kinds of messages and fields with the version before. Older folders were recorded with other and more
+scenes (wrong flags, broken pipes, slash commands ...). So most of what was "not seen" was only not asked for.
 
 | agent | version | scenes | recorded by |
 |---|---|---:|---|

@@ -37,7 +37,7 @@ STEPS: dict[Step, str] = {
     "drop": "a copy leaves it out: it ends as aborted",
 }
 
-HEAD = """# The turn machine
+HEAD = """# How does a turn begin and end?
 
 GENERATED from `universal/turn.py` by `python -m tools.turn_doc`; do not edit.
 

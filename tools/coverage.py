@@ -20,8 +20,8 @@ README = ROOT / "README.md"
 DOC = ROOT / "docs" / "coverage.md"
 BEGIN, END = "<!-- agents: written by tools/coverage.py (make gen) -->", "<!-- /agents -->"
 README_LEGEND = """✓ these versions were tested; [docs/compatibility.md](docs/compatibility.md) says how, and what was run of
-the others. What works with each agent, feature by feature: [docs/coverage.md](docs/coverage.md). Amp and Pi (ACP) ask about
-nothing."""
+the others. What works with each agent, feature by feature: [docs/coverage.md](docs/coverage.md). Pi (ACP) asks about nothing.
+Amp cannot ask, so what a rule asks about is refused."""
 LEGEND = """✓ shown by a test over recordings of the real agent; ✓* with a limit; – the agent or its protocol does not have it;
 · not verified. ACP is `claude-agent-acp`, `codex-acp` and `opencode acp`, each of them."""
 HEAD = """<!-- Written by tools/coverage.py (`make gen`); do not edit. -->
@@ -102,8 +102,8 @@ def _agents() -> str:
     lines = ["| agent | provider | tested | permission rules hold for |", "|---|---|---|---|"]
     for spec in agents().values():
         tested = f"✓ {', '.join(spec.tested)}" if spec.tested else "–" if spec.binaries else "✓ built in"
-        missing = spec.enforcement.missing
-        held = "what it asks about" if "*" in missing else "most calls" if missing else "all calls"
+        gaps = spec.enforcement.missing or spec.enforcement.partial or spec.enforcement.no_asks
+        held = "what it asks about" if "*" in spec.enforcement.missing else "most calls" if gaps else "all calls"
         lines.append(f"| {spec.title} | `{spec.name}` | {tested} | {held} |")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, every page is in the index, and the README stays short."""
+"""The documents: links and paths lead somewhere, every page is in the index, and the README stays short."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ PAGES = sorted([*REPO.glob("*.md"), *DOCS.rglob("*.md")])
 README_LINES = 150
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
+PATH = re.compile(r"`((?:shim|universal|tests|tools|scripts|compat_fixtures)/[^`\s:]*)")
+PLACEHOLDER = re.compile(r"/x/|[A-Z]{4,}|<")
+"""Marks a path that stands for many, such as `compat_fixtures/agents/AGENT/VERSION`."""
 
 
 def anchor(heading: str) -> str:
@@ -44,6 +47,22 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A heading\n[a](#a-heading) [b](page.md#another) [c](nowhere.md) [d](https://example.org)\n")
     assert dead_links(page) == ["page.md#another", "nowhere.md"]
+
+
+def missing_files(page: Path) -> list[str]:
+    """The paths that a page names and that the repository does not have. `*` is a pattern."""
+    return [path for path in PATH.findall(page.read_text("utf-8")) if not PLACEHOLDER.search(path) and not any(REPO.glob(path))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "adr"], ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    assert missing_files(page) == []
+
+
+def test_a_missing_file_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("`shim/nowhere.py` `shim/app.py` `shim/faces/*/routes/` `tests/unit/x/test_y.py`\n")
+    assert missing_files(page) == ["shim/nowhere.py"]
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -19,9 +19,11 @@ MARKER = "THIS_IS_THE_PERSONS_OWN"
 PROGRAMS = ("git", "npm", "hook", "agent", "opencode")
 WITNESS = """#!{python} -IS
 import os, sys
-with open({to!r} + "." + str(os.getpid()), "wb") as file:
+number = str(os.getpid())
+with open({to!r} + ".part." + number, "wb") as file:
     file.write(repr(sys.argv[1:]).encode() + b"\\n")
     file.write(b"\\n".join(name + b"=" + value for name, value in os.environb.items()))
+os.rename({to!r} + ".part." + number, {to!r} + "." + number)
 {then}
 """
 THEN = {
@@ -60,6 +62,8 @@ class Machine:
     def environments(self) -> dict[str, list[bytes]]:
         found: dict[str, list[bytes]] = {name: [] for name in PROGRAMS}
         for file in self.seen.iterdir():
+            if ".part." in file.name:
+                continue  # the server stopped while it was written
             found[file.name.partition(".")[0]].append(file.read_bytes())
         return found
 

@@ -7,7 +7,7 @@ FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: audit bench drift micro fuzz load soak help setup serve test check gen docs fmt e2e nightly record ci clean
+.PHONY: audit outdated bench drift micro fuzz load soak help setup serve test check gen docs fmt e2e nightly record ci clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -41,6 +41,10 @@ e2e: .venv/.dev  ## real clients and real agents, in a terminal and in Chromium
 nightly: .venv/.dev  ## whole tables with real programs, for which `make e2e` has no time: permissions, each agent and mode
 	scripts/e2e-setup
 	$(BIN)pytest -q -m nightly tests/e2e $(ARGS)
+	-$(BIN)python -m tools.outdated --report build
+
+outdated: .venv/.dev  ## newer versions of agents, clients and SDKs than the tested ones; exit 1 when there are
+	@$(BIN)python -m tools.outdated $(ARGS)
 
 record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: make record AGENT=x [VERSION=y] [SCENES="a b"]
 	scripts/record $(AGENT) $(or $(VERSION),latest) $(SCENES)

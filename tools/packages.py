@@ -1,0 +1,172 @@
+"""The packages of agents, clients and SDKs that this project runs in tests, with the version that was tested.
+
+    agent      what the server starts; tested is the newest version in the agent's row of the registry
+    platform   the program of an agent for this kind of machine, which sometimes is published before the agent's own package
+    client     what connects to the server; pinned in tests/e2e
+    sdk        a client library; pinned in tests/e2e or in pyproject.toml
+
+`newest` asks npm and PyPI through their own clients, once each, for all packages together.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).resolve().parent.parent
+E2E = ROOT / "tests" / "e2e"
+ARCH = {"aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "x64")
+SYSTEM = platform.system().lower()
+ASK_S = 120
+"""Seconds for a registry to answer for all packages."""
+
+Kind = Literal["agent", "platform", "client", "sdk"]
+Registry = Literal["npm", "pypi"]
+
+UNRECORDED: Mapping[str, str] = {
+    "amp": "@sourcegraph/amp",
+    "gemini": "@google/gemini-cli",
+    "qwen": "@qwen-code/qwen-code",
+    "copilot": "@github/copilot",
+}
+"""Packages of agents that cannot be recorded (`shim.record.homes.CANNOT`)."""
+PLATFORM: Mapping[str, str] = {
+    "opencode": f"opencode-{SYSTEM}-{ARCH}",
+    "claude": f"@anthropic-ai/claude-code-{SYSTEM}-{ARCH}",
+}
+"""Agent -> the package of its program for this machine. Codex publishes its programs as versions of the same package."""
+CLIENTS = ("opencode-ai", "@opencode-ai/sdk", "@opencode-ai/cli-linux-x64", "@sandbox-agent/cli")
+"""npm packages of tests/e2e/package.json that connect to the server."""
+SDKS = ("@opencode-ai/sdk", "opencode-python-sdk", "opencode-py")
+
+
+class RegistryError(Exception):
+    """A registry did not answer; the text is for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One package. `tested` is empty for an agent without a tested version; `held` says why it is not adopted."""
+
+    kind: Kind
+    name: str
+    registry: Registry
+    package: str
+    tested: str
+    held: str = ""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (1, 18, 34) of `1.18.34-beta.1`."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def watched() -> list[Package]:
+    """All packages, agents first."""
+    return [*_agents(), *_clients()]
+
+
+def _agents() -> Iterator[Package]:
+    from shim.record.homes import CANNOT, TARGETS
+    from universal.registry import agents
+
+    for name, spec in agents().items():
+        package = TARGETS[name].package if name in TARGETS else UNRECORDED.get(name)
+        if package is None:
+            continue
+        tested = max(spec.tested, key=numbers, default="")
+        yield Package("agent", name, "npm", package, tested, CANNOT.get(name, ""))
+        if name in PLATFORM:
+            yield Package("platform", name, "npm", PLATFORM[name], tested)
+
+
+def _clients() -> Iterator[Package]:
+    manifest = json.loads((E2E / "package.json").read_text("utf-8"))
+    pinned: Mapping[str, str] = manifest["dependencies"] | manifest["optionalDependencies"]
+    for name in CLIENTS:
+        yield Package("sdk" if name in SDKS else "client", name, "npm", name, pinned[name])
+    lines = (E2E / "python-packages.txt").read_text("utf-8").splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    groups = [line for group in project.get("dependency-groups", {}).values() for line in group if isinstance(line, str)]
+    for line in [*lines, *(line for line in groups if line.startswith("opencode-"))]:
+        name, exact, version = line.partition("==")
+        if exact and not name.startswith("#"):
+            yield Package("sdk" if name in SDKS else "client", name, "pypi", name, version)
+
+
+def newest(packages: Iterable[Package]) -> dict[tuple[Registry, str], str]:
+    """(registry, package) -> its newest version; without those that a registry does not have.
+
+    Raises: RegistryError.
+    """
+    names: dict[Registry, set[str]] = {"npm": set(), "pypi": set()}
+    for package in packages:
+        names[package.registry].add(package.package)
+    found: dict[tuple[Registry, str], str] = {}
+    for name, version in _npm(sorted(names["npm"])).items():
+        found["npm", name] = version
+    for name, version in _pypi(sorted(names["pypi"])).items():
+        found["pypi", name] = version
+    return found
+
+
+def _npm(names: list[str]) -> dict[str, str]:
+    """`npm outdated` in an empty folder. Its `latest` obeys the `engines` of this machine's Node; `wanted` of a tag does not."""
+    if not names:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="outdated-") as folder:
+        manifest = {"private": True, "dependencies": dict.fromkeys(names, "latest")}
+        (Path(folder) / "package.json").write_text(json.dumps(manifest), "utf-8")
+        output = _run([program("npm"), "outdated", "--json", "--loglevel=error"], folder)
+    try:
+        rows = json.loads(output or "{}")
+    except ValueError:
+        raise RegistryError(f"npm did not answer with JSON: {output[:200]}") from None
+    if "error" in rows or not rows:
+        raise RegistryError(f"npm knows none of the packages; does its registry answer (`npm ping`)? {output[:200]}")
+    return {name: row["wanted"] for name, row in rows.items()}
+
+
+def _pypi(names: list[str]) -> dict[str, str]:
+    """`uv pip compile` of the names alone."""
+    if not names:
+        return {}
+    argv = [uv(), "pip", "compile", "-", "--quiet", "--no-deps", "--no-header", "--no-annotate", "--upgrade"]
+    output = _run(argv, str(ROOT), "\n".join(names))
+    rows = dict(line.split("==", 1) for line in output.splitlines() if "==" in line)
+    if not rows:
+        raise RegistryError("uv found none of the packages on PyPI; does the index answer?")
+    return rows
+
+
+def program(name: str) -> str:
+    """The path of a program. Raises: RegistryError, which says what to install."""
+    path = shutil.which(name)
+    if path is None:
+        raise RegistryError(f"{name} is not on PATH; install it (Debian: apt install {name}) and try again.")
+    return path
+
+
+def uv() -> str:
+    """The uv on PATH, or the one that scripts/setup has installed."""
+    return shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
+
+
+def _run(argv: list[str], folder: str, text: str = "") -> str:
+    try:
+        done = subprocess.run(argv, cwd=folder, input=text, capture_output=True, text=True, timeout=ASK_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise RegistryError(f"`{Path(argv[0]).name} {argv[1]}` did not end within {ASK_S} s.") from None
+    except OSError as error:
+        raise RegistryError(f"{argv[0]} cannot be started: {error}") from None
+    return done.stdout

@@ -70,7 +70,7 @@ from shim.stream.subscription import Bounds
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
-from universal.agents.acp_specs import own_spec
+from universal.agents.acp.spec import own_spec
 from universal.codec import AgentSpec
 from universal.permissions import Rule, rules_from_config, with_home
 from universal.registry import agents as known_agents

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from universal.agents.acp_specs import ACP_AGENTS
-from universal.agents.amp_spec import AMP
-from universal.agents.claude_spec import CLAUDE
-from universal.agents.codex_spec import CODEX
-from universal.agents.mock import MOCK
-from universal.agents.opencode_spec import OPENCODE
-from universal.agents.pi_spec import PI
+from universal.agents.acp.spec import ACP_AGENTS
+from universal.agents.amp.spec import AMP
+from universal.agents.claude.spec import CLAUDE
+from universal.agents.codex.spec import CODEX
+from universal.agents.mock.spec import MOCK
+from universal.agents.opencode.spec import OPENCODE
+from universal.agents.pi.spec import PI
 from universal.codec import AgentSpec
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from shim.runtime.inprocess import Program, Stdio
 from shim.runtime.mock_run import Conversation, Leave, Run
 from shim.runtime.mock_scenes import SCENES, scene_for
-from universal.agents.mock import MODEL
+from universal.agents.mock.spec import MODEL
 from universal.agents.mock.wire import Frame, line_of, parse
 from universal.jsonvalue import obj, text
 

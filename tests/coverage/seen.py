@@ -13,7 +13,7 @@ from tests.support import own_replay
 from tests.support.amp_replay import AmpReplay
 from tests.support.recordings import ROOT, load
 from tests.support.views import view
-from universal.agents.mock import MockCodec
+from universal.agents.mock.codec import MockCodec
 from universal.codec import Catalogue, Fact, Output, Prompt, Signal
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Item, ItemKind, ItemRole

@@ -18,7 +18,7 @@ import orjson
 
 from shim.runtime.inprocess import InProcessAgent, Program
 from shim.runtime.mock_agent import mock_program
-from universal.agents.mock import MockCodec
+from universal.agents.mock.codec import MockCodec
 from universal.codec import (
     Attachment,
     Command,

@@ -34,7 +34,7 @@ from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.goldens.timeline import Step, Timeline
 from tests.goldens.virtual import Connection, VirtualLoop, VirtualServer
-from universal.agents.acp_specs import own_spec
+from universal.agents.acp.spec import own_spec
 from universal.codec import (
     AgentSpec,
     Command,

@@ -93,8 +93,8 @@ BROKEN = {
     "raises": "raise RuntimeError('boom')",
     "exits": "import sys; sys.exit(3)",
     "number": "AGENT = 7",
-    "taken": "from universal.agents.claude_spec import CLAUDE as AGENT",
-    "shouts": "from dataclasses import replace\nfrom universal.agents.mock import MOCK\nAGENT = replace(MOCK, name='LOUD ONE')",
+    "taken": "from universal.agents.claude.spec import CLAUDE as AGENT",
+    "shouts": "import dataclasses\nfrom universal.agents.mock.spec import MOCK\nAGENT = dataclasses.replace(MOCK, name='LOUD')",
 }
 
 
@@ -117,7 +117,7 @@ async def test_broken_packages_are_told_and_do_no_harm(tmp_path: Path, monkeypat
         assert "SystemExit: 3" in told["exits"]
         assert "gives a int" in told["number"]
         assert '"claude" is taken' in told["taken"]
-        assert '"LOUD ONE" cannot be the name' in told["shouts"]
+        assert '"LOUD" cannot be the name' in told["shouts"]
         assert "No module named 'not_there'" in told["missing"]
         assert server.api.raw.app[SERVICES].agents.get("claude") is not None
         await server.turn("echo hi")

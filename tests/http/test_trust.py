@@ -17,7 +17,8 @@ from shim.sessions.trust_question import REFUSE, TRUST, WITHOUT
 from tests.support.api import EventStream
 from tests.support.fold import Fold
 from tests.support.live import Live, live
-from universal.agents.mock import MOCK, MockCodec
+from universal.agents.mock.codec import MockCodec
+from universal.agents.mock.spec import MOCK
 from universal.codec import AgentSpec, IdFactory, LaunchOptions, LaunchSpec, ProjectSettingsUse
 
 HOOK = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}

@@ -30,7 +30,7 @@ from shim.runtime.process import LINES_AT_ONCE
 from shim.store.sqlite import SqliteStore
 from shim.stream.hub import Hub
 from tests.bench import agent
-from universal.agents.claude import ClaudeCodec
+from universal.agents.claude.codec import ClaudeCodec
 from universal.codec import Fact, Prompt
 from universal.events import EventType, ItemDeltaData, Source, TurnData, UniversalEvent
 from universal.framing import LineFramer

@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
-from universal.agents.acp import AcpCodec
-from universal.agents.acp_profiles import KNOWN, Profile
+from universal.agents.acp.codec import AcpCodec
+from universal.agents.acp.profiles import KNOWN, Profile
 from universal.codec import Interrupt, LaunchOptions, PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData
 from universal.items import ItemKind, ItemRole

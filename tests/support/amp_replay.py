@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.support.played import DIRECTORY, Played, counting
 from tests.support.recordings import Recording, Row
-from universal.agents.amp import AmpCodec
+from universal.agents.amp.codec import AmpCodec
 from universal.codec import Interrupt, InterruptProcess, LaunchOptions, Stop
 from universal.turn import Input
 

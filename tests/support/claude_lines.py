@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from tests.support.claude_replay import Replay, encode
-from universal.agents.claude_wire import prompt_uuid
+from universal.agents.claude.wire import prompt_uuid
 from universal.codec import Command, LaunchOptions, Prompt, WriteLine
 from universal.turn import Input
 

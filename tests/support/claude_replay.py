@@ -15,8 +15,8 @@ from itertools import count
 from typing import Any, Literal
 
 from tests.support.recordings import Recording, Row
-from universal.agents.claude import ClaudeCodec
-from universal.agents.claude_wire import MODE_ID, prompt_uuid
+from universal.agents.claude.codec import ClaudeCodec
+from universal.agents.claude.wire import MODE_ID, prompt_uuid
 from universal.codec import (
     Attachment,
     Exit,

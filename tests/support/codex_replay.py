@@ -15,7 +15,7 @@ from tests.support.oracle import check_event, check_response
 from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
 from tests.support.views import view
-from universal.agents.codex import CodexCodec
+from universal.agents.codex.codec import CodexCodec
 from universal.codec import Attachment, Fact, Interrupt, LaunchOptions, Output, PermissionReply, QuestionReply, Signal
 from universal.events import EventType, PermissionData, QuestionData, SessionStartedData
 from universal.items import ItemKind, ItemRole

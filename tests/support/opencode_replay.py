@@ -18,7 +18,7 @@ from shim.store.memory import MemoryStore
 from tests.support.branches import bare, begin
 from tests.support.claude_replay import counting
 from tests.support.scripted import Recorder
-from universal.agents.opencode import OpenCodeCodec
+from universal.agents.opencode.codec import OpenCodeCodec
 from universal.codec import Exit, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.events import EventType, ItemData, PermissionData, QuestionData, UnparsedData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
-from universal.agents.pi import PiCodec
+from universal.agents.pi.codec import PiCodec
 from universal.codec import Attachment, Interrupt, LaunchOptions, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData
 from universal.turn import Input

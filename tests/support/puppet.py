@@ -20,8 +20,8 @@ from shim import app
 from shim.agents.directory import AgentDirectory
 from shim.runtime.inprocess import Stdio
 from universal import codec as c
-from universal.agents.mock import MOCK
 from universal.agents.mock.codec import MockCodec
+from universal.agents.mock.spec import MOCK
 from universal.agents.mock.wire import Frame, line_of, need, parse
 from universal.codec import Output
 from universal.events import EventType, ItemDeltaData

@@ -19,7 +19,7 @@ from tests.support.claude_seen import seen
 from tests.support.fold2 import ENDS
 from tests.support.own_replay import OwnReplay, replay
 from tests.support.recordings import ROOT
-from universal.agents.mock import MockCodec
+from universal.agents.mock.codec import MockCodec
 from universal.codec import Exit, Fact, PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData, UniversalEvent
 from universal.turn import Input

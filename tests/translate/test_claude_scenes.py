@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.claude_replay import Replay, encode
 from tests.support.recordings import load
-from universal.agents.claude_wire import prompt_uuid
+from universal.agents.claude.wire import prompt_uuid
 from universal.codec import Signal
 from universal.events import EventType
 from universal.items import ItemKind, ItemRole, ItemStatus

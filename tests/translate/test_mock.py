@@ -20,7 +20,7 @@ from tests.fakes.mock_session import MockSession, counting
 from tests.support.both import check_second
 from tests.support.second_play import played as played_through
 from tests.support.views import view
-from universal.agents.mock import MockCodec
+from universal.agents.mock.codec import MockCodec
 from universal.codec import (
     Exit,
     Fact,

@@ -17,7 +17,8 @@ from shim.errors import AgentError, AgentNotFound
 from shim.ids import Ids
 from shim.runtime.inprocess import InProcessAgent, Program, Stdio
 from shim.store.memory import MemoryStore
-from universal.agents.mock import MOCK, MockCodec
+from universal.agents.mock.codec import MockCodec
+from universal.agents.mock.spec import MOCK
 from universal.codec import AgentSpec, Catalogue, Codec, Exit, IdFactory, LaunchOptions, LaunchSpec, Model
 
 SCRIPT = """#!/bin/sh

@@ -146,16 +146,6 @@ def undocumented(name: str, text: str) -> list[str]:
     return [getattr(node, "name", "the module") for node in nodes if ast.get_docstring(node) is None]
 
 
-def knows_other_agents(name: str, text: str) -> list[str]:
-    """`universal/agents/claude_tools.py` may import what begins with claude, and no other agent."""
-    prefix = "universal/agents/"
-    if not name.startswith(prefix) or name == f"{prefix}__init__.py":
-        return []
-    family = re.split(r"[_./]", name.removeprefix(prefix))[0]
-    others = [used for used in imports(ast.parse(text)) if used.startswith("universal.agents.")]
-    return [used for used in others if re.split(r"[_.]", used.removeprefix("universal.agents."))[0] != family]
-
-
 def sleeps(name: str, text: str) -> list[str]:
     """Waiting by time. `sleep(0)` only yields, and a loop under `asyncio.timeout` polls what gives no event: the end of
     somebody else's process. Stand-ins for agents, clients in other processes, and the benchmark, which measures in real
@@ -203,7 +193,6 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "processes are ended in runtime and host only": (ends_processes, OURS),
     "environments of programs are made by child_environment only": (makes_environments, OURS),
     "what is public says what it is": (undocumented, OURS),
-    "agents do not know each other": (knows_other_agents, OURS),
     "tests do not wait by sleeping": (sleeps, TESTS),
     "nothing names a path of one machine": (
         names_a_machine,
@@ -226,7 +215,6 @@ BAD: dict[str, tuple[str, str]] = {
     "processes are ended in runtime and host only": ("shim/sessions/x.py", "os.killpg(1, 9)"),
     "environments of programs are made by child_environment only": ("shim/host/x.py", "ChildEnvironment(dict(os.environ))"),
     "what is public says what it is": ("shim/x.py", "'''Module.'''\ndef public(): ...\ndef _private(): ..."),
-    "agents do not know each other": ("universal/agents/claude_x.py", "from universal.agents.mock import MOCK"),
     "tests do not wait by sleeping": ("tests/unit/x.py", "import time\ntime.sleep(0.1)"),
     "nothing names a path of one machine": ("docs/x.md", "see /wo" + "rk/notes.md"),
     "checks are switched off with a reason": ("shim/x.py", "x = 1  # noqa" + ": E501"),
@@ -250,8 +238,6 @@ def test_the_rule_bites(rule: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "name", "text"),
     [
-        (knows_other_agents, "universal/agents/claude.py", "from universal.agents.claude_tools import x"),
-        (knows_other_agents, "universal/agents/mock/codec.py", "from universal.agents.mock.wire import x"),
         (starts_processes, "shim/runtime/child.py", "import asyncio\nasyncio.create_subprocess_exec('a')"),
         (starts_processes, "shim/runtime/pty.py", "import pty\nfrom asyncio.subprocess import PIPE\npty.openpty()"),
         (runs_git, "shim/x.py", "mode: Literal['git', 'branch']\nIdentity(top, 'git')\nawait git('.', 'status')"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from universal.agents.claude_spec import CLAUDE
+from universal.agents.claude.spec import CLAUDE
 from universal.codec import Enforcement
 from universal.permissions import (
     DEFAULT_RULES,

@@ -17,7 +17,7 @@ from shim.record.report import compare, kinds_of, lines
 from shim.record.scenes import SCENES, Abort, Say, Scene
 from shim.record.scrub import leaks, scrub
 from shim.record.take import chosen, packaged_version, take, version_before
-from universal.agents.acp_specs import own_spec
+from universal.agents.acp.spec import own_spec
 from universal.registry import agents
 
 # --- scrubbing --------------------------------------------------------------------------------------------

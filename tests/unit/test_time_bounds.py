@@ -15,7 +15,7 @@ from shim.faces.opencode2 import prompts, results
 from shim.host import jsonc, markdown
 from shim.host.opencode_config import PLACEHOLDER
 from shim.redaction import clean
-from universal.agents import claude_notes
+from universal.agents.claude import notes
 from universal.permissions import Rule, decide, matches
 from universal.session.model import ToolCall
 from universal.shell import LENGTH_LIMIT, parse_shell_line
@@ -47,7 +47,7 @@ CASES: dict[str, Callable[[], object]] = {
     "blanks behind a name on stderr": lambda: clean("token" + " " * SIZE),
     "a file without its comma": lambda: prompts.item([{"type": "file", "url": "data:" + "a" * SIZE}], {}),
     "results of subagents": lambda: results.content("subagent", SUBAGENT_CALL),
-    "empty lines of a summary": lambda: claude_notes._summary("\n" * SIZE + "x"),  # pyright: ignore[reportPrivateUsage] - pure
+    "empty lines of a summary": lambda: notes._summary("\n" * SIZE + "x"),  # pyright: ignore[reportPrivateUsage] - pure
     "blanks in a file's head": lambda: markdown.parse("---\na: x" + " " * SIZE + "y\n---\n"),
     "placeholders of a configuration": lambda: PLACEHOLDER.sub("", "{env:" * (SIZE // 5)),
 }

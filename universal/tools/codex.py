@@ -1,4 +1,4 @@
-"""Codex's tools. Its items have no tool names; `universal.agents.codex_tools` gives them those of its own tools."""
+"""Codex's tools. Its items have no tool names; `universal.agents.codex.tools` gives them those of its own tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pi's tools, and the one that `pi_gate.ts` adds."""
+"""Pi's tools, and the one that `gate.ts` adds."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from universal.agents.kit.speech import Context, Speech
 from universal.codec import (
     AgentSpec,
     Capabilities,
@@ -31,7 +32,6 @@ from universal.events import ErrorData, EventType
 from universal.items import ToolResultPart
 from universal.jsonline import digest, parse
 from universal.jsonvalue import arr, obj, text
-from universal.speech import Context, Speech
 from universal.turn import Input
 
 

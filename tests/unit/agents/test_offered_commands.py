@@ -11,7 +11,7 @@ from shim.agents.offered_commands import commands, native_name, withheld
 from shim.agents.reserved_commands import BREAKING, RESERVED
 from shim.sessions.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
-from universal.agents.claude_spec import CLAUDE
+from universal.agents.claude.spec import CLAUDE
 from universal.codec import Catalogue, SlashCommand
 
 

@@ -18,8 +18,8 @@ from shim.clock import ManualClock
 from shim.errors import AgentStartFailed
 from shim.ids import Ids
 from shim.store.memory import MemoryStore
-from universal.agents.amp import AmpCodec
-from universal.agents.amp_spec import AMP
+from universal.agents.amp.codec import AmpCodec
+from universal.agents.amp.spec import AMP
 from universal.codec import Exit, LaunchOptions, LaunchSpec, SettingsFile
 from universal.items import Json
 from universal.permissions import rules_from_config

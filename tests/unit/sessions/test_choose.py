@@ -11,7 +11,7 @@ from shim.agents.directory import AgentDirectory
 from shim.errors import InvalidRequest
 from shim.sessions.prompting import Body, Choice, choose
 from tests.fakes.agents_directory import FakeAgents, agent
-from universal.agents.acp_specs import UNTOLD
+from universal.agents.acp.spec import UNTOLD
 from universal.codec import Catalogue, Model
 from universal.session.model import ModelRef, Session, SessionRecord
 

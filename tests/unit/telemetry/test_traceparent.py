@@ -11,7 +11,7 @@ from shim.agents.directory import AgentDirectory
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.store.memory import MemoryStore
-from universal.agents.acp_specs import own_spec
+from universal.agents.acp.spec import own_spec
 from universal.codec import LaunchOptions
 
 WAIT_S = 20.0

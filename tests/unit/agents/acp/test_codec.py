@@ -1,0 +1,500 @@
+"""The ACP codec line by line: commands of ours, what holds them back, settings, forms, and whatever an agent may send."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.played import counting, encode
+from tests.support.recordings import load_all
+from universal.agents.acp.codec import AcpCodec
+from universal.agents.acp.profiles import KNOWN, Profile
+from universal.agents.acp.spec import ACP_AGENTS, own_spec
+from universal.codec import (
+    Attachment,
+    Command,
+    Exit,
+    Fact,
+    Interrupt,
+    LaunchOptions,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    Stop,
+    ToolCheck,
+    WriteLine,
+)
+from universal.events import EventType, PermissionData, Source, UniversalEvent
+from universal.turn import Input
+
+OWN = Profile("own", "Own", ("own",))
+AGENT = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True, "promptCapabilities": {"image": True}}}
+MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}]}
+
+
+def option(id_: str, now: str, *values: str, category: str = "") -> dict[str, Any]:
+    rows = [{"value": value, "name": value.title()} for value in values]
+    return {"id": id_, "category": category or id_, "type": "select", "currentValue": now, "options": rows}
+
+
+@dataclass
+class Talk:
+    """A codec and what came out of it."""
+
+    codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting(), OWN))
+    outputs: list[Output] = field(default_factory=list)
+    holds: bool = False
+    """Checked calls wait for an answer of the test."""
+
+    def launch(self, **more: Any) -> Talk:
+        self.codec.launch(LaunchOptions(binary="/bin/own", directory="/p", **more))
+        self.take(self.codec.start())
+        return self
+
+    def ready(self, agent: dict[str, Any] = AGENT, **session: Any) -> Talk:
+        """A session that waits for a prompt."""
+        self.launch()
+        self.answer("initialize", agent)
+        self.answer("session/new", {"sessionId": "s", **session})
+        return self
+
+    def take(self, outputs: list[Output]) -> list[Output]:
+        """Keep the outputs. Checked calls go on, as without permission rules, unless `holds`."""
+        taken: list[Output] = []
+        for output in outputs:
+            if isinstance(output, ToolCheck) and isinstance(output.request.data, PermissionData) and not self.holds:
+                taken += self.codec.proceed(output.request.data.permission_id)
+            else:
+                taken.append(output)
+        self.outputs += taken
+        return taken
+
+    def send(self, command: Command) -> list[Output]:
+        return self.take(self.codec.send(command))
+
+    def say(self, msg: Any) -> list[Output]:
+        return self.take(self.codec.receive(encode(msg)))
+
+    def update(self, kind: str, **more: Any) -> list[Output]:
+        params = {"sessionId": "s", "update": {"sessionUpdate": kind, **more}}
+        return self.say({"jsonrpc": "2.0", "method": "session/update", "params": params})
+
+    def chunk(self, text: str, **more: Any) -> list[Output]:
+        return self.update("agent_message_chunk", content={"type": "text", "text": text}, **more)
+
+    def request(self, id_: Any, method: str, **params: Any) -> list[Output]:
+        return self.say({"jsonrpc": "2.0", "id": id_, "method": method, "params": {"sessionId": "s", **params}})
+
+    def answer(self, method: str, result: Any = None, error: Any = None) -> list[Output]:
+        """The agent's answer to the last request of ours of this method."""
+        id_ = next(msg["id"] for msg in reversed(self.written()) if msg.get("method") == method)
+        return self.say({"jsonrpc": "2.0", "id": id_, **({"error": error} if error else {"result": result})})
+
+    def written(self) -> list[dict[str, Any]]:
+        return lines(self.outputs)
+
+    def methods(self) -> list[str]:
+        return [msg["method"] for msg in self.written() if "method" in msg]
+
+    def signals(self) -> list[tuple[Input, bool]]:
+        return [(out.input, out.aborted) for out in self.outputs if isinstance(out, Signal)]
+
+    def errors(self) -> list[str | None]:
+        return [out.data.code for out in self.outputs if isinstance(out, Fact) and out.type is EventType.ERROR]
+
+    def asked(self) -> Any:
+        return next(out.data for out in reversed(self.outputs) if isinstance(out, Fact) and out.type.endswith(".requested"))
+
+
+def lines(outputs: list[Output]) -> list[dict[str, Any]]:
+    return [json.loads(out.data) for out in outputs if isinstance(out, WriteLine)]
+
+
+# --- prompts --------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_waits_for_the_session() -> None:
+    talk = Talk().launch()
+    assert talk.send(Prompt("p", "hi")) == []
+    talk.answer("initialize", AGENT)
+    assert lines(talk.answer("session/new", {"sessionId": "s"}))[0]["params"] == {
+        "sessionId": "s",
+        "prompt": [{"type": "text", "text": "hi"}],
+    }
+
+
+def test_an_interrupt_before_the_session_is_there_drops_the_prompt() -> None:
+    talk = Talk().launch()
+    talk.send(Prompt("p", "hi"))
+    talk.send(Interrupt())
+    talk.answer("initialize", AGENT)
+    talk.answer("session/new", {"sessionId": "s"})
+    assert talk.signals() == [(Input.FAILED, True)]
+    assert "session/prompt" not in talk.methods()
+
+
+def test_an_interrupt_while_settings_are_made_drops_the_prompt() -> None:
+    talk = Talk().ready(modes=MODES)
+    talk.send(Prompt("p", "hi", mode="plan"))
+    talk.send(Interrupt())
+    talk.answer("session/set_mode", {})
+    assert talk.signals() == [(Input.FAILED, True)]
+    assert "session/prompt" not in talk.methods()
+    talk.send(Prompt("p2", "again", mode="plan"))
+    assert talk.methods().count("session/set_mode") == 1
+    assert talk.methods()[-1] == "session/prompt"
+
+
+def test_cancel_answers_what_is_asked_before_and_after_it() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    call = {"toolCallId": "c", "kind": "execute", "title": "ls"}
+    talk.request(0, "session/request_permission", toolCall=call, options=[{"optionId": "y", "kind": "allow_once"}])
+    cancelled = {"outcome": {"outcome": "cancelled"}}
+    sent = lines(talk.send(Interrupt()))
+    assert [sent[0]["method"], sent[1]["id"], sent[1]["result"]] == ["session/cancel", 0, cancelled]
+    assert lines(talk.request(1, "session/request_permission", toolCall=call, options=[]))[0]["result"] == cancelled
+    talk.answer("session/prompt", {"stopReason": "cancelled"})
+    assert talk.signals() == [(Input.FAILED, True)]
+
+
+def test_attachments() -> None:
+    talk = Talk().ready()
+    image = Attachment(mime="image/png", base64="AA==")
+    text = Attachment(mime="text/plain", path="/p/a.txt", text="A")
+    talk.send(Prompt("p", "look", attachments=[image, text], system="Be brief."))
+    blocks = talk.written()[-1]["params"]["prompt"]
+    assert [block["type"] for block in blocks] == ["text", "image", "text", "text"]
+    assert "Be brief." in blocks[0]["text"]
+    assert blocks[3]["text"] == "look"
+
+
+# --- sessions -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "method"),
+    [({"sessionCapabilities": {"resume": {}}, "loadSession": True}, "session/resume"), ({"loadSession": True}, "session/load")],
+)
+def test_a_session_is_continued(capabilities: dict[str, Any], method: str) -> None:
+    talk = Talk().launch(native_session_id="old", resume=True)
+    talk.send(Prompt("p", "hi"))
+    talk.answer("initialize", {"agentCapabilities": capabilities})
+    assert talk.written()[-1]["params"]["sessionId"] == "old"
+    talk.answer(method, {})
+    assert talk.written()[-1]["params"]["sessionId"] == "old"
+    assert talk.methods()[-1] == "session/prompt"
+
+
+def test_a_lost_session_is_told_as_such() -> None:
+    talk = Talk().launch(native_session_id="old", resume=True)
+    talk.send(Prompt("p", "hi"))
+    talk.answer("initialize", AGENT)
+    talk.answer("session/load", error={"code": -32602, "message": "Invalid params", "data": "Unknown sessionId: old"})
+    assert talk.errors() == ["session_not_found"]
+    [signal] = [out for out in talk.outputs if isinstance(out, Signal)]
+    assert (signal.error or {})["code"] == "session_not_found"
+
+
+def test_an_agent_that_cannot_continue_says_the_same() -> None:
+    talk = Talk().launch(native_session_id="old", resume=True)
+    talk.send(Prompt("p", "hi"))
+    talk.answer("initialize", {"agentCapabilities": {}})
+    assert talk.errors() == ["session_not_found"]
+
+
+def test_a_login_that_is_missing_is_told_with_the_ways_to_log_in() -> None:
+    talk = Talk().launch()
+    talk.send(Prompt("p", "hi"))
+    talk.answer("initialize", {**AGENT, "authMethods": [{"id": "x", "name": "Log in with X"}]})
+    talk.answer("session/new", error={"code": -32000, "message": "Authentication required"})
+    assert talk.errors() == ["authentication_failed"]
+    assert any(isinstance(out, Stop) for out in talk.outputs)
+    [message] = [out.data.message for out in talk.outputs if isinstance(out, Fact) and out.type is EventType.ERROR]
+    assert "Log in with X" in message
+
+
+# --- settings -------------------------------------------------------------------------------------------
+
+
+def test_settings_go_one_after_the_other_before_the_prompt() -> None:
+    options = [option("model", "a", "a", "b"), option("effort", "low", "low", "high", category="thought_level")]
+    talk = Talk().ready(configOptions=options, modes=MODES)
+    assert talk.codec.catalogue is not None
+    assert [(model.id, model.variants) for model in talk.codec.catalogue.models] == [
+        ("a", ("low", "high")),
+        ("b", ("low", "high")),
+    ]
+    talk.send(Prompt("p", "hi", model="b", variant="high", mode="plan"))
+    assert talk.written()[-1]["params"] == {"sessionId": "s", "configId": "model", "value": "b"}
+    talk.answer("session/set_config_option", {"configOptions": [option("model", "b", "a", "b"), options[1]]})
+    assert talk.written()[-1]["params"] == {"sessionId": "s", "configId": "effort", "value": "high"}
+    talk.answer("session/set_config_option", {})
+    assert talk.written()[-1]["params"] == {"sessionId": "s", "modeId": "plan"}
+    talk.answer("session/set_mode", {})
+    assert talk.methods()[-1] == "session/prompt"
+    talk.answer("session/prompt", {"stopReason": "max_tokens"})
+    talk.send(Prompt("p2", "hi", model="b", mode="build"))  # all goes back to what the agent began with
+    assert talk.written()[-1]["params"]["value"] == "low"
+    talk.answer("session/set_config_option", {})
+    assert talk.written()[-1]["params"] == {"sessionId": "s", "modeId": "ask"}
+
+
+def test_a_mode_that_the_agent_does_not_have_is_refused() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi", mode="plan"))
+    assert talk.errors() == ["mode_unavailable"]
+    assert talk.signals() == [(Input.FAILED, False)]
+    assert "session/prompt" not in talk.methods()
+
+
+def test_an_effort_that_the_model_does_not_have_is_told_and_the_prompt_goes_out() -> None:
+    talk = Talk().ready(configOptions=[option("effort", "low", "low")])
+    talk.send(Prompt("p", "hi", variant="high"))
+    assert talk.errors() == ["variant_unavailable"]
+    assert talk.methods()[-1] == "session/prompt"
+
+
+def test_older_agents_have_models_of_their_own_kind() -> None:
+    models = {
+        "currentModelId": "m[low]",
+        "availableModels": [{"modelId": f"m[{e}]", "name": f"M ({e})"} for e in ("low", "high")],
+    }
+    talk = Talk().ready(models=models)
+    assert talk.codec.catalogue is not None
+    assert [(model.id, model.name, model.variants) for model in talk.codec.catalogue.models] == [("m", "M", ("low", "high"))]
+    talk.send(Prompt("p", "hi", model="m", variant="high"))
+    assert talk.written()[-1]["params"] == {"sessionId": "s", "modelId": "m[high]"}
+
+
+# --- asks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("decision", "kinds", "chosen"),
+    [
+        ("accept", ["allow_always", "allow_once", "reject_once"], "allow_once"),
+        ("accept_for_session", ["allow_once", "allow_always", "reject_once"], "allow_once"),
+        ("accept_for_session", ["allow_always", "reject_once"], "allow_always"),
+        ("reject", ["allow_once", "reject_always"], "reject_always"),
+        ("reject", ["allow_once"], None),
+    ],
+)
+def test_permissions_are_answered_by_the_kind_of_option(decision: Any, kinds: list[str], chosen: str | None) -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    call = {"toolCallId": "c", "kind": "execute", "title": "ls", "rawInput": {"command": ["/bin/bash", "-lc", "ls -l"]}}
+    talk.request("r", "session/request_permission", toolCall=call, options=[{"optionId": k, "kind": k} for k in kinds])
+    assert talk.asked().metadata["input"]["command"] == "ls -l"
+    [line] = lines(talk.send(PermissionReply(talk.asked().permission_id, decision)))
+    outcome = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+    assert line == {"jsonrpc": "2.0", "id": "r", "result": {"outcome": outcome}}
+    assert talk.send(PermissionReply(talk.asked().permission_id, decision)) == []
+
+
+def test_a_permission_outside_of_a_prompt_is_a_turn_of_the_agents_own() -> None:
+    talk = Talk().ready()
+    talk.request(0, "session/request_permission", toolCall={"toolCallId": "c"}, options=[])
+    talk.send(PermissionReply(talk.asked().permission_id, "accept"))
+    assert talk.signals() == [(Input.ACTIVITY, False), (Input.DONE, False)]
+
+
+FORM = {
+    "type": "object",
+    "required": ["colour"],
+    "properties": {
+        "colour": {
+            "type": "string",
+            "title": "Which colour?",
+            "oneOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}],
+        },
+        "colour_note": {"type": "string"},
+        "sizes": {"type": "array", "title": "Sizes", "items": {"type": "string", "enum": ["S", "M"]}},
+        "sure": {"type": "boolean", "title": "Sure?"},
+        "count": {"type": "integer", "title": "How many?"},
+    },
+}
+
+
+def test_a_form_is_questions() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM)
+    questions = talk.asked().questions
+    assert [(q.question, [o.label for o in q.options], q.multiple, q.custom) for q in questions] == [
+        ("Which colour?", ["Red", "Blue"], False, True),
+        ("Sizes", ["S", "M"], True, False),
+        ("Sure?", ["Yes", "No"], False, False),
+        ("How many?", [], False, True),
+    ]
+    [line] = lines(talk.send(QuestionReply(talk.asked().question_id, [["Pink"], ["S", "M"], ["No"], ["3"]])))
+    assert line["result"] == {
+        "action": "accept",
+        "content": {"colour": "b", "colour_note": "Pink", "sizes": ["S", "M"], "sure": False, "count": 3},
+    }
+
+
+def test_a_form_that_is_refused() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM)
+    outputs = talk.send(QuestionReply(talk.asked().question_id, None, "Nobody is here."))
+    assert lines(outputs)[0]["result"] == {"action": "decline"}
+    [resolved] = [out for out in outputs if isinstance(out, Fact)]
+    assert resolved.data.metadata["message"] == "Nobody is here."
+
+
+# --- ends -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "signal", "codes"),
+    [
+        ("end_turn", Input.DONE, []),
+        ("max_tokens", Input.DONE, []),
+        ("refusal", Input.FAILED, ["refusal"]),
+        ("max_turn_requests", Input.FAILED, ["max_turn_requests"]),
+        ("something_new", Input.DONE, []),
+    ],
+)
+def test_stop_reasons(reason: str, signal: Input, codes: list[str]) -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.chunk("Well")
+    talk.answer("session/prompt", {"stopReason": reason})
+    assert [name for name, _ in talk.signals()] == [signal]
+    assert talk.errors() == codes
+
+
+def test_what_comes_outside_of_a_prompt_is_told_when_its_end_shows() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.chunk("Well", messageId="1")
+    talk.answer("session/prompt", {"stopReason": "end_turn"})
+    before = len(talk.outputs)
+    talk.chunk("late", messageId="1")  # of a message that is over
+    talk.chunk("By the way", messageId="2")
+    assert talk.outputs[before:] == []
+    talk.update("usage_update", used=1, size=2, cost={"amount": 0.5, "currency": "USD"})
+    assert talk.signals()[1:] == [(Input.ACTIVITY, False), (Input.DONE, False)]
+    deltas = [out.data.delta for out in talk.outputs if isinstance(out, Fact) and out.type is EventType.ITEM_DELTA]
+    assert deltas == ["Well", "By the way"]
+
+
+def test_or_at_the_latest_with_the_next_prompt() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.chunk("Well")
+    talk.answer("session/prompt", {"stopReason": "end_turn"})
+    talk.chunk("By the way")
+    told = talk.send(Prompt("p2", "hi"))
+    assert [out.data.delta for out in told if isinstance(out, Fact) and out.type is EventType.ITEM_DELTA] == ["By the way"]
+    assert talk.signals() == [(Input.DONE, False)]
+
+
+# --- the registry ---------------------------------------------------------------------------------------
+
+
+def test_known_agents_have_names_and_variables_of_their_own() -> None:
+    assert len({spec.name for spec in ACP_AGENTS}) == len({spec.env_override for spec in ACP_AGENTS}) == len(KNOWN)
+    assert all(spec.modes[0].id == "build" for spec in ACP_AGENTS)
+
+
+def test_an_agent_of_the_persons_own() -> None:
+    spec = own_spec("mine", ("my-agent", "--acp"), None, {"KEY": "x"})
+    launch = spec.make(counting()).launch(LaunchOptions(binary="/bin/my-agent", directory="/p"))
+    assert (spec.binaries, launch.argv, launch.env, launch.cwd) == (("my-agent",), ("/bin/my-agent", "--acp"), {"KEY": "x"}, "/p")
+    known = own_spec("gemini", ("gemini", "--experimental-acp"), None, {})
+    assert known.title == "Gemini CLI"
+
+
+# --- hostile --------------------------------------------------------------------------------------------
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+)
+
+
+def lines_of_all_kinds() -> list[Any]:
+    found: dict[str, Any] = {}
+    for recording in load_all("acp"):
+        for msg in recording.said():
+            if isinstance(msg, dict):
+                update = msg.get("params", {}).get("update", {}) if "method" in msg else {}
+                kind = str([msg.get("method"), update.get("sessionUpdate"), sorted(update), sorted(msg.get("result") or {})])
+                found.setdefault(kind, msg)
+    return list(found.values())
+
+
+ALL = lines_of_all_kinds()
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(deeper for key, item in inner for deeper in places(item, (*path, key)))]
+
+
+def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+    if not path:
+        return by
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(value[path[0]], path[1:], by)
+    return copy
+
+
+def storable(outputs: list[Output]) -> None:
+    """Each fact becomes an event that can be written and read again."""
+    for number, fact in enumerate(out for out in outputs if isinstance(out, Fact)):
+        event = UniversalEvent(
+            event_id=f"evt_{number}",
+            sequence=number + 1,
+            time="2026-11-21T20:43:04.083Z",
+            session_id="ses_1",
+            source=Source.DAEMON if fact.synthetic else Source.AGENT,
+            synthetic=fact.synthetic,
+            type=fact.type,
+            data=fact.data,
+            raw=fact.raw,
+        )
+        assert UniversalEvent.model_validate_json(event.model_dump_json(by_alias=True)) == event
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5), st.lists(VALUES, max_size=5))
+def test_any_bytes_and_any_json(raw: list[bytes], values: list[Any]) -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    for line in raw:
+        talk.take(talk.codec.receive(line))
+    for value in values:
+        talk.take(talk.codec.receive(json.dumps(value).encode()))
+    storable(talk.outputs)
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
+    """Lines of all kinds in any order, each with any of its values replaced by any other; prompts and replies between them."""
+    talk = Talk(AcpCodec(counting(), data.draw(st.sampled_from(KNOWN))))
+    talk.launch()
+    for _ in range(data.draw(st.integers(1, 12))):
+        msg = data.draw(st.sampled_from(ALL))
+        if data.draw(st.booleans()):
+            msg = replaced(msg, data.draw(st.sampled_from(places(msg))), data.draw(VALUES))
+        if isinstance(msg, dict) and "result" in msg and data.draw(st.booleans()):
+            msg = {**msg, "id": data.draw(st.integers(1, 6))}
+        talk.take(talk.codec.receive(json.dumps(msg).encode()))
+        command = data.draw(st.sampled_from([None, Prompt("p", "hi", mode="plan", variant="high"), Interrupt()]))
+        if command is not None:
+            talk.send(command)
+    talk.send(PermissionReply("permission_1", "accept"))
+    talk.send(QuestionReply("question_1", [["a"], ["b"]]))
+    talk.take(talk.codec.eof(Exit(1)))
+    storable(talk.outputs)

@@ -1,0 +1,74 @@
+"""The modes of ACP agents: told by the agent, named so that OpenCode's clients and people know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.agents.acp.test_codec import Talk, option
+from universal.agents.acp.modes import chosen, name_of, offered
+from universal.agents.acp.profiles import GENERIC, KNOWN
+from universal.codec import Prompt
+
+URL = "https://agentclientprotocol.com/protocol/session-modes#"
+
+
+def modes_of(name: str, told: list[dict[str, Any]], usual: str, *options: tuple[str, str]) -> dict[str, str]:
+    profile = next((p for p in KNOWN if p.name == name), None)
+    found = offered(profile.modes if profile else GENERIC, told, usual, lambda option, value: (option, value) in options)
+    return {mode.id: mode.native for mode in found}
+
+
+@pytest.mark.parametrize(
+    ("native", "name"),
+    [("autoEdit", "auto-edit"), (f"{URL}plan", "plan"), ("YOLO", "yolo"), ("read-only", "read-only"), ("a b", "a-b"), ("!", "!")],
+)
+def test_names(native: str, name: str) -> None:
+    assert name_of(native) == name
+
+
+def test_what_the_real_agents_tell() -> None:
+    gemini = [{"id": id_} for id_ in ("default", "autoEdit", "yolo", "plan")]
+    assert modes_of("gemini", gemini, "default") == {
+        "build": "default",
+        "accept-edits": "autoEdit",
+        "bypass": "yolo",
+        "plan": "plan",
+    }
+    copilot = [{"value": URL + id_} for id_ in ("agent", "plan", "autopilot")]
+    assert modes_of("copilot", copilot, URL + "agent", ("allow_all", "on")) == {
+        "build": URL + "agent",
+        "bypass": "allow_all=on",
+        "plan": URL + "plan",
+        "autopilot": URL + "autopilot",
+    }
+
+
+def test_modes_that_nobody_knows_are_offered_and_those_that_are_not_told_are_not() -> None:
+    assert modes_of("mine", [{"id": "chat"}, {"id": "Deep Dive"}], "chat") == {"build": "chat", "deep-dive": "Deep Dive"}
+    assert modes_of("mine", [{"id": "architect"}, {"id": "build"}], "architect") == {"build": "build", "architect": "architect"}
+    assert modes_of("mine", [], "") == {"build": ""}
+
+
+def test_a_mode_can_be_asked_for_by_the_agents_own_name() -> None:
+    modes = offered(GENERIC, [{"id": "chat"}, {"id": "Deep Dive"}], "chat", lambda *_: False)
+    assert [mode and mode.native for mode in (chosen(modes, w) for w in ("deep-dive", "Deep Dive", "build", None, "x"))] == [
+        "Deep Dive",
+        "Deep Dive",
+        "chat",
+        "chat",
+        None,
+    ]
+
+
+def test_the_catalogue_has_them_and_a_prompt_sets_them() -> None:
+    talk = Talk().ready(configOptions=[option("mode", "agent", "agent", URL + "plan", "deep")])
+    assert talk.codec.catalogue is not None
+    assert [mode.id for mode in talk.codec.catalogue.modes] == ["build", "plan", "deep"]
+    talk.send(Prompt("p", "hi", mode="plan"))
+    assert talk.written()[-1]["params"] == {"sessionId": "s", "configId": "mode", "value": URL + "plan"}
+    talk.answer("session/set_config_option", {})
+    talk.send(Prompt("p2", "hi", mode="another"))
+    talk.answer("session/prompt", {"stopReason": "end_turn"})
+    assert "mode_unavailable" in talk.errors()

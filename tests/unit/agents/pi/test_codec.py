@@ -1,0 +1,464 @@
+"""Pi's codec: commands as lines, ends that no recording shows, hostile input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.played import counting
+from tests.support.recordings import load
+from universal.agents.pi.codec import PiCodec
+from universal.agents.pi.spec import PI
+from universal.agents.pi.tools import input_diff, numbered_diff, read_result
+from universal.agents.pi.wire import error_of, read_models
+from universal.codec import (
+    Attachment,
+    Command,
+    Exit,
+    Fact,
+    Interrupt,
+    LaunchOptions,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    ToolCheck,
+    WriteLine,
+)
+from universal.events import EventType, PermissionData
+from universal.items import FileRefPart
+from universal.turn import Input
+
+
+class Story:
+    """A codec; `hears` lines of Pi, `does` commands of ours."""
+
+    def __init__(self, **options: Any) -> None:
+        self.codec = PiCodec(counting())
+        self.spec = self.codec.launch(LaunchOptions(binary="/bin/pi", directory="/project", **options))
+        self.outputs: list[Output] = []
+        state = {"thinkingLevel": "medium", "sessionId": "s1", "model": {"provider": "p", "id": "m"}}
+        for line in self._lines(self.codec.start()):
+            self.hears({"id": line["id"], "type": "response", "command": line["type"], "success": True, "data": state})
+
+    @staticmethod
+    def _lines(outputs: list[Output]) -> list[Any]:
+        return [json.loads(out.data) for out in outputs if isinstance(out, WriteLine)]
+
+    def hears(self, *messages: dict[str, Any]) -> list[Any]:
+        found: list[Output] = []
+        for message in messages:
+            found += self.codec.receive(json.dumps(message).encode())
+        self.outputs += found
+        return self._lines(found)
+
+    def does(self, command: Command) -> list[Any]:
+        outputs = self.codec.send(command)
+        self.outputs += outputs
+        return self._lines(outputs)
+
+    def prompts(self, text: str = "hello", **more: Any) -> Any:
+        """Prompt; Pi accepts it. The prompt's line."""
+        line = self.does(Prompt("k", text, **more))[-1]
+        self.answers(line)
+        return line
+
+    def answers(self, line: Any, error: str = "", **data: Any) -> list[Any]:
+        more = {"success": False, "error": error} if error else {"success": True, "data": data}
+        return self.hears({"id": line["id"], "type": "response", "command": line["type"], **more})
+
+    def signals(self) -> list[tuple[Input, bool]]:
+        return [(out.input, out.aborted) for out in self.outputs if isinstance(out, Signal)]
+
+    def facts(self, type_: EventType) -> list[Any]:
+        return [out.data for out in self.outputs if isinstance(out, Fact) and out.type is type_]
+
+
+START = {"type": "agent_start"}
+IDLE = {"isStreaming": False, "isCompacting": False}
+
+
+def said(stop: str, **more: Any) -> dict[str, Any]:
+    return {"type": "message_end", "message": {"role": "assistant", "content": [], "stopReason": stop, **more}}
+
+
+def test_launch() -> None:
+    argv = Story(model="p/m", variant="high", native_session_id="s1", resume=True).spec.argv
+    assert argv[:4] == ("/bin/pi", "--mode", "rpc", "-e")
+    assert argv[4].endswith("/gate.ts")
+    assert argv[5:] == ("--model", "p/m", "--thinking", "high", "--session", "s1")
+
+
+def test_the_gate_is_shipped() -> None:
+    with open(Story().spec.argv[4], encoding="utf-8") as file:
+        gate = file.read()
+    assert '"Allow " + event.toolName + "? " + JSON.stringify(event.input)' in gate
+    assert '"Questions: " + JSON.stringify(params.questions)' in gate
+
+
+def test_model_and_level_follow_the_prompt() -> None:
+    story = Story()
+    assert [line["type"] for line in story.does(Prompt("a", "x", model="p/m"))] == ["prompt"]
+    lines = story.does(Prompt("b", "x", model="q/n/1", variant="high"))
+    assert [{k: v for k, v in line.items() if k != "id"} for line in lines] == [
+        {"type": "set_model", "provider": "q", "modelId": "n/1"},
+        {"type": "set_thinking_level", "level": "high"},
+    ]
+    assert story.answers(lines[0]) == []
+    assert [line["message"] for line in story.answers(lines[1])] == ["x"]
+    assert [line["type"] for line in story.does(Prompt("c", "x", model="q/n/1"))] == ["set_thinking_level"]
+
+
+def test_a_refused_model_is_told_and_asked_for_again() -> None:
+    story = Story()
+    first = story.does(Prompt("a", "x", model="q/n"))
+    assert [line["type"] for line in story.answers(first[0], error="Model not found: q/n")] == ["prompt"]
+    assert [data.code for data in story.facts(EventType.ERROR)] == ["set_model_refused"]
+    assert story.does(Prompt("b", "x", model="q/n"))[0]["type"] == "set_model"
+
+
+def test_images_files_and_notes() -> None:
+    image = Attachment(mime="image/png", base64="AA==")
+    file = Attachment(mime="text/plain", path="/a.txt", text="content")
+    line = Story().prompts("look", attachments=[image, file], system="be brief")
+    assert line["images"] == [{"type": "image", "data": "AA==", "mimeType": "image/png"}]
+    assert line["message"].split("\n\n") == [
+        "<system-reminder>\nbe brief\n</system-reminder>",
+        '<file path="/a.txt">\ncontent\n</file>',
+        "look",
+    ]
+
+
+def test_a_refused_prompt_fails() -> None:
+    story = Story()
+    story.answers(story.does(Prompt("k", "x"))[-1], error="No API key found for the selected model.")
+    assert story.signals() == [(Input.FAILED, False)]
+    [error] = story.facts(EventType.ERROR)
+    assert error.code == "authentication_failed"
+    assert "/login" in error.details["hint"]
+
+
+def test_a_command_of_an_extension_runs_no_model() -> None:
+    story = Story()
+    [probe] = story.answers(story.does(Prompt("k", "/stats"))[-1])
+    assert probe["type"] == "get_state"
+    story.answers(probe, **IDLE)
+    assert story.signals() == [(Input.DONE, False)]
+
+
+def test_an_interrupt_before_the_run_has_begun_is_held() -> None:
+    story = Story()
+    story.prompts()
+    assert story.does(Interrupt()) == []
+    [abort] = story.hears(START)
+    assert abort["type"] == "abort"
+    story.hears(said("aborted"), {"type": "agent_end", "willRetry": False}, {"type": "agent_settled"})
+    assert story.signals() == [(Input.FAILED, True)]
+    story.answers(abort)
+    story.prompts("next")
+    assert story.hears(START) == []
+
+
+def test_an_interrupt_while_a_retry_waits_ends_an_old_pi() -> None:
+    story = Story()
+    story.prompts()
+    story.hears(START, said("error", errorMessage="503 no"), {"type": "agent_end"}, {"type": "auto_retry_start", "delayMs": 1})
+    [abort] = story.does(Interrupt())
+    [probe] = story.hears({"type": "auto_retry_end", "success": False, "finalError": "Retry cancelled"})
+    story.answers(probe, **IDLE)
+    assert story.signals() == [(Input.FAILED, True)]
+    story.answers(story.answers(abort)[0], **IDLE)
+    assert story.signals() == [(Input.FAILED, True)]
+
+
+def test_an_old_pi_that_compacts_after_its_answer_is_not_done() -> None:
+    story = Story()
+    story.prompts()
+    story.hears(START, said("stop"))
+    [probe] = story.hears({"type": "agent_end"})
+    story.hears({"type": "compaction_start", "reason": "threshold"})
+    story.answers(probe, isStreaming=False, isCompacting=True)
+    assert story.signals() == []
+    [probe] = story.hears({"type": "compaction_end", "reason": "threshold", "willRetry": False, "aborted": False})
+    story.answers(probe, **IDLE)
+    assert story.signals() == [(Input.DONE, False)]
+
+
+def test_a_run_that_nobody_asked_for() -> None:
+    story = Story()
+    story.hears(START, said("stop"), {"type": "agent_settled"})
+    assert story.signals() == [(Input.ACTIVITY, False), (Input.DONE, False)]
+
+
+def select(tool: str = "edit", **arguments: Any) -> dict[str, Any]:
+    title = f"Allow {tool}? {json.dumps(arguments)}"
+    options = ["Allow once", "Allow always", "Deny"]
+    return {"type": "extension_ui_request", "id": "u1", "method": "select", "title": title, "options": options}
+
+
+@pytest.mark.parametrize(
+    ("decision", "message", "value"),
+    [
+        ("accept", None, "Allow once"),
+        ("accept_for_session", None, "Allow always"),
+        ("reject", None, "Deny"),
+        ("reject", "not there", "Deny: not there"),
+    ],
+)
+def test_permissions(decision: Any, message: str | None, value: str) -> None:
+    story = Story()
+    assert story.hears(select("edit", path="a", edits=[{"oldText": "x", "newText": "y"}])) == []
+    [asked] = story.facts(EventType.PERMISSION_REQUESTED)
+    assert asked.metadata["diff"] == "--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n"
+    reply = PermissionReply(asked.permission_id, decision, message)
+    assert story.does(reply) == [{"type": "extension_ui_response", "id": "u1", "value": value}]
+    assert story.does(reply) == []
+    assert [data.status for data in story.facts(EventType.PERMISSION_RESOLVED)] == [decision]
+
+
+@pytest.mark.parametrize(
+    ("mode", "tool", "is_asked"),
+    [
+        ("bypass", "bash", False),
+        ("accept-edits", "edit", False),
+        ("accept-edits", "bash", True),
+        ("plan", "write", True),
+        ("plan", "bash", True),
+        ("build", "edit", True),
+        ("build", "read", False),
+        ("build", "mine", True),
+    ],
+)
+def test_what_a_mode_lets_through_is_checked_and_the_rest_is_asked(mode: str, tool: str, is_asked: bool) -> None:
+    story = Story(mode=mode)
+    assert story.hears(select(tool, path="a", command="c")) == []
+    assert len(story.facts(EventType.PERMISSION_REQUESTED)) == is_asked
+    assert len([out for out in story.outputs if isinstance(out, ToolCheck)]) == (not is_asked)
+    assert story.codec.mode == mode
+
+
+def test_a_checked_call_goes_on_unseen() -> None:
+    story = Story()
+    story.hears(select("read", path="a"))
+    [check] = [out.request.data for out in story.outputs if isinstance(out, ToolCheck)]
+    assert isinstance(check, PermissionData)
+    [line] = [json.loads(out.data) for out in story.codec.proceed(check.permission_id) if isinstance(out, WriteLine)]
+    assert line == {"type": "extension_ui_response", "id": "u1", "value": "Allow once"}
+    assert story.codec.proceed(check.permission_id) == []
+
+
+def test_a_checked_call_that_a_rule_denies_is_blocked() -> None:
+    story = Story(mode="bypass")
+    story.hears(select("read", path="a"))
+    [check] = [out.request.data for out in story.outputs if isinstance(out, ToolCheck)]
+    assert isinstance(check, PermissionData)
+    [line] = story.does(PermissionReply(check.permission_id, "reject", "by rule"))
+    assert line["value"] == "Deny: by rule"
+
+
+def test_several_questions_at_once() -> None:
+    story = Story()
+    rows = [{"question": "Which?", "options": [{"label": "A"}, {"label": "B"}], "multiple": True}, {"question": "Why?"}]
+    title = f"Questions: {json.dumps(rows)}"
+    story.hears({"type": "extension_ui_request", "id": "u2", "method": "input", "title": title})
+    [asked] = story.facts(EventType.QUESTION_REQUESTED)
+    assert [question.question for question in asked.questions] == ["Which?", "Why?"]
+    [line] = story.does(QuestionReply(asked.question_id, [["A", "B"], ["because"]]))
+    assert json.loads(line["value"]) == [["A", "B"], ["because"]]
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "answer", "sent"),
+    [
+        ("confirm", {"message": "really?"}, [["Yes"]], {"confirmed": True}),
+        ("confirm", {"message": "really?"}, [["No"]], {"confirmed": False}),
+        ("input", {"placeholder": "name"}, [["me"]], {"value": "me"}),
+        ("editor", {"prefill": "draft"}, [["text"]], {"value": "text"}),
+        ("select", {"options": ["a", "b"]}, [["b"]], {"value": "b"}),
+        ("select", {"options": ["a", "b"]}, None, {"cancelled": True}),
+    ],
+)
+def test_dialogs_of_other_extensions_are_questions(method: str, fields: Any, answer: Any, sent: Any) -> None:
+    story = Story()
+    story.hears({"type": "extension_ui_request", "id": "u3", "method": method, "title": "T", **fields})
+    [asked] = story.facts(EventType.QUESTION_REQUESTED)
+    assert story.does(QuestionReply(asked.question_id, answer)) == [{"type": "extension_ui_response", "id": "u3", **sent}]
+
+
+@pytest.mark.parametrize(
+    ("title", "sent"),
+    [
+        ('Questions: [{"question": "Which?", "options": []}]', {"value": '{"rejected": "Nobody is here."}'}),
+        ("A dialog of another extension", {"cancelled": True}),
+    ],
+)
+def test_the_reason_of_a_rejected_question_goes_to_our_own_tool(title: str, sent: Any) -> None:
+    story = Story()
+    story.hears({"type": "extension_ui_request", "id": "u3", "method": "input", "title": title})
+    [asked] = story.facts(EventType.QUESTION_REQUESTED)
+    assert story.does(QuestionReply(asked.question_id, None, "Nobody is here.")) == [
+        {"type": "extension_ui_response", "id": "u3", **sent}
+    ]
+    [resolved] = story.facts(EventType.QUESTION_RESOLVED)
+    assert resolved.metadata["message"] == "Nobody is here."
+
+
+def test_the_gate_fails_a_question_with_its_reason() -> None:
+    with open(Story().spec.argv[4], encoding="utf-8") as file:
+        assert "throw new Error(answers.rejected)" in file.read()
+
+
+def test_open_dialogs_end_with_the_process() -> None:
+    story = Story()
+    story.hears(select("bash", command="c"))
+    story.outputs += story.codec.eof(Exit(code=1))
+    assert [data.status for data in story.facts(EventType.PERMISSION_RESOLVED)] == ["reject"]
+
+
+def test_levels_of_a_model_that_has_its_own() -> None:
+    told = {"minimal": None, "high": "max", "xhigh": "xhigh"}
+    row = {"provider": "p", "id": "m", "reasoning": True, "thinkingLevelMap": told}
+    assert read_models([row, row, {}])[0].variants == ("off", "low", "medium", "high", "xhigh")
+
+
+def test_a_numbered_diff_with_a_gap() -> None:
+    shown = "  1 one\n- 2 two\n+ 2 TWO\n+ 3 more\n  3 three\n    ...\n 20 x\n-21 y"
+    assert numbered_diff("/f", shown) == (
+        "--- /f\n+++ /f\n@@ -1,3 +1,4 @@\n one\n-two\n+TWO\n+more\n three\n@@ -20,2 +21,1 @@\n x\n-y\n"
+    )
+    assert numbered_diff("/f", "") is None
+
+
+def test_a_write_shows_its_content_as_added() -> None:
+    assert input_diff("write", {"path": "/f", "content": "a\nb\n"}) == "--- /dev/null\n+++ /f\n@@ -0,0 +1,2 @@\n+a\n+b\n"
+
+
+def test_paths_of_results_are_absolute() -> None:
+    result = read_result("c", "read", {"path": "./a.txt"}, {"content": []}, failed=False, directory="/p")
+    assert [part.path for part in result.content if isinstance(part, FileRefPart)] == ["/p/a.txt"]
+
+
+def test_exit_codes() -> None:
+    failed = {"content": [{"type": "text", "text": "oops\n\nCommand exited with code 3"}]}
+    assert read_result("c", "bash", {}, failed, failed=True).metadata == {"exit_code": 3, "stdout": "oops"}
+
+
+def test_errors_say_their_status() -> None:
+    assert error_of('503: {"message":"down","type":"x"}')["message"] == "503: down"
+    assert error_of("429 slow down")["details"]["is_retryable"] is True
+
+
+def test_a_spec() -> None:
+    assert (PI.name, PI.env_override, PI.default_catalogue.models) == ("pi", "SHIM_PI_BIN", ())
+
+
+# --- hostile input ----------------------------------------------------------------------------------------
+
+KINDS = [*sorted(PiCodec.HANDLERS), "turn_end", "message_start/custom", "nonsense"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = (
+    "id", "message", "assistantMessageEvent", "toolCallId", "toolName", "args", "result", "partialResult", "isError", "data",
+    "success", "error", "title", "options", "method", "command", "willRetry", "attempt", "delayMs", "reason",
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5)), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_any_fields(messages: list[tuple[str, dict[str, Any]]]) -> None:
+    codec = PiCodec(counting())
+    codec.start()
+    codec.send(Prompt("k", "x"))
+    for kind, fields in messages:
+        type_, _, second = kind.partition("/")
+        message = {**fields, "type": type_}
+        if type_ in ("message_start", "message_end"):
+            message["message"] = {**(fields["message"] if isinstance(fields.get("message"), dict) else {}), "role": second}
+        elif type_ == "message_update":
+            event = fields.get("assistantMessageEvent")
+            message["assistantMessageEvent"] = {**(event if isinstance(event, dict) else {}), "type": second}
+        elif type_ == "extension_ui_request":
+            message["method"] = second
+        codec.receive(json.dumps(message).encode())
+    codec.send(Interrupt())
+    codec.eof(Exit(code=1))
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(line: bytes) -> None:
+    outputs = PiCodec(counting()).receive(line)
+    assert [out.type for out in outputs if isinstance(out, Fact)] in ([EventType.UNPARSED], [])
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
+    said_ = load("pi", data.draw(st.sampled_from(["0.73.1", "0.87.1"])), "question").said()
+    codec = PiCodec(counting())
+    codec.send(Prompt("k", "x"))
+    for message in data.draw(st.lists(st.sampled_from(said_), max_size=30)):
+        codec.receive(json.dumps(message).encode())
+    codec.eof(Exit(code=None, signal=9))
+
+
+# --- after an undo -----------------------------------------------------------------------------------------
+
+PROMPTS = [{"entryId": name, "text": name} for name in ("e1", "e2", "e3")]
+
+
+def taken_up(at: str) -> tuple[Story, Any]:
+    """A conversation to be taken up after the answer to the prompt `at`, and the question that a prompt waits for."""
+    story = Story.__new__(Story)
+    story.codec, story.outputs = PiCodec(counting()), []
+    story.codec.launch(LaunchOptions("/bin/pi", "/project", native_session_id="s1", resume=True, resume_at=at))
+    *_, ask = story._lines(story.codec.start())
+    assert ask["type"] == "get_fork_messages"
+    assert story.does(Prompt("k", "hello")) == []
+    return story, ask
+
+
+def test_pi_forks_before_the_prompt_that_was_undone() -> None:
+    story, ask = taken_up("e1")
+    (fork,) = story.answers(ask, messages=PROMPTS)
+    assert (fork["type"], fork["entryId"]) == ("fork", "e2")
+    (state,) = story.answers(fork, text="e2", cancelled=False)
+    (prompt,) = story.answers(state, sessionId="s2")
+    assert (prompt["message"], story.codec.native_session_id) == ("hello", "s2")
+
+
+def test_nothing_after_it_needs_no_fork() -> None:
+    story, ask = taken_up("e3")
+    (prompt,) = story.answers(ask, messages=PROMPTS)
+    assert prompt["type"] == "prompt"
+
+
+@pytest.mark.parametrize("step", ["gone", "refused", "cancelled"])
+def test_what_cannot_be_taken_back_makes_the_server_begin_anew(step: str) -> None:
+    story, ask = taken_up("e9" if step == "gone" else "e1")
+    lines = story.answers(ask, messages=PROMPTS)
+    if step == "refused":
+        lines = story.answers(lines[0], "Invalid entry ID for forking")
+    elif step == "cancelled":
+        lines = story.answers(lines[0], cancelled=True)
+    assert lines == []
+    assert [error.code for error in story.facts(EventType.ERROR)] == ["session_not_found"]
+    assert story.signals() == [(Input.FAILED, False)]
+
+
+def test_the_gate_tells_which_prompt_was_answered() -> None:
+    story = Story()
+    story.prompts()
+    line = {"type": "extension_ui_request", "method": "setStatus", "id": "u"}
+    story.hears(START, {**line, "statusKey": "other", "statusText": "x"}, said("stop"))
+    story.hears({**line, "statusKey": "opencode-shim.prompt", "statusText": "e4"}, {"type": "agent_settled"})
+    (signal,) = [out for out in story.outputs if isinstance(out, Signal)]
+    assert (signal.metadata or {})["anchor"] == "e4"
+    assert story.codec.counters()["ignored:extension_ui_request/setStatus"] == 1

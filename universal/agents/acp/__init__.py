@@ -1,0 +1,1 @@
+"""All that is known of the Agent Client Protocol and of the agents that speak it."""

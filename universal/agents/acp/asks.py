@@ -1,0 +1,338 @@
+"""What an ACP agent asks a person: permissions (options by kind) and forms (`elicitation/create`) as questions.
+
+Owns: the open asks. Each gets exactly one `resolved` and its request exactly one answer: by our reply, by the agent's own
+withdrawal, at the end of the turn, or at the end of the process.
+"For the session" is answered with `allow_once` where there is one: what is allowed for ever is kept by the server, by
+OpenCode's rules, and nothing is written into the agent's own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.tools import Call, arguments_of, pending_diff, rule_metadata, title_of
+from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
+from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
+from universal.items import Json
+from universal.jsonline import get_text
+from universal.jsonrpc import Id, JsonRpc, Request
+from universal.jsonvalue import arr, obj
+from universal.permissions import Rule
+
+OPTION_KINDS: dict[str, tuple[str, ...]] = {
+    "accept": ("allow_once", "allow_always"),
+    "accept_for_session": ("allow_once", "allow_always"),
+    "reject": ("reject_once", "reject_always"),
+}
+"""Our decision -> kinds of options that mean it, the best first."""
+
+_COMPANIONS = ("_custom", "_note")
+"""Endings of fields for a person's own words beside a choice: claude-agent-acp, codex-acp."""
+_NOTHING: Msg = {}
+_YES, _NO = QuestionOption(label="Yes"), QuestionOption(label="No")
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A property of the form that one question stands for."""
+
+    name: str
+    type: str
+    values: dict[str, Json]
+    """Label -> value."""
+    multiple: bool
+    companion: str
+    """Field for other words; "" if there is none."""
+    required: bool
+
+
+@dataclass(slots=True)
+class _Ask:
+    ask_id: str
+    request_id: Id
+    tool: str
+    metadata: Msg
+    options: list[Msg] = field(default_factory=list[Msg])
+    fields: tuple[_Field, ...] = ()
+    questions: tuple[Question, ...] = ()
+    call: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskAlways:
+    """How an agent is made to ask for every call, and which of its questions a person is asked then.
+
+    meta           rules -> `_meta` of the request that makes or continues a session; other values need another process
+    since          the oldest version that was seen to keep to it
+    is_for_person  (mode, tool, arguments) -> whether the agent would ask in this mode by itself; else only the rules are asked
+    unchecked      tools that need no permission
+    accessed       what a call does where its arguments do not tell it: fields of `PermissionData.metadata`
+    """
+
+    meta: Callable[[Sequence[Rule]], Mapping[str, Json]]
+    since: str
+    is_for_person: Callable[[str, str, Msg], bool]
+    unchecked: frozenset[str]
+    accessed: Callable[[str, Msg], Msg]
+
+
+@dataclass(slots=True)
+class Asks:
+    """The open asks of one process. `mode` gives the id of the mode in force."""
+
+    ctx: Context
+    rpc: JsonRpc
+    mode: Callable[[], str]
+    approve: Callable[[str, Iterable[str]], None] = lambda _kind, _subjects: None
+    """Told of each accepted path ("read", "write") and command ("execute")."""
+    rejected: bool = False
+    """A permission was refused since this was last reset."""
+    always: AskAlways | None = None
+    """The agent asks for every call in this session."""
+    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def permission(self, request: Request, call: Call | None) -> Iterator[Output]:
+        """`session/request_permission`. `call` is what it is about."""
+        told = obj(request.params.get("toolCall"))
+        tool = call.name if call else get_text(told, "name", "kind") or "unknown"
+        metadata: Msg = {
+            "tool": tool,
+            "call_id": get_text(told, "toolCallId"),
+            "input": arguments_of(call) if call else obj(told.get("rawInput")),
+            "title": get_text(told, "title") or (title_of(call) if call else tool),
+        }
+        diff = get_text(obj(told.get("rawInput")), "diff") or (pending_diff(call) if call else "")
+        if diff:
+            metadata["diff"] = diff
+        metadata |= rule_metadata(call, told)
+        options = [obj(option) for option in arr(request.params.get("options"))]
+        ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, options=options, call=call)
+        always = self.always
+        if always is not None and tool in always.unchecked:
+            self.ctx.ignore("permission of a call that needs no check")
+            yield self._select(ask, OPTION_KINDS["accept"])
+            return
+        self._open[ask.ask_id] = ask
+        if always is None:
+            yield self._fact(ask, "requested", raw=request.raw)
+            return
+        arguments: Msg = {**obj(metadata["input"]), **obj(told.get("rawInput"))}  # what is asked now counts
+        metadata |= {"input": arguments, **always.accessed(tool, arguments)}
+        fact = self._fact(ask, "requested", raw=request.raw)
+        yield fact if always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
+
+    def form(self, request: Request, call: Call | None) -> Iterator[Output]:
+        """`elicitation/create` with a form. Forms without a field are declined: there is nothing to ask."""
+        schema = obj(request.params.get("requestedSchema"))
+        message = get_text(request.params, "message")
+        known = [get_text(obj(row), "question") for row in arr((call.raw_input if call else {}).get("questions"))]
+        read = list(_read_form(schema, message, known))
+        if not read:
+            self.ctx.ignore("elicitation without fields")
+            yield WriteLine(self.rpc.response(request.id, {"action": "decline"}))
+            return
+        tool = call.name if call else "question"
+        metadata: Msg = {"tool": tool, "input": schema, "title": message}
+        call_id = call.call_id if call else get_text(request.params, "toolCallId")
+        if call_id:
+            metadata["call_id"] = call_id
+        ask = _Ask(
+            self.ctx.ids("question"),
+            request.id,
+            tool,
+            metadata,
+            fields=tuple(row for row, _ in read),
+            questions=tuple(question for _, question in read),
+            call=call,
+        )
+        self._open[ask.ask_id] = ask
+        yield self._fact(ask, "requested", raw=request.raw)
+
+    # --- replies --------------------------------------------------------------------------------------
+
+    def reply(self, command: PermissionReply) -> list[Output]:
+        """Our answer to a permission. [] when it is not open any more. ACP has no place for the words of a rejection."""
+        ask = self._open.get(command.permission_id)
+        if ask is None or ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        self.rejected = self.rejected or command.decision == "reject"
+        if command.decision != "reject":
+            paths = [str(path) for path in arr(ask.metadata.get("paths"))]
+            self.approve("read", paths)
+            self.approve("write", paths if ask.call is None or ask.call.kind != "read" else ())
+            given = obj(ask.metadata.get("input"))
+            self.approve("execute", map(str, arr(ask.metadata.get("commands")) or [given.get("command")]))
+        if ask.call is not None and command.decision == "reject":
+            ask.call.rejected = True
+        extra: Msg = {"message": command.message} if command.message else {}
+        return [self._select(ask, OPTION_KINDS[command.decision]), self._fact(ask, command.decision, extra=extra)]
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Accept a checked call, which the agent's mode would have allowed; nothing is told of it."""
+        ask = self._open.get(permission_id)
+        if ask is None or ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        return [self._select(ask, OPTION_KINDS["accept"])]
+
+    def _select(self, ask: _Ask, kinds: Sequence[str]) -> WriteLine:
+        found = (option for kind in kinds for option in ask.options if option.get("kind") == kind)
+        chosen = get_text(next(found, _NOTHING), "optionId")
+        outcome: Msg = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+        return WriteLine(self.rpc.response(ask.request_id, {"outcome": outcome}))
+
+    def answer(self, command: QuestionReply) -> list[Output]:
+        """Our answer to a question. [] when it is not open any more. ACP has no place for the words of a rejection."""
+        ask = self._open.get(command.question_id)
+        if ask is None or not ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        if command.answers is None:
+            if ask.call is not None:
+                ask.call.dismissed = True
+            extra: Msg = {"message": command.message} if command.message else {}
+            return [WriteLine(self.rpc.response(ask.request_id, {"action": "decline"})), self._fact(ask, "reject", extra=extra)]
+        if ask.call is not None:
+            ask.call.answers = [list(labels) for labels in command.answers]
+        result = {"action": "accept", "content": _content(ask.fields, command.answers)}
+        return [WriteLine(self.rpc.response(ask.request_id, result)), self._fact(ask, "answered", answers=command.answers)]
+
+    # --- ends -----------------------------------------------------------------------------------------
+
+    def cancel(self) -> list[Output]:
+        """We interrupt: every open ask must be answered `cancelled`."""
+        return [out for ask in list(self._open.values()) for out in self._cancel(ask)]
+
+    def withdraw(self, request_id: Json, raw: Json) -> list[Output]:
+        """`$/cancel_request`: the agent wants no answer any more, but the request still has to have one."""
+        found = [ask for ask in self._open.values() if ask.request_id == request_id]
+        return [out for ask in found for out in self._cancel(ask)]
+
+    def gone(self) -> list[Output]:
+        """The process is gone, or its turn has ended: nobody waits for an answer."""
+        facts: list[Output] = [self._fact(ask, "reject", extra={"withdrawn": True}) for ask in self._open.values()]
+        self._open.clear()
+        return facts
+
+    def _cancel(self, ask: _Ask) -> list[Output]:
+        del self._open[ask.ask_id]
+        result: Msg = {"action": "cancel"} if ask.questions else {"outcome": {"outcome": "cancelled"}}
+        return [WriteLine(self.rpc.response(ask.request_id, result)), self._fact(ask, "reject", extra={"withdrawn": True})]
+
+    def _fact(
+        self,
+        ask: _Ask,
+        status: Literal["requested", "accept", "accept_for_session", "reject", "answered"],
+        *,
+        raw: Json = None,
+        extra: Msg | None = None,
+        answers: Sequence[Sequence[str]] | None = None,
+    ) -> Fact:
+        metadata = {**ask.metadata, **(extra or {})}
+        requested = status == "requested"
+        if not ask.questions:
+            data = PermissionData(
+                permission_id=ask.ask_id,
+                action=ask.tool,
+                status=status if status != "answered" else "accept",
+                metadata=metadata,
+            )
+            type_ = EventType.PERMISSION_REQUESTED if requested else EventType.PERMISSION_RESOLVED
+            return Fact(type_, data, raw=raw, synthetic=raw is None)
+        given = tuple(tuple(labels) for labels in answers) if answers is not None else None
+        question = QuestionData(
+            question_id=ask.ask_id,
+            prompt=ask.questions[0].question,
+            options=tuple(option.label for option in ask.questions[0].options),
+            status="requested" if requested else "answered" if given is not None else "rejected",
+            response=", ".join(given[0]) if given else None,
+            questions=ask.questions,
+            answers=given,
+            metadata=metadata,
+        )
+        type_ = EventType.QUESTION_REQUESTED if requested else EventType.QUESTION_RESOLVED
+        return Fact(type_, question, raw=raw, synthetic=raw is None)
+
+
+# --- forms ----------------------------------------------------------------------------------------------
+
+
+def _read_form(schema: Msg, message: str, known: list[str]) -> Iterator[tuple[_Field, Question]]:
+    """The fields of a form, each with its question. `known`: the questions as the tool call itself has them."""
+    properties = {name: obj(value) for name, value in obj(schema.get("properties")).items()}
+    required = arr(schema.get("required"))
+    own = [name for name in properties if not _companion_of(name, properties)]
+    for index, name in enumerate(own):
+        given = properties[name]
+        companion = next((name + end for end in _COMPANIONS if name + end in properties), "")
+        options, values, multiple = _choices(given)
+        title, about = get_text(given, "title"), get_text(given, "description")
+        if index < len(known) and known[index] and len(known) == len(own):
+            text, header = known[index], title
+        elif title.endswith("?"):
+            text, header = title, about
+        elif len(own) == 1 and message:
+            text, header = message, title
+        else:
+            text, header = about or title or message or name, title
+        free = get_text(given, "type") in ("string", "number", "integer") and not options
+        question = Question(question=text, header=header, options=options, multiple=multiple, custom=bool(companion) or free)
+        yield _Field(name, get_text(given, "type"), values, multiple, companion, name in required), question
+
+
+def _companion_of(name: str, properties: Msg) -> bool:
+    return any(name.endswith(end) and name.removesuffix(end) in properties for end in _COMPANIONS)
+
+
+def _choices(given: Msg) -> tuple[tuple[QuestionOption, ...], dict[str, Json], bool]:
+    """(options, label -> value, whether several may be chosen) of a field."""
+    multiple = get_text(given, "type") == "array"
+    source = obj(given.get("items")) if multiple else given
+    if get_text(source, "type") == "boolean":
+        return (_YES, _NO), {"Yes": True, "No": False}, multiple
+    rows = [obj(row) for row in arr(source.get("oneOf")) or arr(source.get("anyOf"))]
+    names = arr(source.get("enumNames"))
+    for index, value in enumerate(arr(source.get("enum"))):
+        rows.append({"const": value, "title": names[index] if index < len(names) else value})
+    options: list[QuestionOption] = []
+    values: dict[str, Json] = {}
+    for row in rows:
+        label = get_text(row, "title") or str(row.get("const", ""))
+        if label and label not in values and "const" in row:
+            values[label] = row["const"]
+            options.append(QuestionOption(label=label, description=get_text(row, "description")))
+    return tuple(options), values, multiple
+
+
+def _content(fields: Sequence[_Field], answers: Sequence[Sequence[str]]) -> Msg:
+    """`content` of an accepted form: field -> value."""
+    content: Msg = {}
+    for row, labels in zip(fields, answers, strict=False):
+        chosen = [row.values[label] for label in labels if label in row.values]
+        words = ", ".join(label for label in labels if label not in row.values and label)
+        if words and row.companion:
+            content[row.companion] = words
+            if not chosen and row.required and row.values:
+                chosen = [row.values.get("None of the above", list(row.values.values())[-1])]
+        elif words and not row.values:
+            chosen = [_typed(row.type, words)]
+        if row.multiple and chosen:
+            content[row.name] = chosen
+        elif chosen:
+            content[row.name] = chosen[0]
+    return content
+
+
+def _typed(type_: str, words: str) -> Json:
+    """A person's words as the type that the form wants; as they are if they are no number."""
+    try:
+        return int(words) if type_ == "integer" else float(words) if type_ == "number" else words
+    except ValueError:
+        return words

@@ -1,0 +1,166 @@
+"""How agents of the Agent Client Protocol end a prompt, and what went wrong, for people.
+
+The ways in which they tell an error, all recorded:
+
+    error response                      claude-agent-acp, codex-acp 0.16, opencode
+    error response and the same text    claude-agent-acp: a chunk "API Error ..." before it
+    a chunk, then end_turn              codex-acp 2.6: the only chunks without a messageId; copilot: it begins with "Error: "
+    end_turn and not a word             pi-acp
+    cancelled, though nobody cancelled  codex-acp, after a refused permission: no error
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from universal.agents.acp.context import Msg
+from universal.agents.acp.profiles import Profile
+from universal.codec import Fact, Output, Signal
+from universal.events import ErrorData, EventType
+from universal.items import Json
+from universal.jsonline import get_int, get_text
+from universal.jsonvalue import arr, obj
+from universal.turn import Input
+
+AUTH_REQUIRED = -32000
+NOT_FOUND = -32002
+_STATUS = re.compile(r"API Error: (\d{3})\b")
+_TOLD_STATUS = re.compile(r"Error: (\d{3}) (.*)", re.DOTALL)
+"""Copilot's."""
+SESSION_NOT_FOUND = "session_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What a `stopReason` means: `finish` of the last message, and the error if it is one."""
+
+    finish: str
+    code: str = ""
+    message: str = ""
+
+
+STOP_REASONS: dict[str, Stop] = {
+    "end_turn": Stop("stop"),
+    "max_tokens": Stop("length"),
+    "max_turn_requests": Stop(
+        "other", "max_turn_requests", "The agent has made as many requests to the model as it may in one turn."
+    ),
+    "refusal": Stop("content-filter", "refusal", "The model refused to answer."),
+    "cancelled": Stop("other"),
+}
+"""Unknown reasons count as `end_turn`: the prompt is answered, whatever it is called."""
+
+HINTS: dict[str, str] = {
+    "authentication_failed": "Log in with the agent's own program in a terminal, or give the server its API key.",
+    "rate_limit": "Wait until the limit resets, or choose another model.",
+    "overloaded": "The model service is overloaded. Try again in a while, or choose another model.",
+    "max_output_tokens": "Ask for the work in smaller pieces.",
+    "max_turn_requests": "Send another message to let the agent go on.",
+    SESSION_NOT_FOUND: "The agent does not have this conversation any more. Start a new session.",
+    "no_answer": "The agent gives no reason. Try again, look at its own log, or try the same in its own terminal program.",
+    "model_unavailable": "The turn goes on with the model that was in force.",
+    "variant_unavailable": "The turn goes on with the effort that was in force.",
+    "mode_unavailable": "Choose the agent `build`: nothing was sent.",
+}
+"""Code of an error -> what the person can do."""
+
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "no_answer"})
+
+
+def make(message: str, code: str, status: int = 0) -> Msg:
+    """An error {message, code, details {is_retryable, status_code?, hint?}}."""
+    details: Msg = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
+    if status:
+        details["status_code"] = status
+    if code in HINTS:
+        details["hint"] = HINTS[code]
+    return {"message": message, "code": code, "details": details}
+
+
+_NUMBER = re.compile(r"\d{1,9}")
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a version comes before another; one that an agent does not tell comes before all."""
+    numbers, others = ([int(number) for number in _NUMBER.findall(text)] for text in (version, than))
+    return numbers < others
+
+
+def too_old(title: str, version: str, needed: str) -> Msg:
+    """The error of a version of an agent that cannot be held to permission rules."""
+    name = f"{title} {version}" if version else f"This version of {title}"
+    return make(f"{name} cannot be held to your permission rules. Update it to {needed} or newer.", "agent_too_old")
+
+
+def data_of(error: Msg) -> ErrorData:
+    """The same as the payload of an `error` event."""
+    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
+
+
+def response_error(error: Msg, logins: object = None, login_hint: str = "") -> Msg:
+    """The error of a JSON-RPC error response. `logins`: `authMethods` of the agent; `login_hint`: what to do."""
+    data = obj(error.get("data"))
+    number = get_int(error, "code")
+    message = readable(get_text(data, "message", "details") or get_text(error, "message") or "The agent reported an error.")
+    message = message.removeprefix("Internal error: ") or message
+    if number == AUTH_REQUIRED:
+        names = ", ".join(name for name in (get_text(obj(login), "name", "id") for login in arr(logins)) if name)
+        made = make(message, "authentication_failed")
+        if login_hint:
+            made["details"]["hint"] = login_hint
+        return {**made, "message": f"{message} (ways to log in: {names})"} if names else made
+    told = _STATUS.match(message)
+    number = int(told[1]) if told else number
+    kind = get_text(data, "errorKind")
+    code = kind if kind not in ("", "unknown") else "resource_not_found" if number == NOT_FOUND else "agent_error"
+    return make(message, code, number if 400 <= number < 600 else 0)
+
+
+def is_text(profile: Profile, text: str, native_id: str) -> bool:
+    """Whether a piece of a message may be an error of the model, by what is known of this agent."""
+    begun = bool(profile.errors_begin) and text.startswith(profile.errors_begin)
+    return begun or (profile.id_less_errors and bool(text) and not native_id)
+
+
+def of_text(text: str) -> Msg:
+    """The error that was told as a message."""
+    message = readable(text)
+    told = _TOLD_STATUS.match(message)
+    if told:
+        return make(told[2], "model_error", int(told[1]))
+    return make(message, "max_output_tokens" if "max_output_tokens" in message else "model_error")
+
+
+def readable(text: str) -> str:
+    """The words inside of an error that is JSON text: `{"error": {"message": ...}}`; else the text."""
+    try:
+        found = obj(json.loads(text))
+    except (ValueError, RecursionError):
+        return text.strip()
+    inner = found.get("error")
+    return get_text(obj(inner), "message") or get_text(found, "message") or (inner if isinstance(inner, str) else text.strip())
+
+
+def usage_of(usage: Msg) -> dict[str, int]:
+    """Tokens of a prompt. Numbers that contain each other (cached in input, thinking in output) are taken apart."""
+    input_, output = max(get_int(usage, "inputTokens"), 0), max(get_int(usage, "outputTokens"), 0)
+    read, write = max(get_int(usage, "cachedReadTokens"), 0), max(get_int(usage, "cachedWriteTokens"), 0)
+    thought = max(get_int(usage, "thoughtTokens"), 0)
+    if get_int(usage, "totalTokens") == input_ + output:
+        input_, output = max(input_ - read - write, 0), max(output - thought, 0)
+    return {"input": input_, "output": output, "reasoning": thought, "cache_read": read, "cache_write": write}
+
+
+def unavailable(what: str, message: str, raw: Json) -> Fact:
+    """A setting (`what`: model, effort ...) that the agent has not taken over."""
+    return Fact(EventType.ERROR, data_of(make(message, f"{what}_unavailable")), raw=raw, synthetic=raw is None)
+
+
+def failed(message: str, code: str, raw: Json) -> Iterator[Output]:
+    """A prompt that cannot be given to the agent."""
+    error = make(message, code)
+    yield Fact(EventType.ERROR, data_of(error), raw=raw, synthetic=raw is None)
+    yield Signal(Input.FAILED, error=error)

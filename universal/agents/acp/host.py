@@ -1,0 +1,330 @@
+"""Files and terminals that an ACP agent asks of its client: `fs/*` and `terminal/*`.
+
+Owns the terminals: which there are, what the agent is told of their output, who waits for their end, and which tool call shows
+which of them. The work itself is done by the runtime (`universal.host`).
+A terminal in a tool call is told as if the agent itself had told its output: as `_meta.terminal_output` and `terminal_exit` of an
+update, which other ACP agents send.
+Source: agentclientprotocol.com, "File System" and "Terminals"; runs of Gemini CLI 0.61.0 and Qwen Code 0.24.4.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from universal.agents.acp.context import Msg
+from universal.agents.acp.tools import Call
+from universal.codec import Fact, IdFactory, Output, PermissionReply, ToolCheck, WriteLine
+from universal.events import EventType, PermissionData
+from universal.host import (
+    CommandEnded,
+    CommandOutput,
+    HostAnswer,
+    HostCall,
+    HostDone,
+    ReadText,
+    RunCommand,
+    StopCommand,
+    WriteText,
+)
+from universal.items import Json
+from universal.jsonline import get_int, get_text
+from universal.jsonrpc import INVALID_PARAMS, Id, JsonRpc, Request
+from universal.jsonvalue import arr, obj
+
+TERMINALS = 16
+"""So many may be open at a time, released ones not counted. Agents use one or two."""
+KEPT_BYTES = 1024 * 1024
+"""Output that an agent can ask for, if it names no limit, and at most 4 times that if it does. The end is kept."""
+KEPT_MOST_BYTES = 4 * KEPT_BYTES
+SHOWN_CHARS = 1_000_000
+"""Output of a terminal that a tool call shows. The beginning is kept, as of a person's own commands."""
+CUT = "\n(The output goes on; the rest is not shown.)\n"
+CODES: Mapping[str, int] = {"not_found": -32002, "refused": INVALID_PARAMS, "failed": -32603}
+"""`universal.host.Trouble` -> code of the error response."""
+
+
+@dataclass(slots=True)
+class _Terminal:
+    asked: Id
+    command: str
+    limit: int
+    kept: bytearray = field(default_factory=bytearray)
+    cut: bool = False
+    shown: str = ""
+    started: bool = False
+    released: bool = False
+    ended: CommandEnded | None = None
+    waiting: list[Id] = field(default_factory=list[Id])
+    tool: str = ""
+    """The tool call that shows it."""
+
+    def add(self, data: str) -> str:
+        """Take output; returns what of it is to be shown."""
+        self.kept += data.encode("utf-8", "replace")
+        if len(self.kept) > 2 * self.limit:
+            self._trim()
+        room = SHOWN_CHARS - len(self.shown)
+        if room < 0:  # CUT stands there already
+            return ""
+        fits = data[:room]
+        fits += CUT if len(fits) < len(data) else ""
+        self.shown += fits
+        return fits
+
+    def _trim(self) -> None:
+        if len(self.kept) > self.limit:
+            self.cut = True
+            del self.kept[: len(self.kept) - self.limit]
+
+    def told(self) -> Msg:
+        """Result of `terminal/output`: the end of the output, cut between characters."""
+        self._trim()
+        result: Msg = {"output": self.kept.decode("utf-8", "ignore"), "truncated": self.cut}
+        return {**result, "exitStatus": _status(self.ended)} if self.ended is not None else result
+
+
+def _status(ended: CommandEnded) -> Msg:
+    return {"exitCode": ended.code, "signal": ended.signal}
+
+
+def _meta(ended: CommandEnded) -> Msg:
+    return {"terminal_exit": {"exit_code": ended.code, "signal": ended.signal}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A call that waits for the permission rules."""
+
+    call: HostCall
+    request: PermissionData
+
+
+class Host:
+    """The client's side of one connection. `rpc` writes the answers."""
+
+    def __init__(self, rpc: JsonRpc, ids: IdFactory) -> None:
+        self._rpc = rpc
+        self._ids = ids
+        self._checks: dict[str, _Check] = {}
+        self._approved: set[tuple[str, str]] = set()
+        self._terminals: dict[str, _Terminal] = {}
+        self._files: dict[str, tuple[Id, bool]] = {}
+        """Calls for files: the request's id, whether it reads."""
+        self._made = 0
+
+    # --- asked ------------------------------------------------------------------------------------------
+
+    def asked(self, msg: Request, *, stopping: bool) -> Iterator[Output]:
+        """A request. `stopping`: the turn is being aborted, nothing new begins."""
+        if stopping and msg.method in ("terminal/create", "fs/write_text_file"):
+            yield self._error(msg.id, "The turn was interrupted: nothing new is begun.", -32800)
+        else:
+            yield from self.METHODS[msg.method](self, msg)
+
+    def _error(self, id_: Id, message: str, code: int = INVALID_PARAMS) -> WriteLine:
+        return WriteLine(self._rpc.error(id_, message, code))
+
+    def _new(self, kind: str) -> str:
+        self._made += 1
+        return f"{kind}_{self._made}"
+
+    def _read(self, msg: Request) -> Iterator[Output]:
+        call = self._new("file")
+        self._files[call] = (msg.id, True)
+        path = get_text(msg.params, "path")
+        read = ReadText(call, path, _number(msg.params, "line"), _number(msg.params, "limit"))
+        yield from self._check(read, "read", {"path": path}, path, msg)
+
+    def _write(self, msg: Request) -> Iterator[Output]:
+        content = msg.params.get("content")
+        if not isinstance(content, str):
+            yield self._error(msg.id, "`content` must be a string.")
+            return
+        call = self._new("file")
+        self._files[call] = (msg.id, False)
+        path = get_text(msg.params, "path")
+        yield from self._check(WriteText(call, path, content), "write", {"path": path, "content": content}, path, msg)
+
+    def _create(self, msg: Request) -> Iterator[Output]:
+        command = get_text(msg.params, "command")
+        args = [word for word in arr(msg.params.get("args")) if isinstance(word, str)]
+        if not command:
+            yield self._error(msg.id, "`command` must be a string that is not empty.")
+            return
+        if len([t for t in self._terminals.values() if not t.released]) >= TERMINALS:
+            yield self._error(msg.id, f"{TERMINALS} terminals are open, more there cannot be: release one first.", -32603)
+            return
+        limit = _number(msg.params, "outputByteLimit")
+        id_ = self._new("term")
+        kept = KEPT_BYTES if limit is None else min(limit, KEPT_MOST_BYTES)
+        self._terminals[id_] = _Terminal(msg.id, " ".join((command, *args)), kept)
+        pairs = [obj(row) for row in arr(msg.params.get("env"))]
+        env = {get_text(pair, "name"): get_text(pair, "value") for pair in pairs if get_text(pair, "name")}
+        line = shlex.join((command, *args)) if args else command
+        arguments: Msg = {"command": line, **({"cwd": msg.params["cwd"]} if get_text(msg.params, "cwd") else {})}
+        run = RunCommand(id_, command, tuple(args), get_text(msg.params, "cwd") or None, env)
+        yield from self._check(run, "execute", arguments, line, msg)
+
+    def _known(self, msg: Request) -> _Terminal | None:
+        found = self._terminals.get(get_text(msg.params, "terminalId"))
+        return None if found is None or found.released or not found.started else found
+
+    def _on_terminal(self, msg: Request) -> Iterator[Output]:
+        """All that is asked of a terminal that is there."""
+        id_ = get_text(msg.params, "terminalId")
+        terminal = self._known(msg)
+        if terminal is None:
+            yield self._error(msg.id, f"There is no terminal {id_}: it was never created, or was released.", CODES["not_found"])
+            return
+        if msg.method == "terminal/wait_for_exit":
+            if terminal.ended is None:
+                terminal.waiting.append(msg.id)
+            else:
+                yield WriteLine(self._rpc.response(msg.id, _status(terminal.ended)))
+            return
+        if msg.method != "terminal/output":
+            terminal.released = msg.method == "terminal/release"
+            yield StopCommand(id_, release=terminal.released)
+        yield WriteLine(self._rpc.response(msg.id, terminal.told() if msg.method == "terminal/output" else {}))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Released terminals may still be shown: the newest are kept, without what was only for the agent."""
+        over = [id_ for id_, terminal in self._terminals.items() if terminal.released and terminal.ended is not None]
+        for id_ in over[:-TERMINALS]:
+            del self._terminals[id_]
+        for id_ in over[-TERMINALS:]:
+            self._terminals[id_].kept.clear()
+
+    def stop(self) -> Iterator[Output]:
+        """The turn is being aborted: no command goes on."""
+        for id_, terminal in self._terminals.items():
+            if terminal.ended is None:
+                yield StopCommand(id_, release=True)
+
+    # --- permission rules -------------------------------------------------------------------------------
+
+    def approve(self, kind: str, subjects: Iterable[str]) -> None:
+        """The person or a rule has accepted these paths or commands: a call for one of them is not checked again."""
+        self._approved.update((kind, subject) for subject in subjects)
+
+    def _check(self, call: HostCall, kind: str, arguments: Msg, subject: str, msg: Request) -> Iterator[Output]:
+        """Put a call before the permission rules: the agent asks nobody about it."""
+        if (kind, subject) in self._approved:
+            yield call
+            return
+        metadata: Msg = {"tool": kind, "input": arguments, "title": subject, "confined": True}
+        data = PermissionData(permission_id=self._ids("permission"), action=kind, status="requested", metadata=metadata)
+        self._checks[data.permission_id] = _Check(call, data)
+        yield ToolCheck(Fact(EventType.PERMISSION_REQUESTED, data, raw=msg.raw))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Carry out a checked call: no rule concerns it."""
+        check = self._checks.pop(permission_id, None)
+        return [] if check is None else [check.call]
+
+    def reply(self, command: PermissionReply) -> list[Output]:
+        """What a rule or a person says of a checked call; [] if it is none of these."""
+        check = self._checks.pop(command.permission_id, None)
+        if check is None:
+            return []
+        extra: Msg = {"message": command.message} if command.message else {}
+        resolved = _resolved(check.request, command.decision, extra)
+        if command.decision == "reject":
+            return [*self._refuse(check, command.message or "The user rejected this."), resolved]
+        return [check.call, resolved]
+
+    def withdraw(self) -> Iterator[Output]:
+        """The turn is aborted or the process is gone: no checked call is carried out."""
+        checks, self._checks = self._checks, {}
+        for check in checks.values():
+            yield from self._refuse(check, "The turn was interrupted.")
+            yield _resolved(check.request, "reject", {"withdrawn": True})
+
+    def _refuse(self, check: _Check, message: str) -> Iterator[Output]:
+        answer = HostDone(check.call.call, trouble="refused", error=message)
+        for output in self.answered(answer):
+            if not isinstance(output, dict):
+                yield output
+
+    # --- answered ---------------------------------------------------------------------------------------
+
+    def answered(self, answer: HostAnswer) -> Iterator[Output | Msg]:
+        """What came of a call: lines for the agent, and (`Msg`) updates of the tool call that shows the terminal."""
+        if answer.call in self._files and isinstance(answer, HostDone):
+            id_, reads = self._files.pop(answer.call)
+            yield self._done(id_, answer, {"content": answer.text} if reads else {})
+        terminal = self._terminals.get(answer.call)
+        if terminal is None:
+            return
+        match answer:
+            case HostDone():
+                terminal.started = answer.trouble is None
+                if answer.trouble is not None:
+                    del self._terminals[answer.call]
+                yield self._done(terminal.asked, answer, {"terminalId": answer.call})
+            case CommandOutput(data=data):
+                shown = terminal.add(data)
+                if shown and terminal.tool:
+                    yield {"toolCallId": terminal.tool, "_meta": {"terminal_output": {"data": shown}}}
+            case CommandEnded():
+                terminal.ended = answer
+                if terminal.tool:
+                    yield {"toolCallId": terminal.tool, "_meta": _meta(answer)}
+                for id_ in terminal.waiting:
+                    yield WriteLine(self._rpc.response(id_, _status(answer)))
+                terminal.waiting.clear()
+                self._forget()
+            case _:
+                pass
+
+    def _done(self, id_: Id, answer: HostDone, result: Json) -> WriteLine:
+        if answer.trouble is not None:
+            return self._error(id_, answer.error, CODES[answer.trouble])
+        return WriteLine(self._rpc.response(id_, result))
+
+    # --- shown ------------------------------------------------------------------------------------------
+
+    def filled(self, update: Msg, known: Call | None) -> Msg:
+        """An update of a tool call, with what the terminal in its content has written. `known`: the call so far."""
+        blocks = [obj(block) for block in arr(update.get("content"))]
+        ids = [get_text(block, "terminalId") for block in blocks if block.get("type") == "terminal"]
+        terminal = next((t for id_ in ids if (t := self._terminals.get(id_)) and not t.tool), None)
+        if terminal is None:
+            return update
+        terminal.tool = get_text(update, "toolCallId")
+        meta = {**obj(update.get("_meta")), "terminal_output": {"data": terminal.shown}}
+        if terminal.ended is not None:
+            meta |= _meta(terminal.ended)
+        given = obj(update.get("rawInput"))
+        if not (known and known.raw_input.get("command")) and not given.get("command"):
+            given = {**given, "command": terminal.command}
+        status = get_text(update, "status")
+        return {
+            **update,
+            "rawInput": given,
+            "_meta": meta,
+            "status": "in_progress" if status in ("", "pending") else status,
+        }
+
+    METHODS: ClassVar[dict[str, Callable[[Host, Request], Iterator[Output]]]] = {
+        "fs/read_text_file": _read,
+        "fs/write_text_file": _write,
+        "terminal/create": _create,
+        "terminal/output": _on_terminal,
+        "terminal/wait_for_exit": _on_terminal,
+        "terminal/kill": _on_terminal,
+        "terminal/release": _on_terminal,
+    }
+
+
+def _resolved(request: PermissionData, status: Literal["accept", "accept_for_session", "reject"], extra: Msg) -> Fact:
+    data = request.model_copy(update={"status": status, "metadata": {**obj(request.metadata), **extra}})
+    return Fact(EventType.PERMISSION_RESOLVED, data, synthetic=True)
+
+
+def _number(params: Msg, key: str) -> int | None:
+    return max(0, get_int(params, key)) if isinstance(params.get(key), int) else None

@@ -1,0 +1,57 @@
+"""The modes of an ACP agent as it tells them itself, under names that people and OpenCode's clients know. Pure.
+
+What a profile knows of a mode (its name, a sentence on what it lets the agent do) is kept; modes that no profile knows are
+offered all the same, with the agent's own words, and passed through by the agent's own id.
+Source: recordings; runs of Copilot CLI 1.0.102 (ids are URLs), Qwen Code 0.15.10 and 0.24.4, Gemini CLI 0.61.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from universal.agents.acp.context import Msg
+from universal.codec import Mode
+from universal.jsonline import get_text
+
+BUILD_ID = "build"
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+
+
+def name_of(native: str) -> str:
+    """`autoEdit` -> `auto-edit`; of Copilot's `https://agentclientprotocol.com/protocol/session-modes#plan`, `plan`."""
+    last = re.split(r"[#/]", native.rstrip("#/"))[-1]
+    return "-".join(word.lower() for word in _WORDS.split(last) if word) or native
+
+
+def offered(known: Sequence[Mode], told: Sequence[Msg], usual: str, has_option: Callable[[str, str], bool]) -> tuple[Mode, ...]:
+    """What a person can choose, `build` first.
+
+    In: `known` modes of the profile, the first one is `build`; `told` by the agent, {value | id, name, description};
+    `usual`, the mode that it begins in; `has_option(option, value)` for modes of the form `option=value`.
+    """
+    rows = {get_text(row, "value", "id"): row for row in told if get_text(row, "value", "id")}
+    first, *others = known
+    build = next((value for value in rows if name_of(value) == BUILD_ID), first.native or usual)
+    native = first.native or (build if build in rows else "")
+    words = get_text(rows.get(build, {}), "description")
+    found = {BUILD_ID: Mode(BUILD_ID, words if words and not first.native else first.description, native)}
+    for mode in others:
+        option, equals, value = mode.native.partition("=")
+        if equals and has_option(option, value):
+            found[mode.id] = mode
+    for value, row in rows.items():
+        curated = next((mode for mode in others if value == mode.native), None)
+        curated = curated or next((mode for mode in others if mode.id == name_of(value)), None)
+        if value in (build, found[BUILD_ID].native):
+            continue
+        mode = curated or Mode(name_of(value), get_text(row, "description", "name"), value)
+        found.setdefault(mode.id, Mode(mode.id, mode.description, value))
+    return tuple(found.values())
+
+
+def chosen(modes: Sequence[Mode], wanted: str | None) -> Mode | None:
+    """The mode that a prompt asks for, by our name or the agent's own; None if there is none."""
+    if not wanted or wanted == BUILD_ID:
+        return modes[0]
+    return next((mode for mode in modes if wanted in (mode.id, mode.native)), None)

@@ -1,0 +1,140 @@
+"""What an ACP agent tells about its session, as status items: plan, title, mode, commands; and what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.errors import usage_of
+from universal.agents.acp.setup import Setup
+from universal.codec import Fact
+from universal.items import Json
+from universal.jsonline import get_text
+from universal.jsonvalue import arr, obj
+
+
+@dataclass(slots=True)
+class Notes:
+    """Tells each change once."""
+
+    ctx: Context
+    setup: Setup
+    _title: str = ""
+    _mode: str = ""
+    _compacting: bool = False
+
+    def plan(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`plan`: the whole list, as todos."""
+        rows = [obj(row) for row in arr(update.get("entries"))]
+        todos = [
+            {
+                "content": get_text(row, "content"),
+                "status": get_text(row, "status") or "pending",
+                "priority": get_text(row, "priority") or "medium",
+            }
+            for row in rows
+            if get_text(row, "content")
+        ]
+        yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
+
+    def compacting(self, *, wanted: bool) -> Iterator[Fact]:
+        """The agent's own command for it is sent, if that is `wanted`: the protocol has no word for it."""
+        self._compacting = wanted
+        if wanted:
+            yield self.ctx.status("compaction", None, {"phase": "started", "auto": False}, None)
+
+    def compacted(self, raw: Json, *, failed: bool) -> Iterator[Fact]:
+        """The prompt is answered: that command, if it was one, is done."""
+        compacting, self._compacting = self._compacting, False
+        if compacting:
+            yield self.ctx.status("compaction", None, {"phase": "failed" if failed else "completed", "auto": False}, raw)
+
+    def title(self, title: str, raw: Json) -> Iterator[Fact]:
+        """The agent's own title of the conversation."""
+        if title and title != self._title:
+            self._title = title
+            yield self.ctx.status("title", title, {"title": title}, raw)
+
+    def commands(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`available_commands_update`."""
+        count = self.setup.read_commands(update.get("availableCommands"))
+        yield self.ctx.status("commands", f"{count} commands", {}, raw)
+
+    def current_mode(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`current_mode_update`."""
+        self.setup.mode_now = get_text(update, "currentModeId") or self.setup.mode_now
+        yield from self.mode(raw)
+
+    def options(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`config_option_update`."""
+        self.setup.read_options(update.get("configOptions"))
+        yield from self.mode(raw)
+
+    def mode(self, raw: Json) -> Iterator[Fact]:
+        """The mode that is in force, if it is another one than was told; the first time `build` goes without saying."""
+        mode = self.setup.mode_id()
+        if mode and mode != self._mode:
+            first, self._mode = not self._mode, mode
+            if not (first and mode == "build"):
+                yield self.ctx.status("mode", mode, {"mode": mode}, raw)
+
+
+@dataclass(slots=True)
+class Spending:
+    """Cost of each prompt. Agents tell the sum since the session began, some since their process began.
+
+    So of a resumed session the first sum only is a beginning, and its prompt has no cost.
+    """
+
+    sums: bool = False
+    """Its usage is a sum too."""
+    _before: float | None = None
+    _now: float | None = None
+    _steps: Counter[str] = field(default_factory=Counter[str])
+    """Tokens that steps of this prompt have told."""
+    _told: dict[str, int] = field(default_factory=dict[str, int])
+    """The sum that was told last."""
+
+    def begin(self, *, resumed: bool) -> None:
+        """A session begins."""
+        self._before = None if resumed else 0.0
+
+    def told(self, update: Msg) -> bool:
+        """`usage_update`; whether it tells a cost, in USD."""
+        cost = obj(update.get("cost"))
+        amount = cost.get("amount")
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or get_text(cost, "currency") not in ("", "USD"):
+            return False
+        self._now = float(amount)
+        return True
+
+    def step(self, update: Msg) -> None:
+        """A chunk: Qwen Code tells with an empty one what a step has used."""
+        usage = obj(obj(update.get("_meta")).get("usage"))
+        if usage:
+            self._steps.update(usage_of(usage))
+
+    def _usage(self, result: Msg) -> dict[str, int]:
+        """Tokens of a prompt: `usage`, or the steps' sum, or Gemini CLI's `_meta.quota.token_count`."""
+        steps, self._steps = self._steps, Counter[str]()
+        quota = obj(obj(obj(result.get("_meta")).get("quota")).get("token_count"))
+        if usage := obj(result.get("usage")):
+            told = usage_of(usage)
+            before, self._told = self._told, told
+            grown = self.sums and all(told[key] >= before.get(key, 0) for key in told)
+            return {key: value - before.get(key, 0) for key, value in told.items()} if grown else told
+        if steps:
+            return dict(steps)
+        return usage_of({"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}) if quota else {}
+
+    def take(self, result: Msg) -> Msg:
+        """{usage?, cost?} since this was last taken; `result` is the answer to the prompt. A smaller sum is a new beginning."""
+        usage = self._usage(result)
+        total: Msg = {"usage": usage} if usage else {}
+        if self._now is not None:
+            if self._before is not None:
+                total["cost"] = self._now - self._before if self._now >= self._before else self._now
+            self._before = self._now
+        return total

@@ -1,0 +1,243 @@
+"""Agents that speak the Agent Client Protocol: how each is started, and what is known of it. Data.
+
+What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs. docs/compatibility.md says
+which versions were run, and how far. goose was never run; Kimi CLI without an account.
+`opencode-acp` is found when SHIM_OPENCODE_ACP_BIN names an `opencode`, or a program of that name is on PATH: nearly everybody
+who runs this server has `opencode` installed, as the client, and a second provider of the same agent is asked for, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from universal.claude_code import OWN_FOLDER, OWN_RULES
+from universal.codec import ALL_FAMILIES, Enforcement, Mode, OwnFolder, ProjectSettingsUse
+from universal.permissions import Rule
+
+DEFAULT = "default"
+"""Model of agents that offer no choice; is never sent."""
+BUILD = Mode("build", "The agent's own default: it decides what it asks before it does it.", "")
+PLAN = Mode("plan", "The agent only reads and thinks, then proposes a plan.", "plan")
+GENERIC: tuple[Mode, ...] = (BUILD, PLAN)
+"""Until an agent has told its modes. Where one has no mode `plan`, a prompt in it is refused, not run in another mode."""
+READS_ALL = ProjectSettingsUse(ALL_FAMILIES)
+"""An agent that nobody has looked at may read the settings of every family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is known of an agent. `native` of a mode: "" its default, `x` its mode x, `option=x` another option.
+
+    `modes` name and explain modes; which of them there are, and which more, the agent tells itself (`modes`).
+    """
+
+    name: str
+    title: str
+    binaries: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    install_hint: str = ""
+    version_args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    modes: tuple[Mode, ...] = GENERIC
+    tells_commands: bool = False
+    """It tells its commands after each start of a session, so its catalogue waits for them."""
+    id_less_errors: bool = False
+    """A chunk without messageId is an error of the model."""
+    errors_begin: str = ""
+    """A last piece of text that begins so is an error of the model."""
+    usage_sums: bool = False
+    """The usage of a prompt is the sum since the process began."""
+    notes: bool = False
+    """Its own remarks on retries and its queue stand among the text."""
+    usage: bool = True
+    permissions: bool = True
+    questions: bool = False
+    mcp: bool = True
+    tested: tuple[str, ...] = ()
+    login: Literal["session"] | None = None
+    """As in `AgentSpec`. claude-agent-acp has None: it makes a session also when it is not logged in."""
+    login_hint: str = ""
+    settings: ProjectSettingsUse = READS_ALL
+    """Which settings of a project it reads; an agent of this protocol cannot be told to leave them out."""
+    asks_always: bool = False
+    """It can be made to ask for every call (`claude.ASK_ALWAYS`)."""
+    enforcement: Enforcement | None = None
+    """Who enforces permission rules, where that is more than the protocol demands."""
+    default_rules: tuple[Rule, ...] = ()
+    own_folder: OwnFolder | None = None
+    """As in `AgentSpec`."""
+
+
+_CLAUDE_MODES = (
+    Mode("build", "Asks before it edits files or runs commands that change something.", "default"),
+    Mode("plan", "Only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
+    Mode("accept-edits", "Edits files in the project without asking; other commands are still asked.", "acceptEdits"),
+    Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
+    Mode("bypass", "Does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
+)
+_CODEX_MODES = (
+    BUILD,
+    Mode("plan", "Plans before it makes changes.", "collaboration_mode=plan"),
+    Mode("read-only", "Asks before it edits files or uses the network.", "read-only"),
+    Mode("full-access", "Does everything without asking. Only for sandboxes: nothing is held back.", "agent-full-access"),
+)
+_EDITS = "Edits files in the project without asking; other commands are still asked."
+_ALL = "Does everything without asking. Only for sandboxes: nothing is held back."
+_GEMINI_MODES = (
+    BUILD,
+    PLAN,
+    Mode("accept-edits", _EDITS, "autoEdit"),
+    Mode("bypass", _ALL, "yolo"),
+)
+_QWEN_MODES = (
+    BUILD,
+    PLAN,
+    Mode("ask", "Asks before it edits files or runs commands.", "default"),
+    Mode("accept-edits", _EDITS, "auto-edit"),
+    Mode("auto", "A model decides what is safe to do without asking, and holds back the rest.", "auto"),
+    Mode("bypass", _ALL, "yolo"),
+)
+_COPILOT_MODES = (
+    BUILD,
+    Mode("plan", "Makes a plan and carries it out when you have approved it.", "plan"),
+    Mode("bypass", _ALL, "allow_all=on"),
+)
+
+_HIDDEN_FILES = (Rule("edit", ".*", "ask"), Rule("edit", "*/.*", "ask"))
+"""Claude Code asks about most of these in `accept-edits`: `.git`, `.claude`, `.bashrc` ..."""
+
+KNOWN: tuple[Profile, ...] = (
+    Profile(
+        "claude-agent-acp",
+        "Claude Agent (ACP)",
+        ("claude-agent-acp",),
+        install_hint="Install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
+        modes=_CLAUDE_MODES,
+        tells_commands=True,
+        questions=True,
+        tested=("0.99.1", "0.100.0"),
+        login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+        settings=ProjectSettingsUse(("claude",)),
+        asks_always=True,
+        enforcement=Enforcement(
+            "an `ask` rule of Claude Code for every call, which this server answers; its `deny` for keys that are denied whole",
+            absent=("todowrite",),
+            partial="A `PermissionRequest` hook in Claude's own settings, if there is one, may answer before this server.",
+        ),
+        default_rules=(*_HIDDEN_FILES, *OWN_RULES),
+        own_folder=OWN_FOLDER,
+    ),
+    Profile(
+        "codex-acp",
+        "Codex (ACP)",
+        ("codex-acp",),
+        install_hint="Install it with `npm install -g @agentclientprotocol/codex-acp`.",
+        modes=_CODEX_MODES,
+        tells_commands=True,
+        id_less_errors=True,
+        questions=True,
+        tested=("0.16.0", "2.6.0"),
+        login="session",
+        login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
+        settings=ProjectSettingsUse(("codex",)),
+    ),
+    Profile(
+        "opencode-acp",
+        "OpenCode (ACP)",
+        ("opencode-acp",),
+        ("acp",),
+        install_hint="Set SHIM_OPENCODE_ACP_BIN to your `opencode`.",
+        version_args=("--version",),
+        tells_commands=True,
+        tested=("1.18.32", "1.18.33"),
+        login="session",
+        login_hint="Run `opencode auth login` in a terminal.",
+        settings=ProjectSettingsUse(("opencode",)),
+    ),
+    Profile(
+        "pi-acp",
+        "Pi (ACP)",
+        ("pi-acp",),
+        install_hint="Install it with `npm install -g pi-acp @earendil-works/pi-coding-agent`.",
+        modes=(BUILD,),
+        tells_commands=True,
+        notes=True,
+        usage=False,
+        permissions=False,
+        mcp=False,
+        tested=("0.0.34",),
+        login="session",
+        login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider.",
+        settings=ProjectSettingsUse(("pi",)),
+    ),
+    # ACP mode: geminicli.com/docs/cli/acp-mode (`--acp`; `--experimental-acp` is its older name).
+    Profile(
+        "gemini",
+        "Gemini CLI",
+        ("gemini",),
+        ("--acp",),
+        install_hint="Install it with `npm install -g @google/gemini-cli`, then run `gemini` once to log in.",
+        version_args=("--version",),
+        modes=_GEMINI_MODES,
+        tells_commands=True,
+        login="session",
+        login_hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY.",
+        settings=ProjectSettingsUse(("gemini",)),
+    ),
+    # block.github.io/goose/docs/guides/acp-clients
+    Profile(
+        "goose",
+        "goose",
+        ("goose",),
+        ("acp",),
+        install_hint="See block.github.io/goose for its installation, then run `goose configure`.",
+        version_args=("--version",),
+        login="session",
+        login_hint="Run `goose configure` in a terminal.",
+        settings=ProjectSettingsUse(),
+    ),
+    # ACP registry, qwen-code/agent.json
+    Profile(
+        "qwen",
+        "Qwen Code",
+        ("qwen",),
+        ("--acp",),
+        install_hint="Install it with `npm install -g @qwen-code/qwen-code`, then run `qwen` once to log in.",
+        version_args=("--version",),
+        modes=_QWEN_MODES,
+        tells_commands=True,
+        login="session",
+        login_hint="Run `qwen` in a terminal and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
+        settings=ProjectSettingsUse(("qwen",)),
+    ),
+    # moonshotai.github.io/kimi-cli/en/reference/kimi-acp.html
+    Profile(
+        "kimi",
+        "Kimi CLI",
+        ("kimi",),
+        ("acp",),
+        install_hint="Install Kimi CLI (github.com/MoonshotAI/kimi-cli), then run `kimi login`.",
+        version_args=("--version",),
+        login="session",
+        login_hint="Run `kimi login` in a terminal.",
+        settings=ProjectSettingsUse(),
+    ),
+    # docs.github.com/copilot/reference/acp-server
+    Profile(
+        "copilot",
+        "GitHub Copilot CLI",
+        ("copilot",),
+        ("--acp",),
+        install_hint="Install it with `npm install -g @github/copilot`, then run `copilot` once to log in.",
+        version_args=("--version",),
+        modes=_COPILOT_MODES,
+        errors_begin="Error: ",
+        usage_sums=True,
+        tells_commands=True,
+        login="session",
+        login_hint="Run `copilot login` in a terminal, or set COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL.",
+        settings=ProjectSettingsUse(("copilot",)),
+    ),
+)

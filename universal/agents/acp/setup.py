@@ -1,0 +1,286 @@
+"""What an ACP agent offers and how it is set: models, efforts, modes, commands.
+
+Two generations of the protocol are read: `configOptions` (set by `session/set_config_option`) and `models`/`modes` (set by
+`session/set_model`, `session/set_mode`); where an agent has both, the options count. Settings are sent one at a time, each
+when the one before is answered, since the choice of a model changes which efforts there are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from universal.agents.acp.context import Msg
+from universal.agents.acp.modes import chosen, offered
+from universal.agents.acp.profiles import DEFAULT, Profile
+from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
+from universal.items import Json
+from universal.jsonline import get_int, get_text
+from universal.jsonvalue import arr, obj
+
+_NOTHING: Msg = {}
+_EFFORT_IDS = ("effort", "reasoning_effort", "thought_level")
+_BUILD_WORDS = ("default", "build", "agent", "auto", "code")
+"""Which mode is the usual one, where a resumed session does not tell."""
+_BRACKETS = re.compile(r"(.+)\[([a-z]+)\]")
+"""`gpt-5.5[high]`: codex-acp's models with their efforts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A request that sets something. `what`: model, variant or mode."""
+
+    what: str
+    method: str
+    params: Msg
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The agent does not offer what is wanted."""
+
+    what: str
+    value: str
+
+
+@dataclass(slots=True)
+class Setup:
+    """The settings of one session."""
+
+    profile: Profile
+    images: bool = False
+    options: list[Msg] = field(default_factory=list[Msg])
+    modes: list[Msg] = field(default_factory=list[Msg])
+    models: list[Msg] = field(default_factory=list[Msg])
+    commands: tuple[SlashCommand, ...] | None = None
+    logged_in: bool | None = None
+    model: str = ""
+    variant: str | None = None
+    """What was wanted last."""
+    mode_now: str = ""
+    _legacy_model: str = ""
+    _initial: dict[str, str] = field(default_factory=dict[str, str])
+
+    # --- told -----------------------------------------------------------------------------------------
+
+    def read(self, result: Msg, *, resumed: bool) -> None:
+        """The result of session/new, session/load or session/resume."""
+        self.read_options(result.get("configOptions"))
+        modes, models = obj(result.get("modes")), obj(result.get("models"))
+        self.modes = [obj(row) for row in arr(modes.get("availableModes"))]
+        self.models = [obj(row) for row in arr(models.get("availableModels"))]
+        self.mode_now = get_text(modes, "currentModeId") or self._current("mode")
+        self._legacy_model = get_text(models, "currentModelId")
+        if self.modes and {get_text(row, "id") for row in self.modes} == set(self._values(self._effort())):
+            self.modes, self.mode_now = [], ""  # pi-acp: its "modes" are the efforts once more
+        self._initial = {get_text(option, "id"): get_text(option, "currentValue") for option in self.options}
+        self._initial["mode"] = self.mode_now
+        if resumed:
+            usual = next((word for word in _BUILD_WORDS if word in self._mode_values()), self.mode_now)
+            self._initial["mode"] = usual
+        self.model = self._current("model") or self._legacy_model
+
+    def read_options(self, options: Json) -> None:
+        """`configOptions`, whole."""
+        if isinstance(options, list):
+            self.options = [obj(option) for option in arr(options) if get_text(obj(option), "id")]
+            if self._option("mode"):
+                self.mode_now = self._current("mode")
+
+    def read_commands(self, commands: Json) -> int:
+        """`available_commands_update`; how many there are."""
+        rows = [obj(row) for row in arr(commands)]
+        self.commands = tuple(
+            SlashCommand(
+                get_text(row, "name").removeprefix("/"), get_text(row, "description"), get_text(obj(row.get("input")), "hint")
+            )
+            for row in rows
+            if get_text(row, "name")
+        )
+        return len(self.commands)
+
+    def account(self, status: Msg) -> None:
+        """`authStatus` of `_auth/status_update`: {kind, label}; kind `none` is nobody."""
+        kind = get_text(status, "kind")
+        self.logged_in = kind != "none" if kind else self.logged_in
+
+    def mode_id(self) -> str:
+        """Our id of the mode that is in force, "" if it has none."""
+        return next((mode.id for mode in self.offered_modes() if mode.native == self.mode_now), "") if self.mode_now else ""
+
+    def offered_modes(self) -> tuple[Mode, ...]:
+        """What a person can choose."""
+        rows = self._rows(self._option("mode")) or self.modes
+
+        def has(option: str, value: str) -> bool:
+            return value in self._values(self._option(option))
+
+        return offered(self.profile.modes, rows, self._initial.get("mode", ""), has)
+
+    # --- offered --------------------------------------------------------------------------------------
+
+    def catalogue(self, agent: Msg) -> Catalogue:
+        """Models with their efforts, commands, modes; `agent` is its answer to `initialize`."""
+        efforts = tuple(value for value in self._values(self._effort()) if value != DEFAULT)
+        bracketed = self._bracketed()
+        rows = self._rows(self._option("model"))
+        if not rows:
+            rows = list(bracketed.values()) if bracketed else [{**row, "value": row.get("modelId")} for row in self.models]
+        limits = {get_text(row, "modelId"): get_int(obj(row.get("_meta")), "contextLimit") for row in self.models}
+        found: list[Model] = []
+        for row in rows:
+            id_ = get_text(row, "value")
+            if not id_:
+                continue
+            variants = tuple(arr(bracketed[id_].get("efforts"))) if id_ in bracketed else efforts
+            name, about = get_text(row, "name") or id_, get_text(row, "description")
+            context = limits.get(id_) or None
+            found.append(Model(id_, name, about, variants, reasoning=bool(variants), images=self.images, context=context))
+        if not found:
+            found.append(Model(DEFAULT, "Default", "The model that the agent is set to.", images=self.images))
+        ids = [model.id for model in found]
+        current = next((id_ for id_ in (self.model, _BRACKETS.sub(r"\1", self.model)) if id_ in ids), ids[0])
+        version = get_text(obj(agent.get("agentInfo")), "version") or None
+        return Catalogue(tuple(found), self.commands or (), current, self.offered_modes(), version, self.logged_in)
+
+    def _bracketed(self) -> dict[str, Msg]:
+        """Base id -> {value, name, description, efforts}, if all models are of the form `id[effort]`."""
+        bases: dict[str, Msg] = {}
+        for row in self.models:
+            found = _BRACKETS.fullmatch(get_text(row, "modelId"))
+            if found is None:
+                return {}
+            name = re.sub(r"\([^()]*+\)\Z", "", get_text(row, "name")).rstrip()
+            base = bases.setdefault(found[1], {"value": found[1], "name": name, "description": "", "efforts": []})
+            base["efforts"].append(found[2])
+        return bases
+
+    # --- set ------------------------------------------------------------------------------------------
+
+    def next(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+        """What is to be set next for this prompt; None when all is as wanted. `tried`: what was set for it already."""
+        for what, wanted in (("model", self._model), ("variant", self._variant), ("mode", self._mode)):
+            if what in tried and what != "mode":
+                continue
+            step = wanted(prompt, session_id, tried)
+            if step is not None:
+                return step
+        return None
+
+    def taken(self, prompt: Prompt) -> None:
+        """The prompt goes out with these settings."""
+        self.model = self._current("model") or self._legacy_model or self.model
+        self.variant = prompt.variant
+
+    def _model(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+        wanted = prompt.model
+        if not wanted or wanted == DEFAULT:
+            return None
+        option = self._option("model")
+        if option:
+            return self._set("model", option, wanted, session_id)
+        if not self.models:
+            return None
+        if self._bracketed():
+            efforts = arr(obj(self._bracketed().get(wanted)).get("efforts"))
+            now = _BRACKETS.fullmatch(self._legacy_model)
+            effort = prompt.variant or (now[2] if now and now[2] in efforts else next(iter(efforts), ""))
+            wanted = f"{wanted}[{effort}]"
+        if wanted == self._legacy_model:
+            return None
+        if wanted not in [get_text(row, "modelId") for row in self.models]:
+            return Missing("model", prompt.model or "")
+        self._legacy_model = wanted
+        return Change("model", "session/set_model", {"sessionId": session_id, "modelId": wanted}, wanted)
+
+    def _variant(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+        option = self._effort()
+        if not option:
+            return Missing("variant", prompt.variant) if prompt.variant and not self._bracketed() else None
+        if prompt.variant:
+            return self._set("variant", option, prompt.variant, session_id)
+        usual = self._initial.get(get_text(option, "id"), "")
+        if self.variant and usual in self._values(option):  # back from an effort that was asked for before
+            return self._set("variant", option, usual, session_id)
+        return None
+
+    def _mode(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+        """Each option that any mode sets has its value of this mode, or else the one that it had at first."""
+        modes = self.offered_modes()
+        mode = chosen(modes, prompt.mode)
+        if mode is None:
+            return Missing("mode", prompt.mode or "")
+        wanted = _settings(mode)
+        for name in dict.fromkeys(["mode", *(key for m in modes for key in _settings(m))]):
+            value = wanted.get(name) or self._initial.get(name, "")
+            key = f"mode:{name}"
+            if not value or key in tried:
+                continue
+            option = self._option("mode") if name == "mode" else self._option(name)
+            if option:
+                step = self._set(key, option, value, session_id)
+            elif name == "mode" and value in self._mode_values():
+                params = {"sessionId": session_id, "modeId": value}
+                step = Change(key, "session/set_mode", params, value) if value != self.mode_now else None
+            else:
+                step = Missing("mode", mode.id) if name in wanted else None
+            if isinstance(step, Missing) and name not in wanted:
+                step = None
+            if step is not None:
+                return step
+        return None
+
+    def _set(self, what: str, option: Msg, value: str, session_id: str) -> Change | Missing | None:
+        if get_text(option, "currentValue") == value:
+            return None
+        if value not in self._values(option):
+            return Missing(what.partition(":")[0], value)
+        params = {"sessionId": session_id, "configId": get_text(option, "id"), "value": value}
+        return Change(what, "session/set_config_option", params, value)
+
+    def done(self, change: Change, result: Msg) -> None:
+        """A change was accepted."""
+        config = change.params.get("configId")
+        for option in self.options:
+            if option.get("id") == config:
+                option["currentValue"] = change.value
+        if change.method == "session/set_mode":
+            self.mode_now = change.value
+        self.read_options(result.get("configOptions"))
+        if config is not None and self._option("mode"):
+            self.mode_now = self._current("mode")
+
+    # --- options --------------------------------------------------------------------------------------
+
+    def _option(self, kind: str) -> Msg:
+        """The option of this id, or else of this category."""
+        by_id = next((option for option in self.options if option.get("id") == kind), None)
+        return by_id or next((option for option in self.options if option.get("category") == kind), _NOTHING)
+
+    def _effort(self) -> Msg:
+        by_id = next((option for option in self.options if option.get("id") in _EFFORT_IDS), None)
+        return by_id or self._option("thought_level")
+
+    def _current(self, kind: str) -> str:
+        return get_text(self._option(kind), "currentValue")
+
+    def _rows(self, option: Msg) -> list[Msg]:
+        """The choices of an option; groups are opened."""
+        rows: list[Msg] = []
+        for row in map(obj, arr(option.get("options"))):
+            inner = [obj(item) for item in arr(row.get("options"))]
+            rows.extend(inner or [row])
+        return rows
+
+    def _values(self, option: Msg) -> list[str]:
+        return [value for value in (get_text(row, "value") for row in self._rows(option)) if value]
+
+    def _mode_values(self) -> list[str]:
+        return self._values(self._option("mode")) or [get_text(row, "id") for row in self.modes]
+
+
+def _settings(mode: Mode) -> dict[str, str]:
+    """Options that a mode sets: `plan` -> {mode: plan}, `collaboration_mode=plan` -> that, "" -> nothing."""
+    name, equals, value = mode.native.partition("=")
+    return {name: value} if equals and "/" not in name else {"mode": mode.native} if mode.native else {}

@@ -1,0 +1,85 @@
+"""Rows of the registry for agents of the Agent Client Protocol: the well-known ones, and the person's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from universal.agents.acp.profiles import DEFAULT, KNOWN, Profile
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Model
+
+UNTOLD = Catalogue((Model(DEFAULT, "Default", "The model that the agent is set to."),), default_model=DEFAULT)
+"""Until an agent has told its models: clients can choose it at once, and do not have to wait for a slow start."""
+
+
+_UNSEEN = "Calls that the agent neither asks about nor makes through this server are not seen"
+ENFORCEMENT = Enforcement(
+    "the agent's own questions, and files and commands that go through this server",
+    {"*": f"{_UNSEEN}: most agents read without asking, and ask for nothing in their modes that accept edits or everything."},
+)
+UNASKED = Enforcement("files and commands that go through this server", {"*": f"{_UNSEEN}, and this agent asks nothing."})
+
+
+def _make(ids: IdFactory, profile: Profile) -> Codec:
+    from universal.agents.acp.codec import AcpCodec  # late: a server with no such agent never loads it
+
+    return AcpCodec(ids, profile=profile)
+
+
+def spec_of(profile: Profile) -> AgentSpec:
+    """The row of the registry for one agent."""
+    variable = re.sub(r"[^A-Z0-9]", "_", profile.name.upper())
+    return AgentSpec(
+        name=profile.name,
+        title=profile.title,
+        make=partial(_make, profile=profile),
+        binaries=profile.binaries,
+        env_override=f"SHIM_{variable}_BIN",
+        version_args=profile.version_args,
+        capabilities=Capabilities(
+            deltas=True,
+            reasoning=True,
+            permissions=profile.permissions,
+            questions=profile.questions,
+            images=True,
+            interrupt=True,
+            resume=True,
+            todos=True,
+            usage=profile.usage,
+            commands=True,
+            mcp=profile.mcp,
+        ),
+        modes=profile.modes,
+        default_catalogue=UNTOLD,
+        install_hint=profile.install_hint,
+        project_settings=profile.settings,
+        tested=profile.tested,
+        login=profile.login,
+        login_hint=profile.login_hint,
+        enforcement=profile.enforcement or (ENFORCEMENT if profile.permissions else UNASKED),
+        default_rules=profile.default_rules,
+        own_folder=profile.own_folder,
+    )
+
+
+def own_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
+    """An agent of the person's own, from the settings. One with a known name keeps what is known of it, but for the command."""
+    known = next((profile for profile in KNOWN if profile.name == name), None)
+    profile = known or Profile(name, name, ())
+    return spec_of(
+        replace(
+            profile,
+            title=title or profile.title,
+            binaries=(command[0],),
+            args=tuple(command[1:]),
+            env=dict(env),
+            version_args=(),
+            install_hint=f"It is set as agents.{name}.command in the settings.",
+        )
+    )
+
+
+ACP_AGENTS: tuple[AgentSpec, ...] = tuple(spec_of(profile) for profile in KNOWN)
+"""The well-known ones."""

@@ -1,0 +1,290 @@
+"""What an ACP agent says, as items: messages, their text and thinking, tool calls and their results.
+
+Owns the life of items: each is started before it is completed, completed exactly once, and the text of a message is the
+concatenation of its deltas. ACP marks no end of a message: it ends when a chunk of another message comes, when something is
+said after a tool call, when a call begins after all calls before it have ended, or with the turn.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.tools import Call, arguments_of, content_of, metadata_of, name_of, output_of, texts, title_of, todos_of
+from universal.codec import Fact
+from universal.events import EventType, ItemData, ItemDeltaData
+from universal.growing import Growing
+from universal.items import (
+    ContentPart,
+    ImagePart,
+    Item,
+    ItemKind,
+    ItemRole,
+    ItemStatus,
+    Json,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from universal.jsonline import get_text
+from universal.jsonvalue import obj
+
+ABANDONED = "The tool call was interrupted before it had a result."
+Kind = Literal["text", "reasoning"]
+
+_EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
+"""How Claude Code, behind its adapter, says that a command has failed."""
+
+
+@dataclass(slots=True)
+class _Part:
+    kind: Kind
+    said: Growing = field(default_factory=Growing)
+
+
+@dataclass(slots=True)
+class _Message:
+    item_id: str
+    native_id: str
+    model: Msg | None
+    parts: list[_Part] = field(default_factory=list[_Part])
+    images: list[ImagePart] = field(default_factory=list[ImagePart])
+    calls: set[str] = field(default_factory=set[str])
+    ids: set[str] = field(default_factory=set[str])
+    """Its native ids: thinking has one of its own with some agents."""
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The conversation of one session: feed it updates, act on the facts."""
+
+    ctx: Context
+    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    """Open calls by id."""
+    said: bool = False
+    """Something was said since `begin`."""
+    _open: _Message | None = None
+    _ended: set[str] = field(default_factory=set[str])
+    """Ids of calls that have their result, and of messages that were completed."""
+
+    def begin(self) -> None:
+        """A prompt was handed over."""
+        self.said = False
+
+    def ended(self, native_id: str) -> bool:
+        """Whether this call or message is over."""
+        return native_id in self._ended
+
+    # --- messages -------------------------------------------------------------------------------------
+
+    def chunk(self, kind: Kind, content: Msg, native_id: str, raw: Json) -> Iterator[Fact]:
+        """A piece of a message."""
+        image = content.get("type") == "image" and get_text(content, "data")
+        text = _text_of(content)
+        if not text and not image:
+            return
+        if self._other(native_id):
+            yield from self._begin(native_id, raw)
+        message = self._open
+        if message is None:
+            return
+        if native_id:
+            message.ids.add(native_id)
+        if image:
+            mime = get_text(content, "mimeType") or "image/png"
+            message.images.append(ImagePart(path=f"data:{mime};base64,{image}", mime=mime))
+            return
+        if not message.parts or message.parts[-1].kind != kind:
+            message.parts.append(_Part(kind))
+        message.parts[-1].said.add(text)
+        yield self._delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
+
+    def _other(self, native_id: str) -> bool:
+        """Whether a chunk with this id begins another message."""
+        message = self._open
+        if message is None or message.calls:
+            return True
+        only_thinking = all(part.kind == "reasoning" for part in message.parts)
+        return bool(native_id and message.ids and native_id not in message.ids) and not only_thinking
+
+    def _begin(self, native_id: str, raw: Json) -> Iterator[Fact]:
+        yield from self._end(raw, finish="", interrupted=False)
+        yield from self._refused(raw)
+        self._open = _Message(self.ctx.ids("item"), native_id, self.ctx.model())
+        self.said = True
+        item = self._item(self._open, ItemStatus.IN_PROGRESS, (), {})
+        yield Fact(EventType.ITEM_STARTED, ItemData(item=item), raw=raw)
+
+    def _end(self, raw: Json, *, finish: str, interrupted: bool, extra: Msg | None = None) -> Iterator[Fact]:
+        message, self._open = self._open, None
+        if message is None:
+            return
+        self._ended |= message.ids
+        content: list[ContentPart] = [
+            TextPart(text=part.said.text) if part.kind == "text" else ReasoningPart(text=part.said.text) for part in message.parts
+        ]
+        metadata: Msg = (
+            {"interrupted": True} if interrupted else {"finish": finish or ("tool-calls" if message.calls else "stop")}
+        )
+        status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
+        item = self._item(message, status, (*content, *message.images), {**metadata, **(extra or {})})
+        yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, synthetic=raw is None)
+
+    def close(self, raw: Json, *, finish: str = "", interrupted: bool = False, extra: Msg | None = None) -> Iterator[Fact]:
+        """Nothing more will come in this turn. `extra` (usage, cost) goes to the last message."""
+        yield from self._end(raw, finish=finish, interrupted=interrupted, extra=extra)
+        yield from self._refused(raw)
+        for call in list(self.calls.values()):
+            self._over(call)
+            if not call.whole:
+                yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw, synthetic=True)
+                continue
+            yield from self._result(call, raw, failed=True, abandoned=True)
+
+    def _refused(self, raw: Json) -> Iterator[Fact]:
+        """Calls that a person has refused, and of which the agent says nothing more: they have failed."""
+        for call in [call for call in self.calls.values() if call.rejected and call.whole]:
+            self._over(call)
+            yield from self._result(call, raw, failed=True)
+
+    # --- tools ----------------------------------------------------------------------------------------
+
+    def tool(self, update: Msg, raw: Json, *, asked: bool = False) -> Iterator[Fact]:
+        """A `tool_call`, a `tool_call_update`, or (`asked`) the call that a permission is about."""
+        call_id, status = get_text(update, "toolCallId"), get_text(update, "status")
+        if not call_id:
+            yield self.ctx.unparsed("tool call without id", "a tool call without toolCallId", raw)
+            return
+        if call_id in self._ended:
+            self.ctx.ignore("update of a call that is over")
+            return
+        call = self.calls.get(call_id)
+        if call is None:
+            call = yield from self._begin_call(call_id, update, raw)
+        call.merge(update)
+        yield from self._whole(call, raw, ran=asked or status in ("in_progress", "completed", "failed") or bool(call.response))
+        yield from self._output(call, obj(update.get("_meta")), status, raw)
+        if status in ("completed", "failed"):
+            self._over(call)
+            if status == "failed" and call.kind == "execute" and call.exit_code is None:
+                told = _EXIT_CODE.match(output_of(call))
+                call.exit_code = int(told[1]) if told else None
+            yield from self._result(call, raw, failed=status == "failed" or call.dismissed)
+            todos = todos_of(call) if status == "completed" else []
+            if todos:
+                yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
+
+    def _begin_call(self, call_id: str, update: Msg, raw: Json) -> Generator[Fact, None, Call]:
+        message = self._open
+        if message is None or (message.calls and message.calls <= self._ended):
+            yield from self._begin("", raw)
+            message = self._open
+        parent = message.item_id if message is not None else ""
+        if message is not None:
+            message.calls.add(call_id)
+        call = Call(call_id, self.ctx.ids("item"), parent, name_of(update), get_text(update, "kind"), get_text(update, "title"))
+        self.calls[call_id] = call
+        yield self._call(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+        return call
+
+    def _whole(self, call: Call, raw: Json, *, ran: bool) -> Iterator[Fact]:
+        """Once it runs, its arguments are fixed: before, agents send them in growing pieces."""
+        if ran and not call.whole:
+            call.whole = True
+            yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+
+    def _output(self, call: Call, meta: Msg, status: str, raw: Json) -> Iterator[Fact]:
+        """Output while it runs: pieces in `_meta`, or `content` that repeats and grows."""
+        data = "".join(get_text(obj(meta.get(key)), "data") for key in ("terminal_output", "terminal_output_delta"))
+        call.terminal += data
+        if not data and status == "in_progress" and call.kind == "execute":
+            told = texts(call.content)
+            data = told[len(call.shown) :] if told.startswith(call.shown) else ""
+        if not data or not call.whole:
+            return
+        if not call.result_id:
+            call.result_id = self.ctx.ids("item")
+            item = self._result_item(call, ItemStatus.IN_PROGRESS, (ToolResultPart(call_id=call.call_id, output=""),), None)
+            yield Fact(EventType.ITEM_STARTED, ItemData(item=item), raw=raw)
+        call.shown += data
+        delta = ItemDeltaData(
+            item_id=call.result_id, native_item_id=call.call_id, delta=data, part_index=0, part_type="tool_output"
+        )
+        yield Fact(EventType.ITEM_DELTA, delta, raw=raw)
+
+    def _over(self, call: Call) -> None:
+        self.calls.pop(call.call_id, None)
+        self._ended.add(call.call_id)
+
+    def _result(self, call: Call, raw: Json, *, failed: bool, abandoned: bool = False) -> Iterator[Fact]:
+        metadata = metadata_of(call)
+        content = content_of(call, failed=failed)
+        if abandoned:
+            metadata["interrupted"] = True
+            content = (ToolResultPart(call_id=call.call_id, output=call.terminal or call.shown or ABANDONED),)
+        call.result_id = call.result_id or self.ctx.ids("item")
+        item = self._result_item(call, ItemStatus.FAILED if failed else ItemStatus.COMPLETED, content, metadata or None)
+        yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, synthetic=abandoned)
+
+    # --- building -------------------------------------------------------------------------------------
+
+    def _item(self, message: _Message, status: ItemStatus, content: tuple[ContentPart, ...], metadata: Msg) -> Item:
+        model = {"model": message.model} if message.model else {}
+        return Item(
+            item_id=message.item_id,
+            native_item_id=message.native_id or None,
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.ASSISTANT,
+            status=status,
+            content=content,
+            metadata={**model, **metadata} or None,
+        )
+
+    def _call(self, type_: EventType, call: Call, status: ItemStatus, raw: Json, *, synthetic: bool = False) -> Fact:
+        arguments = arguments_of(call) if call.whole else {}
+        text = json.dumps(arguments, ensure_ascii=False) if call.whole else ""
+        metadata: Msg | None = {"title": title_of(call), "input": arguments} if call.whole else None
+        if status is ItemStatus.FAILED:
+            metadata = {"interrupted": True}
+        item = Item(
+            item_id=call.item_id,
+            native_item_id=call.call_id,
+            parent_id=call.parent_id,
+            kind=ItemKind.TOOL_CALL,
+            role=ItemRole.TOOL,
+            status=status,
+            content=(ToolCallPart(name=call.name, arguments=text, call_id=call.call_id),),
+            metadata=metadata,
+        )
+        return Fact(type_, ItemData(item=item), raw=raw, synthetic=synthetic)
+
+    def _result_item(self, call: Call, status: ItemStatus, content: tuple[ContentPart, ...], metadata: Msg | None) -> Item:
+        return Item(
+            item_id=call.result_id,
+            native_item_id=None,
+            parent_id=call.parent_id,
+            kind=ItemKind.TOOL_RESULT,
+            role=ItemRole.TOOL,
+            status=status,
+            content=content,
+            metadata=metadata,
+        )
+
+    def _delta(self, item_id: str, native_id: str, text: str, index: int, kind: Kind, raw: Json) -> Fact:
+        data = ItemDeltaData(item_id=item_id, native_item_id=native_id or None, delta=text, part_index=index, part_type=kind)
+        return Fact(EventType.ITEM_DELTA, data, raw=raw)
+
+
+def _text_of(content: Msg) -> str:
+    """Text of a content block; links and embedded files as a line."""
+    if content.get("type") == "text":
+        return get_text(content, "text")
+    if content.get("type") == "resource_link":
+        return f"[{get_text(content, 'title', 'name', 'uri')}]({get_text(content, 'uri')})"
+    resource = obj(content.get("resource"))
+    return get_text(resource, "text", "uri")

@@ -1,0 +1,352 @@
+"""Tool calls of the Agent Client Protocol: names, arguments, output, diffs. Pure functions over what a call has told so far.
+
+An ACP call says what it is in several places: `name` (newer agents), `kind`, `title`, `rawInput`, `locations`, `content`, and
+`_meta` of single agents. Here they become one name, one object of arguments and one result.
+Source: recordings of claude-agent-acp 0.100.0, codex-acp 2.6.0 and 0.16.0, opencode 1.18.33, pi-acp 0.0.34.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from universal.agents.acp.context import Msg
+from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.jsonline import get_int, get_text
+from universal.jsonvalue import arr, obj
+
+_PATH_KEYS = ("file_path", "filePath", "path", "filepath", "abs_path", "notebook_path")
+_EDIT_KEYS = ("old_string", "oldString", "oldText", "edits", "content", "new_source", "patchText")
+_SEARCH_KEYS = ("pattern", "query", "regex")
+_FILE_KINDS = frozenset({"read", "edit", "delete", "move"})
+_SHELLS = frozenset({"exec_command", "shell", "local_shell"})
+"""Names of shell tools. Codex tells with `kind` read or search what such a command does."""
+_TITLES = frozenset(
+    {"read", "edit", "write", "multiedit", "bash", "glob", "grep", "list", "patch", "task", "skill", "webfetch", "websearch"}
+    | {"todowrite", "todoread", "question", "codesearch", "lsp", "invalid"}
+)
+"""Titles that are names of tools: OpenCode and Pi begin a call with them and give no `name`."""
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
+_NAMED_TITLE = re.compile(r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+): ")
+"""A title that begins with the tool's name, as Cline's do."""
+_FENCE = re.compile(r"\A(`{3,})\w*\n(.*?)\n?\1\s*\Z", re.DOTALL)
+_SHELL_END = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*\Z")
+"""What Copilot adds to a command's output."""
+_EDIT_CHARS = 20_000
+"""Texts of a diff longer than this are not repeated in the arguments."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call, with all that it has told until now."""
+
+    call_id: str
+    item_id: str
+    parent_id: str
+    name: str
+    kind: str
+    title: str = ""
+    raw_input: Msg = field(default_factory=dict[str, Json])
+    content: list[Msg] = field(default_factory=list[Msg])
+    locations: list[Msg] = field(default_factory=list[Msg])
+    raw_output: Json = None
+    response: Msg = field(default_factory=dict[str, Json])
+    """`_meta.claudeCode.toolResponse`: Claude Code's own structured result."""
+    terminal: str = ""
+    """What `_meta.terminal_output` has brought."""
+    exit_code: int | None = None
+    whole: bool = False
+    """The tool_call item is completed: its arguments are fixed."""
+    result_id: str = ""
+    """Item of the result, once output has come."""
+    shown: str = ""
+    """Output that was told as deltas."""
+    answers: list[list[str]] | None = None
+    rejected: bool = False
+    """A person has refused it; Gemini CLI does not tell how such a call ended."""
+    dismissed: bool = False
+    """Its question was not answered: what it says then is no result, though some agents call it one."""
+
+    def merge(self, update: Msg) -> None:
+        """Take over the fields that this update has; null and missing ones change nothing."""
+        self.title = get_text(update, "title") or self.title
+        self.kind = get_text(update, "kind") or self.kind
+        if not self.whole and isinstance(update.get("rawInput"), dict):
+            self.raw_input = {**self.raw_input, **obj(update["rawInput"])}
+        if isinstance(update.get("content"), list):
+            self.content = [obj(block) for block in arr(update["content"])]
+        if arr(update.get("locations")):
+            self.locations = [obj(place) for place in arr(update["locations"])]
+        if update.get("rawOutput") is not None:
+            self.raw_output = update["rawOutput"]
+        meta = obj(update.get("_meta"))
+        self.response = obj(obj(meta.get("claudeCode")).get("toolResponse")) or self.response
+        for source in (obj(meta.get("terminal_exit")), obj(self.raw_output), obj(obj(self.raw_output).get("metadata"))):
+            for key in ("exit_code", "exit", "exitCode"):
+                if isinstance(source.get(key), int) and not isinstance(source.get(key), bool):
+                    self.exit_code = get_int(source, key)
+        for block in map(obj, arr(obj(self.raw_output).get("contents"))):
+            if block.get("type") == "shell_exit":
+                self.exit_code = get_int(block, "exitCode")
+
+
+def name_of(update: Msg) -> str:
+    """The agent's name of a tool; where it gives none, the kind of work."""
+    kind, title = get_text(update, "kind"), get_text(update, "title")
+    given = obj(update.get("rawInput"))
+    if obj(update.get("_meta")).get("is_mcp_tool_call") is True and get_text(given, "tool"):  # codex-acp
+        return f"mcp__{get_text(given, 'server')}__{get_text(given, 'tool')}"
+    name = get_text(update, "name") or get_text(obj(obj(update.get("_meta")).get("claudeCode")), "toolName")
+    about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
+    if name and not about:
+        return name
+    named = _NAMED_TITLE.match(title)
+    if not name and kind in ("", "other") and named is not None:
+        return named[1]
+    if not name and (title in _TITLES or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
+        return title
+    return kind or "other"
+
+
+def title_of(call: Call) -> str:
+    """A line for people."""
+    return (call.title or call.name).partition("\n")[0][:200]
+
+
+# --- arguments ------------------------------------------------------------------------------------------
+
+
+def arguments_of(call: Call) -> Msg:
+    """`rawInput`, completed with what the call tells elsewhere: the command, the path, the texts of its only diff."""
+    given = dict(call.raw_input)
+    if call.name.startswith("mcp__") and {"server", "tool", "arguments"} <= given.keys():
+        return dict(obj(given["arguments"]))
+    diffs = _diffs(call)
+    if call.kind == "execute" or call.name in _SHELLS or isinstance(given.get("command"), list):
+        command = _command(given.get("command")) or _command(given.get("cmd"))
+        if command or (call.title and call.title != call.name):
+            given["command"] = command or call.title
+    if call.kind in _FILE_KINDS and not any(given.get(key) for key in _PATH_KEYS):
+        path = _first_path(call)
+        if path:
+            given["path"] = path
+    if call.kind == "edit" and len(diffs) == 1 and not any(key in given for key in _EDIT_KEYS):
+        old, new = get_text(diffs[0], "oldText"), get_text(diffs[0], "newText")
+        if len(old) + len(new) <= _EDIT_CHARS:
+            given.update({"oldText": old, "newText": new})
+    if call.kind == "search" and call.title and not any(given.get(key) for key in _SEARCH_KEYS):
+        given["pattern"] = call.title
+    return given
+
+
+# --- what permission rules look at ------------------------------------------------------------------------
+
+_PATCH_PATH = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+_OPENCODE_QUESTIONS = frozenset({"external_directory", "doom_loop"})
+"""Permissions that OpenCode asks about a call besides the call's own; it tells them as the request's title."""
+_CHANGING_KINDS = frozenset({"edit", "delete", "move"})
+
+
+def rule_metadata(call: Call | None, request: Msg) -> Msg:
+    """What permission rules look at beside the arguments: paths, commands, and whether the call is known at all.
+
+    `request` is the `toolCall` of `session/request_permission`.
+    """
+    given = {**(call.raw_input if call else {}), **obj(request.get("rawInput"))}
+    title, kind = get_text(request, "title"), get_text(request, "kind") or (call.kind if call else "")
+    if title in _OPENCODE_QUESTIONS:
+        return {"opencode": _opencode_question(title, given)}
+    lines = [line for line in (_command(row) or _command(obj(row).get("command")) for row in arr(given.get("commands"))) if line]
+    paths = _paths(call, request, given)
+    known = bool(lines) or bool(_command(given.get("command")) or _command(given.get("cmd")))
+    name = (call.name if call else "") or name_of(request)
+    opaque = (kind == "execute" and not known) or (kind in _CHANGING_KINDS and not paths) or (kind in ("", "other") and not given)
+    return {
+        **({"commands": lines} if lines else {}),
+        **({"paths": paths} if paths and (kind in _FILE_KINDS or name in _PATCH_TOOLS) else {}),
+        **({"opaque": True} if opaque else {}),
+    }
+
+
+_PATCH_TOOLS = frozenset({"apply_patch", "patch"})
+
+
+def _paths(call: Call | None, request: Msg, given: Msg) -> list[str]:
+    """Every path that a call tells, by its arguments, its patch, its diffs and its locations."""
+    blocks = [*(call.content if call else []), *map(obj, arr(request.get("content")))]
+    places = [*(call.locations if call else []), *map(obj, arr(request.get("locations")))]
+    patches = [text for key in ("input", "patch", "patchText") if isinstance(text := given.get(key), str)]
+    found = [
+        *(get_text(given, key) for key in (*_PATH_KEYS, "destination", "newPath", "new_path", "to")),
+        *(get_text(obj(row), "path") for key in ("files", "edits", "paths") for row in arr(given.get(key))),
+        *(row for row in arr(given.get("paths")) if isinstance(row, str)),
+        *(path for patch in patches for path in _PATCH_PATH.findall(patch)),
+        *(get_text(block, "path") for block in blocks if block.get("type") == "diff"),
+        *(get_text(place, "path") for place in places),
+    ]
+    return [path for path in dict.fromkeys(found) if path]
+
+
+def _opencode_question(permission: str, given: Msg) -> Msg:
+    """OpenCode's own request, as far as its ACP face tells it: the patterns are gone, the folder is not."""
+    folder = get_text(given, "parentDir")
+    pattern = f"{folder.rstrip('/')}/*" if folder else get_text(given, "tool", "filepath") or "*"
+    return {"permission": permission, "patterns": [pattern], "always": [pattern], "metadata": given}
+
+
+def _command(value: Json) -> str:
+    """A shell line; of `["/bin/bash", "-lc", LINE]` the LINE."""
+    if isinstance(value, str):
+        return value
+    words = [word for word in arr(value) if isinstance(word, str)]
+    if len(words) == 3 and words[1] in ("-c", "-lc"):
+        return words[2]
+    return shlex.join(words)
+
+
+def _first_path(call: Call) -> str:
+    """Where it is, by its locations or else its first diff."""
+    return next((path for path in (get_text(place, "path") for place in [*call.locations, *_diffs(call)]) if path), "")
+
+
+# --- results --------------------------------------------------------------------------------------------
+
+
+def texts(content: list[Msg]) -> str:
+    """The text of `content` blocks, without the Markdown fences that agents put around output."""
+    blocks = [obj(block.get("content")) for block in content if block.get("type") == "content"]
+    told = "\n".join(unfenced(get_text(block, "text")) for block in blocks if block.get("type") == "text")
+    return _SHELL_END.sub("", told)
+
+
+def unfenced(text: str) -> str:
+    """What stands inside of the one code block that a text is; else the text."""
+    found = _FENCE.match(text)
+    return found[2] if found else text
+
+
+def output_of(call: Call) -> str:
+    """What the tool has said: what its terminal wrote, else its raw output, else its content."""
+    return call.terminal or _raw_text(call.raw_output) or texts(call.content)
+
+
+def _raw_text(raw: Json) -> str:
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, list):
+        return "\n".join(get_text(obj(block), "text") for block in arr(raw))
+    found = obj(raw)
+    found = obj(found.get("result")) or found  # codex-acp's MCP tools: {result: {content}, error}
+    told = get_text(found, "output", "formatted_output", "aggregated_output", "stdout", "error")
+    told = told or _SHELL_END.sub("", get_text(found, "content", "message"))
+    return told or "\n".join(get_text(obj(block), "text") for block in arr(found.get("content")))
+
+
+def content_of(call: Call, *, failed: bool) -> tuple[ContentPart, ...]:
+    """Content of the tool_result item: output, images, and unless it failed the files."""
+    parts: list[ContentPart] = [ToolResultPart(call_id=call.call_id, output=output_of(call))]
+    for block in call.content:
+        inner = obj(block.get("content"))
+        if inner.get("type") == "image" and get_text(inner, "data"):
+            mime = get_text(inner, "mimeType") or "image/png"
+            parts.append(ImagePart(path=f"data:{mime};base64,{get_text(inner, 'data')}", mime=mime))
+    if not failed:
+        parts.extend(_files(call))
+    return tuple(parts)
+
+
+def metadata_of(call: Call) -> Msg:
+    """Metadata of the tool_result item, as listed at `universal.items.Item`."""
+    raw = obj(call.raw_output)
+    metadata: Msg = {}
+    if call.exit_code is not None:
+        metadata["exit_code"] = call.exit_code
+    for source in (raw, call.response):
+        metadata.update({key: source[key] for key in ("stdout", "stderr") if isinstance(source.get(key), str)})
+    if call.terminal:
+        metadata.pop("stdout", None)
+    if obj(raw.get("metadata")).get("interrupted") is True or call.response.get("interrupted") is True:
+        metadata["interrupted"] = True
+    if call.response.get("isAsync") is True:
+        metadata["background"] = True
+    if call.answers is not None:
+        metadata["answers"] = call.answers
+    if obj(call.response.get("file")) or call.response.get("numFiles") is not None:
+        metadata["structured"] = {key: value for key, value in call.response.items() if key != "originalFile"}
+    own = obj(raw.get("metadata"))
+    if own and isinstance(raw.get("output"), str) and call.name != "task":  # a task's own names a session that is not known here
+        metadata["opencode"] = {"title": call.title, "metadata": own}
+        metadata["truncated"] = own.get("truncated") is True
+    return metadata
+
+
+def todos_of(call: Call) -> list[Msg]:
+    """The list that OpenCode's todo tool has written: `opencode acp` makes no plan of it, as other agents do."""
+    if call.name != "todowrite":
+        return []
+    rows = [obj(row) for row in arr(call.raw_input.get("todos"))]
+    return [{"content": get_text(row, "content"), **{k: row[k] for k in ("status", "priority") if k in row}} for row in rows]
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def _diffs(call: Call) -> list[Msg]:
+    return [block for block in call.content if block.get("type") == "diff" and get_text(block, "path")]
+
+
+def _files(call: Call) -> Iterator[FileRefPart]:
+    diffs = _diffs(call)
+    for diff in diffs:
+        path = get_text(diff, "path")
+        if len(diffs) == 1 and not path.startswith("/"):
+            path = _first_path(call)
+        created = diff.get("oldText") is None
+        exact = _exact_patch(call) if len(diffs) == 1 and not created else ""
+        text = exact or unified(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=created)
+        yield FileRefPart(path=path, action="write" if created else "patch", diff=text or None)
+    if call.kind == "read" and not diffs and _first_path(call):
+        yield FileRefPart(path=_first_path(call), action="read")
+
+
+def _exact_patch(call: Call) -> str:
+    """The agent's own patch, where the diff in `content` only has the replaced piece and so no line numbers.
+
+    Claude's `structuredPatch`; OpenCode's `metadata.diff`.
+    """
+    told = get_text(obj(obj(call.raw_output).get("metadata")), "diff")
+    if "\n@@ " in told:
+        return told[told.index("--- ") :] if "--- " in told else told
+    hunks = [obj(hunk) for hunk in arr(call.response.get("structuredPatch"))]
+    path = get_text(call.response, "filePath")
+    if not hunks or not path:
+        return ""
+    lines = [f"--- {path}", f"+++ {path}"]
+    for hunk in hunks:
+        old, new = (f"{get_int(hunk, f'{side}Start')},{get_int(hunk, f'{side}Lines')}" for side in ("old", "new"))
+        lines.append(f"@@ -{old} +{new} @@")
+        lines.extend(line for line in arr(hunk.get("lines")) if isinstance(line, str))
+    return "\n".join(lines) + "\n"
+
+
+def pending_diff(call: Call) -> str:
+    """What a call would change, as a unified diff, as far as it tells before it runs; "" when it does not."""
+    told = get_text(call.raw_input, "diff")
+    return told or "".join(
+        unified(get_text(d, "path"), get_text(d, "oldText"), get_text(d, "newText"), created=d.get("oldText") is None)
+        for d in _diffs(call)
+    )
+
+
+def unified(path: str, before: str, after: str, *, created: bool = False) -> str:
+    """A unified diff of two texts; of a new file when `created`. "" when nothing differs."""
+    lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their newlines; not `splitlines`, which breaks at U+2028, form feeds and the like."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]

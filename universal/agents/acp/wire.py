@@ -1,0 +1,35 @@
+"""Tables of the Agent Client Protocol: what we announce, what is known and not used."""
+
+from __future__ import annotations
+
+import re
+
+from universal.agents.acp.context import Msg
+
+CLIENT: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
+CAPABILITIES: Msg = {
+    "fs": {"readTextFile": True, "writeTextFile": True},
+    "terminal": True,
+    "elicitation": {"form": {}},
+}
+"""`clientCapabilities`. Files and terminals: `host`, ADR 14. Questions come as forms."""
+
+IGNORED: dict[str, str] = {
+    "user_message_chunk": "an echo of the prompt, or history",
+    "_auth/status_update": "which account is used; told by claude-agent-acp and codex-acp, kept for the catalogue",
+    "elicitation/complete": "the end of a form in a browser, which is not offered",
+}
+"""Known and not used, and why."""
+
+ABORTED: Msg = {"message": "Interrupted", "code": "aborted"}
+RETRY = re.compile(r"Retrying \(attempt (\d+)/(\d+), waiting (\d+)s\)\.\.\.\s*")
+MODE_NOTE = re.compile(r"\[MODE_UPDATE\] \S+")
+"""Gemini CLI's remark that a mode was set, as a message."""
+PREAMBLE = re.compile(r"pi v\d+\.\d+\.\d+\n---\n.*", re.DOTALL)
+"""What pi-acp says about itself after the start of a session, as a message."""
+NOTE = re.compile(
+    r"(Queued message \(position \d+\)\.|Starting queued message\. \(\d+ remaining\)|Retry finished, resuming\.)\s*"
+)
+"""pi-acp's remarks, which stand among the text."""
+SUSPECT = "API Error"
+"""How a message of claude-agent-acp begins that an error response may repeat."""

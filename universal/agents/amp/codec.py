@@ -1,0 +1,290 @@
+"""Amp: `amp --execute --stream-json --stream-json-input`, one process per session, whole messages without deltas.
+
+What was verified, and how: all recordings of 0.0.1774569934 (March 2026, the last version that calls the model through
+AMP_URL) are replayed through this codec, and that version was run behind the server against a scripted model and a
+stand-in for Amp's account calls. Current versions keep the thread on Amp's server, which cannot be reached without an
+account: no run against it has been made. Their messages are those of `amp_sdk/types.py` 0.1.20260918, which has the
+same five kinds. Not observed: messages of subagents (`parent_tool_use_id`), `error_max_turns`, images.
+
+- A prompt is answered by an `assistant` message with `stop_reason: end_turn`; `result` comes once, after the end of
+  input. A `stop_reason` of null without a tool call is the token limit, and nothing ever follows: the process is
+  stopped, the next prompt continues the thread.
+- `result` with an error ends the turn; the exit code is 0 all the same.
+- There is no message for an interrupt: SIGINT. The process exits then; the next prompt continues the thread.
+- There is no channel for permissions or questions: Amp's own rules decide, or nothing is held back (mode `bypass`).
+  A person's rules become settings of one process (`rules`); other rules mean another process.
+  A tool that they want approved ends the turn with an error (seen with the recorded version).
+- Amp's models are modes (`--mode`), chosen at the start of a process: another one means another process.
+- Thinking is told with `--stream-json-thinking`. No cost is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import ClassVar
+
+from universal.agents.amp.rules import own_settings_files, restricts, settings_with_rules
+from universal.agents.amp.wire import (
+    ABORTED,
+    CANCELLED,
+    CATALOGUE,
+    DEFAULT_MODEL,
+    FINISH,
+    LOGIN_NEEDED,
+    NAME,
+    Msg,
+    error_data,
+    error_of,
+    exit_error,
+    login_error,
+    prompt_line,
+    read_result,
+    title_of,
+    usage_of,
+)
+from universal.agents.kit.speech import Context, Speech
+from universal.codec import (
+    Catalogue,
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    Interrupt,
+    InterruptProcess,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    SettingsFile,
+    Signal,
+    Stop,
+)
+from universal.events import EventType
+from universal.items import Json
+from universal.jsonline import digest, get_text, parse
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+from universal.permissions import Rule
+from universal.turn import Input
+
+
+class AmpCodec:
+    """The codec of Amp; see `universal.codec.Codec` for the methods' contract."""
+
+    name = NAME
+
+    def __init__(self, ids: IdFactory) -> None:
+        self.catalogue: Catalogue | None = CATALOGUE
+        """Known before it is asked: Amp cannot tell it, and starting it without a login opens a browser."""
+        self.native_session_id: str | None = None
+        self._ctx = Context(NAME, ids)
+        self._speech = Speech(self._ctx)
+        self._model = DEFAULT_MODEL
+        self._mode = "build"
+        self._directory = ""
+        self._rules: tuple[Rule, ...] = ()
+        """The written permission rules that Amp was started with."""
+        self._handed = 0
+        """Prompts that were written and are not answered."""
+        self._stopping = False
+        self._login = False
+        self._fresh = False
+        """A thread is continued, and Amp has said nothing in it yet."""
+        self._usage: dict[str, int] = {}
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """argv. `threads continue` goes on with a thread, which Amp keeps on its server."""
+        self._model, self._mode = options.model or DEFAULT_MODEL, options.mode or "build"
+        self._directory = options.directory
+        argv = [options.binary]
+        if options.resume and options.native_session_id:
+            self.native_session_id, self._fresh = options.native_session_id, True
+            argv += ["threads", "continue", options.native_session_id]
+        argv += ["--execute", "--stream-json", "--stream-json-thinking", "--stream-json-input"]
+        if self._model != DEFAULT_MODEL:
+            argv += ["--mode", self._model]
+        self._rules = options.rules
+        settings = None
+        if restricts(self._rules):
+            change = partial(settings_with_rules, rules=self._rules, mode=self._mode, directory=self._directory)
+            settings = SettingsFile("--settings-file", own_settings_files(options.environment, options.directory), change)
+        elif self._mode == "bypass":
+            argv.append("--dangerously-allow-all")
+        env = {"AMP_SKIP_UPDATE_CHECK": "1"}
+        return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=env, settings=settings)
+
+    def start(self) -> list[Output]:
+        """There is no handshake: Amp begins to speak after its first prompt."""
+        return []
+
+    def send(self, command: Command) -> list[Output]:
+        """A command as a line, a signal, or another process. Nothing is ever asked, so replies are to nothing."""
+        match command:
+            case Prompt():
+                model, mode = command.model or self._model, command.mode or self._mode
+                if (model, mode) != (self._model, self._mode):
+                    return [Stop(f"Amp is to run in the mode {model} ({mode})", again=True)]
+                if command.rules != self._rules and (restricts(command.rules) or restricts(self._rules)):
+                    return [Stop("other permission rules need another process", again=True)]
+                self._handed += 1
+                self._stopping = False
+                return [prompt_line(command.text, command.attachments, command.system)]
+            case Interrupt():
+                self._stopping = True
+                return [InterruptProcess()]
+            case PermissionReply() | QuestionReply():
+                return []
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line. What is no JSON object, or of an unknown kind, is `agent.unparsed`; but the words of its login."""
+        text = line.decode("utf-8", errors="replace")
+        if text.startswith(LOGIN_NEEDED):
+            self._login = True
+            return self._stamped(self._no_login(text))
+        if self._login or not text.strip():
+            self._ctx.ignore("words of the login" if self._login else "an empty line")
+            return []
+        try:
+            msg = parse(line)
+        except (ValueError, RecursionError) as error:
+            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))]))
+        if not isinstance(msg, dict):
+            return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
+        message: Msg = obj(msg)
+        kind = get_text(message, "type") or "?"
+        kind = f"system/{get_text(message, 'subtype') or '?'}" if kind == "system" else kind
+        handler = self.HANDLERS.get(kind)
+        if handler is None:
+            return self._stamped(iter([self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))]))
+        if get_text(message, "parent_tool_use_id"):
+            self._ctx.ignore(f"{kind} of a subagent")  # never seen; the call's result says what came of it
+            return []
+        return self._stamped(handler(self, message))
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: what was open is reported as it is."""
+        return self._stamped(self._eof(exit_))
+
+    def _eof(self, exit_: Exit) -> Iterator[Output]:
+        yield from self._speech.close(None)
+        error = exit_error(exit_.stderr)
+        if error is not None and self._handed:
+            yield Fact(EventType.ERROR, error_data(error), synthetic=True)
+            yield from self._over(error)
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of what was ignored and what was not understood."""
+        return self._ctx.counters
+
+    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
+        made = list(outputs)
+        native = self.native_session_id
+        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
+
+    def _no_login(self, text: str) -> Iterator[Output]:
+        error = login_error(text)
+        yield Fact(EventType.ERROR, error_data(error), raw=text)
+        yield Stop("nobody is logged in")
+        yield from self._over(error)
+
+    def _on_init(self, msg: Msg) -> Iterator[Output]:
+        self.native_session_id = get_text(msg, "session_id") or self.native_session_id
+        yield from ()
+
+    def _on_user(self, msg: Msg) -> Iterator[Output]:
+        """The echo of a prompt, or results of tools."""
+        for block in map(obj, arr(obj(msg.get("message")).get("content"))):
+            kind = get_text(block, "type")
+            if kind == "tool_result":
+                yield from self._result(block, msg)
+            elif kind in ("text", "image"):
+                self._ctx.ignore("user, the prompt")
+            else:
+                yield self._ctx.unparsed(f"block/{kind or '?'}", "unknown content block", msg)
+
+    def _result(self, block: Msg, msg: Msg) -> Iterator[Output]:
+        call = self._speech.calls.get(get_text(block, "tool_use_id"))
+        if call is None:
+            self._ctx.ignore("tool_result of no open call")
+            return
+        result = read_result(call.name, call.arguments or {}, block, self._directory)
+        yield from self._speech.result(call, result.content, result.metadata, msg, failed=block.get("is_error") is True)
+
+    def _on_assistant(self, msg: Msg) -> Iterator[Output]:
+        """A whole message: its texts are one synthetic delta each."""
+        native = obj(msg.get("message"))
+        blocks = [obj(block) for block in arr(native.get("content"))]
+        stop, calls = get_text(native, "stop_reason"), any(block.get("type") == "tool_use" for block in blocks)
+        model: dict[str, Json] = {"provider_id": NAME, "model_id": self._model, "variant": None}
+        self._fresh = False
+        if not self._handed:
+            self._handed = 1
+            yield Signal(Input.ACTIVITY)
+        yield from self._speech.begin(msg, native_id=get_text(native, "id"), model=model)
+        for place, block in enumerate(blocks):
+            kind = get_text(block, "type")
+            if kind == "text":
+                yield from self._speech.whole(place, "text", as_text(block.get("text")), msg)
+            elif kind == "thinking":
+                yield from self._speech.whole(place, "reasoning", as_text(block.get("thinking")), msg)
+            elif kind == "tool_use":
+                name, arguments = get_text(block, "name") or "unknown", obj(block.get("input"))
+                yield from self._speech.call_whole(get_text(block, "id"), name, arguments, title_of(name, arguments), msg)
+            elif kind == "redacted_thinking":
+                self._ctx.ignore("block/redacted_thinking")
+            else:
+                yield self._ctx.unparsed(f"block/{kind or '?'}", "unknown content block", msg)
+        usage = usage_of(obj(native.get("usage")))
+        self._usage = {key: value + self._usage.get(key, 0) for key, value in usage.items()}
+        finish = FINISH.get(stop, stop) or ("tool-calls" if calls else "length")
+        yield from self._speech.end(msg, metadata={"usage": usage, "finish": finish})
+        if not calls:
+            yield from self._speech.close(msg)
+            if not stop:
+                yield Stop("Amp says nothing more after a token limit")
+            yield from self._over(None)
+
+    def _on_result(self, msg: Msg) -> Iterator[Output]:
+        """The process ends now. News only when the turn has not ended already, which means that it failed.
+
+        A tool that Amp's rules want approved ends the turn, and the thread is of no use after it: continued, it fails at
+        once with the same words. So that is a lost conversation; the session begins a new thread.
+        """
+        yield from self._speech.close(msg)
+        yield Stop("Amp has said its result")
+        if not self._handed:
+            self._ctx.ignore("result, the turn has ended")
+            return
+        if msg.get("is_error") is not True:
+            yield from self._over(None)
+            return
+        words = get_text(msg, "error", "result") or get_text(msg, "subtype")
+        if words.startswith(CANCELLED) or self._stopping:
+            yield from self._over(dict(ABORTED))
+            return
+        error = error_of(words)
+        if error["code"] == "approval_needed" and self._fresh:
+            error["code"] = "session_not_found"
+        yield Fact(EventType.ERROR, error_data(error), raw=msg)
+        yield from self._over(error)
+
+    def _over(self, error: dict[str, Json] | None) -> Iterator[Output]:
+        metadata: dict[str, Json] | None = {"usage": self._usage} if self._usage else None
+        self._handed, self._usage = 0, {}
+        if error is None:
+            yield Signal(Input.DONE, metadata=metadata)
+        else:
+            yield Signal(Input.FAILED, error=error, aborted=error["code"] == "aborted", metadata=metadata)
+
+    HANDLERS: ClassVar[dict[str, Callable[[AmpCodec, Msg], Iterator[Output]]]] = {
+        "system/init": _on_init,
+        "user": _on_user,
+        "assistant": _on_assistant,
+        "result": _on_result,
+    }
+    """Kind of line -> what is done with it."""

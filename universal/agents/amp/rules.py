@@ -1,0 +1,267 @@
+"""OpenCode's permission rules as settings of Amp: entries of `amp.permissions`, and tools that are switched off. Pure.
+
+Amp takes the first entry that matches. Ours stand before the person's and only refuse, since an entry that allows would undo
+theirs. Amp cannot ask anybody here, so what a rule asks about is refused too.
+
+    whole keys   the tool is refused, and switched off (`amp.tools.disable`), which a project's settings cannot undo
+    patterns     regular expressions, since `*` of Amp stops at the end of a line; a command or path that is not plain is refused
+
+A pattern may refuse more than OpenCode does, never less: `tests/unit/agents/amp/test_rules.py` compares the two.
+Source: the matcher of 0.0.1774569934; runs of `amp permissions test` of that version and of 0.0.1790142911.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from universal.jsonvalue import arr
+from universal.permissions import BYPASS, Rule, matches
+from universal.shell.tables import (
+    DECLARING,
+    GIT_RUNNING_SUBCOMMANDS,
+    OPAQUE,
+    OTHER_SHELLS,
+    RESERVED,
+    RUNNING_OPTIONS,
+    SHELLS,
+    WRAPPERS,
+)
+
+PERMISSIONS, DISABLED, ALLOW_ALL = "amp.permissions", "amp.tools.disable", "amp.dangerouslyAllowAll"
+
+TOOLS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "edit": (
+        *(
+            ("edit_file", "path"),
+            ("create_file", "path"),
+            ("delete_file", "path"),
+            ("format_file", "path"),
+            ("undo_edit", "path"),
+        ),
+        *(("apply_patch", ""), ("restore_snapshot", "")),
+    ),
+    "bash": (("Bash", "cmd"), ("shell_command", "command"), ("async_shell_command", "command")),
+    "read": (("Read", "path"), ("look_at", "path")),
+    "webfetch": (("read_web_page", "url"),),
+    "websearch": (("web_search", "objective"),),
+    "task": (("Task", ""), ("oracle", ""), ("librarian", ""), ("finder", ""), ("code_review", "")),
+    "skill": (("skill", "name"),),
+    "todowrite": (("todo_write", ""), ("task_list", "")),
+    "glob": (("glob", "filePattern"), ("Glob", "filePattern")),
+    "grep": (("Grep", "pattern"),),
+}
+"""OpenCode's permission -> Amp's tools and the argument that patterns are about; "" if a pattern cannot be compared."""
+OTHER_TOOLS = (
+    *(
+        "get_diagnostics",
+        "mermaid",
+        "chart",
+        "walkthrough",
+        "walkthrough_diagram",
+        "search_documents",
+        "get_document",
+        "docs_list",
+    ),
+    *("docs_read", "docs_write", "code_tour", "read_thread", "find_thread", "read_github", "search_github", "commit_search"),
+    *("list_directory_github", "list_repositories", "glob_github", "diff", "handoff", "painter", "render_agg_man"),
+    *("thread_status", "create_project", "create_thread", "archive_thread", "unarchive_thread", "send_message_to_thread"),
+    *("send_message_to_aggman", "slack_write", "slack_read", "github_repo_ci_status", "load_plugin", "reload_plugins", "tb__*"),
+    *(f"{name}_bitbucket_enterprise" for name in ("read", "list_directory", "list_repositories", "glob", "search", "diff")),
+    *("commit_search_bitbucket_enterprise", "read_mcp_resource", "mcp__*"),
+)
+"""Tools that are no permission of OpenCode: a rule for `*` concerns them."""
+_OWN_SETTINGS = r"/(?:^|[\s\/])\.[aA][mM][pP](?:[\s\/]|$)/"
+"""A path in `.amp`: the settings there could allow what a pattern refuses."""
+PATHS = (*TOOLS["read"], *TOOLS["edit"][:5], ("Grep", "path"), ("list_directory", "path"))
+"""Tools that are given a path."""
+
+# A JavaScript expression for the whole text: `^`, `$` and `.` would stop at lines, since Amp sets the flag `m`.
+_START, _END, _ANY = r"(?<![\s\S])", r"(?![\s\S])", r"[\s\S]*"
+_NAME, _WORD = r"[A-Za-z0-9_./-]+", r"[A-Za-z0-9_./:,@+=-]+"
+_NOT_LITERAL = frozenset(
+    {*WRAPPERS, *SHELLS, *OTHER_SHELLS, *OPAQUE, *DECLARING, *RESERVED}
+    | {"find", "eval", "trap", "source", ".", "read", "hash", "shopt", "set", "test", "printf", "unset", "cd", "pushd", "popd"}
+)
+"""Commands behind which others may run, or that change what later ones mean: a pattern for `bash` refuses them."""
+_DOTS = r"(?:(?:^|\/)\.{1,2}(?:\/|$)|\/\/|\/$|\\)"
+_STARS = 4
+"""More stars in a pattern could keep Amp busy: a refusal then matches more, and an `allow` nothing."""
+
+
+def settings_with_rules(own: Mapping[str, Any], rules: Sequence[Rule], mode: str, directory: str) -> dict[str, Any]:
+    """The person's settings of Amp with rules that come first. In `bypass` their own entries do not apply, as Amp has it."""
+    entries = entries_of(rules, directory)
+    allows_all = mode == BYPASS or own.get(ALLOW_ALL) is True
+    rest: list[Any] = [{"tool": "*", "action": "allow"}] if allows_all else arr(own.get(PERMISSIONS))
+    disabled = [*arr(own.get(DISABLED)), *switched_off(rules)]
+    return {**own, PERMISSIONS: [*entries, *rest], ALLOW_ALL: False, DISABLED: list(dict.fromkeys(disabled))}
+
+
+def own_settings_files(environment: Mapping[str, str], directory: str) -> tuple[str, ...]:
+    """Where the person's settings may stand, as Amp looks for them."""
+    if chosen := environment.get("AMP_SETTINGS_FILE"):
+        return (posixpath.join(directory, chosen),)
+    folder = environment.get("XDG_CONFIG_HOME") or posixpath.join(environment.get("HOME", "/"), ".config")
+    return tuple(posixpath.join(directory, folder, "amp", name) for name in ("settings.json", "settings.jsonc"))
+
+
+def restricts(rules: Iterable[Rule]) -> bool:
+    """Whether a rule denies or asks, so that Amp needs settings of ours."""
+    return any(rule.action != "allow" for rule in rules)
+
+
+def switched_off(rules: Sequence[Rule]) -> list[str]:
+    """Tools that no call may use, whatever its arguments."""
+    return [tool for key, tools in TOOLS.items() if _is_whole(_about(rules, key)) for tool, _ in tools]
+
+
+def entries_of(rules: Sequence[Rule], directory: str) -> list[dict[str, Any]]:
+    """Entries of `amp.permissions` that refuse what these rules deny or ask about."""
+    if not restricts(rules):
+        return []
+    found = [_refuse(tool, "edit", {argument or "patchText": _OWN_SETTINGS}) for tool, argument in TOOLS["edit"][:-1]]
+    for key, tools in TOOLS.items():
+        about = _about(rules, key)
+        if not restricts(about):
+            continue
+        whole = _is_whole(about)
+        for tool, argument in tools:
+            regex = None if whole or not argument else _refused(key, about, directory)
+            found.append(_refuse(tool, key, {argument: f"/{regex}/"} if regex else {}))
+    outside = _about(rules, "external_directory")
+    if restricts(outside):
+        found += [_refuse(tool, "external_directory", {arg: f"/{_outside(outside, directory)}/"}) for tool, arg in PATHS]
+        found += [_refuse(tool, "external_directory", {arg: f"/{_LEAVES}/"}) for tool, arg in TOOLS["bash"]]
+    return [*found, *_of_other_tools(rules)]
+
+
+def _about(rules: Sequence[Rule], key: str) -> list[Rule]:
+    """The rules of a key that still count: none before the last one that allows every call.
+
+    Of `bash` all count: a line that is not understood is asked about wherever a rule could refuse one.
+    """
+    found: list[Rule] = []
+    for rule in rules:
+        if matches(rule.permission, key):
+            is_end = rule.action == "allow" and _is_everything(rule) and key != "bash"
+            found = [] if is_end else [*found, rule]
+    return found
+
+
+def _is_everything(rule: Rule) -> bool:
+    return not rule.pattern.strip("*") and rule.pattern != ""
+
+
+def _is_whole(rules: Sequence[Rule]) -> bool:
+    """Whether the last rules refuse every call."""
+    whole = False
+    for rule in rules:
+        whole = rule.action != "allow" and (whole or _is_everything(rule))
+    return whole
+
+
+def _refuse(tool: str, key: str, conditions: Mapping[str, str]) -> dict[str, Any]:
+    words = f"A permission rule for `{key}` refuses this call."
+    if key == "bash" and conditions:
+        words += " Only one command of plain words can be checked: no quotes, variables, pipes or lists, no `cd`, `env` or `sh`."
+    entry: dict[str, Any] = {"tool": tool, "action": "reject", "message": words}
+    return {**entry, "matches": dict(conditions)} if conditions else entry
+
+
+def _of_other_tools(rules: Sequence[Rule]) -> list[dict[str, Any]]:
+    """Tools of MCP servers (`SERVER_TOOL` in rules), and those that only a rule for `*` concerns. A later `allow` counts not."""
+    found: list[dict[str, Any]] = []
+    for rule in rules:
+        if rule.action == "allow" or rule.permission in (*TOOLS, "external_directory", "doom_loop"):
+            continue
+        if not rule.permission.strip("*"):
+            found += [_refuse(tool, rule.permission, {}) for tool in OTHER_TOOLS]
+            continue
+        name = re.sub(r"[^A-Za-z0-9]+", "*", rule.permission)
+        tools = (rule.permission if "_" not in rule.permission else name, f"mcp__*{name}", "read_mcp_resource")
+        found += [_refuse(tool, rule.permission, {}) for tool in dict.fromkeys(tools)]
+    return found
+
+
+# --- patterns -------------------------------------------------------------------------------------------
+
+
+def _refused(key: str, rules: Sequence[Rule], directory: str) -> str:
+    """An expression that finds what these rules of one key refuse."""
+    if key == "bash":
+        return f"{_not_plain()}|{_START}(?:{_alternatives(rules)})"
+    if key not in ("edit", "read"):
+        return f"{_START}(?:{_alternatives(rules)})"
+    inside = f"(?:{_literal(directory.rstrip('/') + '/')}|(?!\\/))"
+    return f"{_elsewhere(directory)}|{_DOTS}|{_START}{inside}(?:{_alternatives(rules)})"
+
+
+def _alternatives(rules: Sequence[Rule]) -> str:
+    """A rule that refuses, where no later one allows."""
+    found: list[str] = []
+    for number, rule in enumerate(rules):
+        if rule.action != "allow":
+            found.append(_but_for(rules[number + 1 :]) + _expression(rule.pattern))
+    return "|".join(found)
+
+
+def _but_for(rules: Iterable[Rule]) -> str:
+    allowed = [rule.pattern for rule in rules if rule.action == "allow"]
+    return "".join(f"(?!{_expression(pattern, exact=True)})" for pattern in allowed if pattern.count("*") <= _STARS)
+
+
+def _expression(pattern: str, *, exact: bool = False) -> str:
+    """A pattern up to the end of the text. `exact`: it matches nothing that the pattern does not.
+
+    JavaScript counts some characters as two, so that a `?` would be none of them.
+    """
+    head, bare, _ = pattern.rpartition(" *")
+    if bare and pattern.endswith(" *"):
+        return f"{_body(head, exact=exact)}(?: {_ANY})?{_END}"
+    return f"{_body(pattern, exact=exact)}{_END}"
+
+
+def _body(pattern: str, *, exact: bool) -> str:
+    pieces = re.sub(r"\*+", "*", pattern).split("*")
+    if not exact and len(pieces) > _STARS:
+        pieces = [*pieces[:_STARS], ""]
+    one = r"[^\ud800-\udfff]" if exact else r"[\s\S]{1,2}"
+    return _ANY.join(one.join(map(_literal, piece.split("?"))) for piece in pieces)
+
+
+def _literal(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [units[place] << 8 | units[place + 1] for place in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 128 and (chr(code).isalnum() or code == 32) else f"\\u{code:04x}" for code in codes)
+
+
+def _not_plain() -> str:
+    """Command lines that are more than one command of plain words, or whose options run others."""
+    commands = "|".join(sorted(map(_literal, _NOT_LITERAL)))
+    running = "|".join(f"{name}(?: {_WORD})* (?:{options.pattern})(?: |{_END})" for name, options in RUNNING_OPTIONS.items())
+    words = f"(?!(?:{commands})(?: |{_END}))(?!{running}|{_GIT_RUNS}){_NAME}(?: {_WORD})*"
+    return f"{_START}(?!{words}{_END})"
+
+
+_GIT_RUNS = f"git(?: {_WORD})* (?:{'|'.join(sorted({names[0] for names in GIT_RUNNING_SUBCOMMANDS}))})(?: |{_END})"
+"""Subcommands of git that run commands."""
+
+
+_LEAVES = r"(?:^|[ =:,@])\/|\.\."
+"""In a command: an absolute path, or one that goes up."""
+
+
+def _elsewhere(directory: str, itself: str = "") -> str:
+    """Paths that are not written as a place in the directory. `itself`: an expression for the directory, if it counts as one."""
+    return f"{_START}(?!{_literal(directory.rstrip('/') + '/')}{itself}|[^\\/~])"
+
+
+def _outside(rules: Sequence[Rule], directory: str) -> str:
+    """Paths outside of the directory, but for folders that a last rule allows."""
+    last = max(number for number, rule in enumerate(rules) if rule.action != "allow")
+    allowed = [rule for rule in rules[last + 1 :] if rule.pattern.endswith("/*")]
+    itself = f"|{_literal(directory)}{_END}"
+    return f"{_elsewhere(directory, itself)}{_but_for(allowed)}|{_DOTS}"

@@ -1,0 +1,41 @@
+"""The row of the registry for Amp: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from universal.agents.amp.wire import CATALOGUE, MODES, NAME
+from universal.codec import AgentSpec, Capabilities, Codec, Enforcement, IdFactory, ProjectSettingsUse
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.amp.codec import AmpCodec  # late: a server with no Amp never loads it
+
+    return AmpCodec(ids)
+
+
+# Amp tells nothing of its login without asking its server.
+AMP = AgentSpec(
+    name=NAME,
+    title="Amp",
+    make=_make,
+    binaries=("amp",),
+    env_override="SHIM_AMP_BIN",
+    version_args=("--version",),
+    capabilities=Capabilities(reasoning=True, interrupt=True, resume=True, usage=True, mcp=True),
+    modes=MODES,
+    default_catalogue=CATALOGUE,
+    install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
+    project_settings=ProjectSettingsUse(("amp",)),
+    tested=("0.0.1774569934",),
+    login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
+    enforcement=Enforcement(
+        "Amp's own engine, which gets them as `amp.permissions` and `amp.tools.disable` of its settings",
+        {
+            "read": "Amp's own reading is held; files that a command reads are not seen.",
+            "external_directory": "Paths are held as they are written; links, and what a command opens by itself, are not seen.",
+            "doom_loop": "Amp does not look for loops.",
+        },
+        partial="A pattern is compared with the words of a call: a link, or an `allow` in the project's `.amp/settings.json`, "
+        "goes past it.",
+        no_asks="Amp cannot ask you here: what a rule asks about is refused.",
+    ),
+)

@@ -1,0 +1,248 @@
+"""What Claude asks a person (permissions, questions, plans), and its calls that wait for our hook (`ToolCheck`).
+
+Owns: the open asks. Each gets exactly one `resolved`: by our reply, by Claude's own withdrawal, or at the end of
+the process; a check that no rule concerns (`proceed`) gets none. Answers never carry `updatedPermissions`: what is
+allowed for ever is kept by the server, and nothing is written into the user's project.
+
+The hook is `PreToolUse`. Claude waits for it before each call, in every mode and in subagents, before its own rules. A `deny`
+holds always. An `allow` spares its own question in most modes, but not for `permissions.ask` of its settings and in plan mode;
+its own `permissions.deny` holds over it. When the hook's time is over Claude does not make the call.
+Source: recordings `*_ask_*`, `question*`, `plan`, `interrupt_ask`, `checked`; runs of 2.1.197 and 2.1.330.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from universal.agents.claude.speech import Call, Context
+from universal.agents.claude.tools import PLAN_OPTIONS, answer_map, input_diff, read_questions, title_of
+from universal.agents.claude.wire import Msg, control_answer, get_text
+from universal.claude_code import UNCHECKED, accessed
+from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck
+from universal.events import EventType, PermissionData, Question, QuestionData
+from universal.items import Json
+from universal.jsonvalue import obj
+from universal.jsonvalue import text as as_text
+
+_NO_REASON = "The user doesn't want to proceed with this tool use."
+_ALLOWED = "A person has allowed this call."
+_NO_ANSWER = "The user did not answer."
+_KEEP_PLANNING = "The user wants to keep planning. Do not start yet."
+
+
+HOOK_S = 2_000_000
+"""Seconds that Claude waits for the hook: a person may think for weeks. It counts in milliseconds of 31 bits."""
+HOOKS: Json = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["permission"], "timeout": HOOK_S}]}
+"""`hooks` of `initialize`: all calls are to wait for our answer."""
+
+
+@dataclass(slots=True)
+class _Ask:
+    """An open request of the CLI. `questions` is empty for a permission; `hook`: a call that waits for our hook."""
+
+    ask_id: str
+    request_id: str
+    tool: str
+    arguments: Msg
+    metadata: dict[str, Json]
+    child: str | None
+    call: Call | None
+    questions: tuple[Question, ...] = ()
+    hook: bool = False
+
+
+@dataclass(slots=True)
+class Asks:
+    """The open asks of one process."""
+
+    ctx: Context
+    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+    _approved: dict[str, Msg] = field(default_factory=dict[str, Msg])
+    """Calls that a person has allowed at the hook, with their arguments: Claude may ask about them once more."""
+    _checked: set[str] = field(default_factory=set[str])
+    """Calls without a result that have waited for the hook."""
+
+    def check(self, msg: Msg, call: Call | None, child: str | None) -> Iterator[Output]:
+        """A `hook_callback` request: a call waits for our answer."""
+        hook = obj(obj(msg.get("request")).get("input"))
+        tool, arguments = get_text(hook, "tool_name"), obj(hook.get("tool_input"))
+        if tool in UNCHECKED or get_text(hook, "hook_event_name") != "PreToolUse":
+            self.ctx.ignore("hook_callback of a call that needs no check")
+            yield control_answer(get_text(msg, "request_id"), {})
+            return
+        metadata: dict[str, Json] = {"tool": tool, "call_id": get_text(hook, "tool_use_id"), "input": arguments}
+        ask = _Ask(
+            ask_id=self.ctx.ids("permission"),
+            request_id=get_text(msg, "request_id"),
+            tool=tool or "unknown",
+            arguments=arguments,
+            metadata={**metadata, **_shown(tool, arguments), **accessed(tool, arguments)},
+            child=child,
+            call=call,
+            hook=True,
+        )
+        self._open[ask.ask_id] = ask
+        self._checked.add(get_text(hook, "tool_use_id"))
+        yield ToolCheck(self._fact(ask, "requested", raw=msg))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on by Claude's own mode. [] when it is not open any more."""
+        ask = self._open.get(permission_id)
+        if ask is None or not ask.hook:
+            return []
+        del self._open[ask.ask_id]
+        return [control_answer(ask.request_id, {})]
+
+    def ask(self, msg: Msg, call: Call | None, child: str | None) -> Iterator[Output]:
+        """A `can_use_tool` request. `call` is the tool call that it is about, where it is known."""
+        request = obj(msg.get("request"))
+        tool = get_text(request, "tool_name") or (call.name if call else "unknown")
+        arguments = obj(request.get("input"))
+        if self._approved.pop(get_text(request, "tool_use_id"), None) == arguments:
+            self.ctx.ignore("can_use_tool of a call that was allowed at the hook")
+            yield control_answer(get_text(msg, "request_id"), {"behavior": "allow", "updatedInput": arguments})
+            return
+        metadata: dict[str, Json] = {"tool": tool, "call_id": get_text(request, "tool_use_id"), "input": arguments}
+        plan = get_text(arguments, "plan") or get_text((call and call.arguments) or {}, "plan")
+        questions = read_questions(tool, arguments, plan)
+        is_question = tool == "ExitPlanMode" or (tool == "AskUserQuestion" and bool(questions))
+        ask = _Ask(
+            ask_id=self.ctx.ids("question" if is_question else "permission"),
+            request_id=get_text(msg, "request_id"),
+            tool=tool,
+            arguments=arguments,
+            metadata=metadata,
+            child=child,
+            call=call,
+            questions=questions if is_question else (),
+        )
+        if not is_question:
+            metadata.update(_shown(tool, arguments))
+            metadata["title"] = get_text(request, "title") or metadata["title"]
+            metadata["description"] = get_text(request, "description", "decision_reason")
+            metadata.update(accessed(tool, arguments))
+        self._open[ask.ask_id] = ask
+        yield self._fact(ask, "requested", raw=msg)
+
+    def reply(self, command: PermissionReply) -> list[Output]:
+        """Our answer to a permission. [] when it is not open any more."""
+        ask = self._open.get(command.permission_id)
+        if ask is None or ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        if command.decision == "reject":
+            reason = command.message or _NO_REASON
+            answer: Msg = _hook_answer("deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
+            extra: dict[str, Json] = {"message": command.message} if command.message else {}
+            return [control_answer(ask.request_id, answer), self._fact(ask, "reject", extra=extra)]
+        if ask.hook:
+            answer = _hook_answer("allow", _ALLOWED)
+            self._approved[as_text(ask.metadata["call_id"])] = ask.arguments
+        else:
+            answer = {"behavior": "allow", "updatedInput": ask.arguments}
+        return [control_answer(ask.request_id, answer), self._fact(ask, command.decision)]
+
+    def answer(self, command: QuestionReply) -> list[Output]:
+        """Our answer to a question. [] when it is not open any more."""
+        ask = self._open.get(command.question_id)
+        if ask is None or not ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        if command.answers is None:
+            reason = command.message or (_KEEP_PLANNING if ask.tool == "ExitPlanMode" else _NO_ANSWER)
+            extra: dict[str, Json] = {"message": command.message} if command.message else {}
+            denial: Msg = {"behavior": "deny", "message": reason}
+            return [control_answer(ask.request_id, denial), self._fact(ask, "reject", extra=extra)]
+        answers = [list(labels) for labels in command.answers]
+        if ask.call is not None:
+            ask.call.answers = answers
+        return [
+            control_answer(ask.request_id, _decision(ask, command.answers)),
+            self._fact(ask, "answered", answers=command.answers),
+        ]
+
+    def withdraw(self, msg: Msg) -> Iterator[Output]:
+        """`control_cancel_request`: the CLI wants no answer any more (an interrupt)."""
+        request_id = get_text(msg, "request_id")
+        ask = next((ask for ask in self._open.values() if ask.request_id == request_id), None)
+        if ask is None:
+            self.ctx.ignore("control_cancel_request, already answered")
+            return
+        del self._open[ask.ask_id]
+        yield self._fact(ask, "reject", raw=msg, extra={"withdrawn": True})
+
+    def ended(self, call_id: str, tool: str) -> bool:
+        """The call has a result: Claude asks about it no more. True if it should have waited for the hook and did not."""
+        self._approved.pop(call_id, None)
+        checked = call_id in self._checked
+        self._checked.discard(call_id)
+        return not checked and tool not in UNCHECKED
+
+    def close(self) -> Iterator[Output]:
+        """The process is gone: nobody waits for an answer."""
+        for ask in self._open.values():
+            yield self._fact(ask, "reject", extra={"withdrawn": True}, synthetic=True)
+        self._open.clear()
+        self._approved.clear()
+        self._checked.clear()
+
+    def _fact(
+        self,
+        ask: _Ask,
+        status: Literal["requested", "accept", "accept_for_session", "reject", "answered"],
+        *,
+        raw: Json = None,
+        extra: dict[str, Json] | None = None,
+        answers: Sequence[Sequence[str]] | None = None,
+        synthetic: bool | None = None,
+    ) -> Fact:
+        """`synthetic` unless told: what does not come from the CLI is ours."""
+        invented = raw is None if synthetic is None else synthetic
+        metadata = {**ask.metadata, **(extra or {})}
+        if not ask.questions:
+            data = PermissionData(
+                permission_id=ask.ask_id,
+                action=ask.tool,
+                status=status if status != "answered" else "accept",
+                metadata=metadata,
+            )
+            type_ = EventType.PERMISSION_REQUESTED if status == "requested" else EventType.PERMISSION_RESOLVED
+            return Fact(type_, data, raw=raw, synthetic=invented, child=ask.child)
+        given = tuple(tuple(labels) for labels in answers) if answers is not None else None
+        question = QuestionData(
+            question_id=ask.ask_id,
+            prompt=ask.questions[0].question,
+            options=tuple(option.label for option in ask.questions[0].options),
+            status="requested" if status == "requested" else "answered" if given is not None else "rejected",
+            response=", ".join(given[0]) if given else None,
+            questions=ask.questions,
+            answers=given,
+            metadata=metadata,
+        )
+        type_ = EventType.QUESTION_REQUESTED if status == "requested" else EventType.QUESTION_RESOLVED
+        return Fact(type_, question, raw=raw, synthetic=invented, child=ask.child)
+
+
+def _hook_answer(decision: Literal["allow", "deny"], reason: str) -> Msg:
+    output = {"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": output}
+
+
+def _shown(tool: str, arguments: Msg) -> dict[str, Json]:
+    """What a person is shown of a call."""
+    shown: dict[str, Json] = {"title": title_of(tool, arguments), "description": get_text(arguments, "description")}
+    diff = input_diff(tool, arguments)
+    return {**shown, "diff": diff} if diff else shown
+
+
+def _decision(ask: _Ask, answers: Sequence[Sequence[str]]) -> Msg:
+    """The CLI's form of an answer. A plan is approved by "Yes"; anything else goes back as the person's words."""
+    if ask.tool != "ExitPlanMode":
+        return {"behavior": "allow", "updatedInput": {**ask.arguments, "answers": answer_map(ask.questions, answers)}}
+    words = [word for word in (answers[0] if answers else ()) if word]
+    if words[:1] == [PLAN_OPTIONS[0].label]:
+        return {"behavior": "allow", "updatedInput": ask.arguments}
+    feedback = ", ".join(word for word in words if word != PLAN_OPTIONS[1].label)
+    return {"behavior": "deny", "message": feedback or _KEEP_PLANNING}

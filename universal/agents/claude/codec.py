@@ -1,0 +1,468 @@
+"""Claude Code: one long-lived `claude --print` process per session, stream-json both ways.
+
+The codec reads lines and tells facts and signals; it decides no end (see `turns`). Its parts: `wire`
+(lines, tables), `settings` (launch, model, mode), `speech` (items), `tools` (results, diffs,
+todos), `asks` (permissions, the hook before each call, questions), `tasks` (subagents), `turns`
+(signals), `notes` (status items), `errors` (words about errors).
+Pure: no clock, no IO, no random; ids come from the injected factory, prompts' uuids from their keys.
+Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`), runs of both against a scripted model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from universal.agents.claude.asks import HOOKS, Asks
+from universal.agents.claude.errors import INTERRUPTION, error_data, exit_error, result_error
+from universal.agents.claude.notes import Notes
+from universal.agents.claude.settings import Settings
+from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript, status_item
+from universal.agents.claude.tasks import INTERRUPTED, Crew
+from universal.agents.claude.tools import Todos, read_result
+from universal.agents.claude.turns import Turns
+from universal.agents.claude.wire import (
+    IGNORED,
+    MODE_ID,
+    NAME,
+    REFUSAL_ANSWERS,
+    REFUSED,
+    Msg,
+    control_answer,
+    control_refusal,
+    digest,
+    get_text,
+    kind_of,
+    parse,
+    piece_of,
+    prompt_content,
+    prompt_uuid,
+    write,
+)
+from universal.codec import (
+    Catalogue,
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    Interrupt,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+)
+from universal.events import ErrorData, EventType
+from universal.items import Json
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+from universal.turn import Input
+
+_NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)
+"""How texts of `user` lines begin that no person wrote."""
+
+NOT_HELD = (
+    "This Claude Code does not wait for the server before each tool call: permission rules hold only for what it asks about. "
+    "Update it (`npm install -g @anthropic-ai/claude-code`), or choose the agent `build`, in which it asks most."
+)
+BACKGROUND: Msg = {"subtype": "background_tasks"}
+
+
+class ClaudeCodec:
+    """The codec of Claude Code; see `universal.codec.Codec` for the methods' contract."""
+
+    name = NAME
+
+    def __init__(self, ids: IdFactory) -> None:
+        self.catalogue: Catalogue | None = None
+        self.native_session_id: str | None = None
+        self._settings = Settings()
+        self._ctx = Context(ids, self._settings.model_of)
+        self._calls: dict[str, Call] = {}
+        self._main = Transcript(self._ctx, self._calls)
+        self._leaving = set[str]()
+        """Calls that are to be moved to the background as soon as they are tasks."""
+        self._crew = Crew(self._ctx, self._calls)
+        self._asks = Asks(self._ctx)
+        self._has_rules = False
+        self._turns = Turns()
+        self._notes = Notes(self._ctx)
+        self._todos = Todos()
+        self._error_line: Msg = {}
+        self._anchor = ""
+        """uuid of the last thing that was said in the transcript itself."""
+        """A synthetic error message; the result that follows says the same, so it is told once."""
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """argv and environment; see `settings`."""
+        self.native_session_id = options.native_session_id or None
+        self._has_rules = bool(options.rules)
+        return self._settings.launch(options)
+
+    def start(self) -> list[Output]:
+        """The handshake; its answer fills `catalogue`. Prompts need not wait for it."""
+        return [self._settings.request({"subtype": "initialize", "hooks": HOOKS, "forwardSubagentText": True})]
+
+    @property
+    def mode(self) -> str:
+        """Id of the mode in force; an unknown one has Claude's own name."""
+        return MODE_ID.get(self._settings.mode, self._settings.mode)
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> list[Output]:
+        """A command as lines. A prompt's `system` text goes in front of it, as `<system-reminder>`."""
+        match command:
+            case Prompt():
+                return self._stamped(self._prompt(command))
+            case Interrupt():
+                return self._stamped(self._interrupt())
+            case PermissionReply():
+                return self._stamped(iter(self._asks.reply(command)))
+            case QuestionReply():
+                return self._stamped(iter(self._asks.answer(command)))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on by Claude's own mode."""
+        return self._asks.proceed(permission_id)
+
+    def background(self) -> list[Output]:
+        """What Ctrl+B does in its terminal: each call that the turn waits for has a result at once, and works on.
+
+        Claude makes a task of a command when that has run for 3 s (2.1.330), and moves only tasks: so it is told of each again.
+        """
+        self._leaving = set(self._crew.calls)
+        return self._stamped(iter([self._settings.request(BACKGROUND)]))
+
+    def _on_task(self, msg: Msg) -> Iterator[Output]:
+        yield from self._crew.started(msg)
+        call_id = get_text(msg, "tool_use_id")
+        if call_id in self._leaving and msg.get("is_backgrounded") is False:
+            self._leaving.discard(call_id)
+            yield self._settings.request({**BACKGROUND, "tool_use_id": call_id})
+
+    def _prompt(self, command: Prompt) -> Iterator[Output]:
+        yield from self._settings.wanted(command)
+        uuid = prompt_uuid(command.key)
+        self._turns.handed(uuid)
+        content = prompt_content(command.text, command.attachments, command.system)
+        yield write(
+            {
+                "type": "user",
+                "message": {"role": "user", "content": content},
+                "parent_tool_use_id": None,
+                "session_id": self.native_session_id or "default",
+                "uuid": uuid,
+            }
+        )
+
+    def _interrupt(self) -> Iterator[Output]:
+        """The interrupt first: it ends background agents silently, where `stop_task` alone makes Claude report on it."""
+        if self._turns.interrupt():
+            yield self._settings.request({"subtype": "interrupt"})
+        for task_id in self._crew.background():
+            yield self._settings.request({"subtype": "stop_task", "task_id": task_id})
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line. What is no JSON object, or of an unknown kind, is `agent.unparsed`."""
+        try:
+            msg = parse(line)
+        except (ValueError, RecursionError) as error:
+            text = line.decode("utf-8", errors="replace")
+            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))]))
+        if not isinstance(msg, dict):
+            return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
+        message: Msg = obj(msg)
+        event = piece_of(message)
+        if event is not None:
+            return [*self._main.piece(event, message, self.native_session_id)]
+        kind = kind_of(message)
+        if kind == "assistant" and not message.get("parent_tool_use_id"):
+            self._anchor = get_text(message, "uuid")
+        handler = self.HANDLERS.get(kind)
+        if handler is not None:
+            return self._stamped(handler(self, message))
+        if kind in IGNORED:
+            self._ctx.ignore(kind)
+            return []
+        refusal = self._refuse(kind, message)
+        return self._stamped(iter([*refusal, self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))]))
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: open asks, messages and calls are reported as they are."""
+        return self._stamped(self._eof(exit_))
+
+    def _eof(self, exit_: Exit) -> Iterator[Output]:
+        yield from self._asks.close()
+        yield from self._notes.end_compaction(None)
+        if self._error_line:  # its result will not come
+            yield from self._main.assistant(self._error_line)
+        yield from self._main.close(None)
+        yield from self._crew.close()
+        error = exit_error(exit_.stderr)
+        if error is not None:  # said here, since it is clearer than an exit code
+            yield Fact(EventType.ERROR, error_data(error), synthetic=True)
+            yield Signal(Input.FAILED, error=error)
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of what was ignored and what was not understood."""
+        return self._ctx.counters
+
+    def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
+        """Facts with the conversation's id; read when all is said, because `system/init` may change it."""
+        made = outputs if isinstance(outputs, tuple) else tuple(outputs)
+        self.catalogue = self._settings.catalogue
+        native = self.native_session_id
+        return [out.of(native) if isinstance(out, Fact) and native else self._anchored(out) for out in made]
+
+    def _anchored(self, out: Output) -> Output:
+        """With an answered prompt, where the transcript can be taken up after it (`LaunchOptions.resume_at`)."""
+        if not (isinstance(out, Signal) and out.input in (Input.DONE, Input.FAILED) and out.child is None and self._anchor):
+            return out
+        return replace(out, metadata={**(out.metadata or {}), "anchor": self._anchor})
+
+    # --- turns ----------------------------------------------------------------------------------------
+
+    def _begun(self) -> Iterator[Output]:
+        if self._turns.begun():
+            yield self._settings.request({"subtype": "interrupt"})
+
+    def _on_init(self, msg: Msg) -> Iterator[Output]:
+        """Begins every turn, not only the first. After `/clear` it tells another session id."""
+        self.native_session_id = get_text(msg, "session_id") or self.native_session_id
+        yield from self._turns.init()
+        yield from self._begun()
+        yield from self._mode_told(msg)
+        yield from self._notes.servers(msg)
+
+    def _on_state(self, msg: Msg) -> Iterator[Output]:
+        state = get_text(msg, "state")
+        if state == "idle":
+            yield from self._crew.settled(msg)
+        yield from self._turns.state(state)
+        if state == "running":
+            yield from self._begun()
+
+    def _on_lifecycle(self, msg: Msg) -> Iterator[Output]:
+        yield from self._turns.lifecycle(get_text(msg, "command_uuid"), get_text(msg, "state"))
+        if get_text(msg, "state") == "started":
+            yield from self._begun()
+
+    def _on_result(self, msg: Msg) -> Iterator[Output]:
+        error = result_error(msg, get_text(self._error_line, "error"))
+        if self._error_line and error is None:
+            yield from self._main.assistant(self._error_line)
+        self._error_line = {}
+        calls = [call.call_id for call in self._calls.values() if call.thread is None]
+        yield from self._main.close(msg)
+        yield from self._crew.abandoned(calls, msg)
+        yield from self._notes.end_compaction(msg)
+        self._settings.read_limits(msg)
+        reason = get_text(msg, "terminal_reason")
+        aborted = error is not None and (reason.startswith("aborted") or (not reason and self._turns.stopping))
+        if error is not None and not aborted:
+            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+        elif aborted:
+            error = dict(INTERRUPTION)
+        yield from self._turns.result(msg, error, aborted=aborted)
+
+    # --- what Claude says -----------------------------------------------------------------------------
+
+    def _thread(self, msg: Msg) -> Iterator[Output]:
+        if get_text(msg, "parent_tool_use_id"):
+            yield from self._crew.thread(msg)
+
+    def _transcript(self, msg: Msg) -> Transcript:
+        """The thread of a line, after `_thread`."""
+        return self._crew.transcript(msg) if get_text(msg, "parent_tool_use_id") else self._main
+
+    def _on_stream(self, msg: Msg) -> Iterator[Output]:
+        yield from self._thread(msg)
+        event = obj(msg.get("event"))
+        if event.get("type") == "message_start" and not get_text(msg, "parent_tool_use_id"):
+            yield from self._notes.no_summary()
+            yield from self._begun()
+        yield from self._transcript(msg).stream(event, msg)
+
+    def _on_assistant(self, msg: Msg) -> Iterator[Output]:
+        native = obj(msg.get("message"))
+        blocks = [obj(block) for block in arr(native.get("content"))]
+        if not get_text(msg, "parent_tool_use_id"):
+            if get_text(msg, "error"):
+                self._error_line = msg
+                return
+            if native.get("model") == SYNTHETIC_MODEL and [block.get("text") for block in blocks] == ["(no content)"]:
+                self._ctx.ignore("assistant/(no content)")
+                return
+        yield from self._thread(msg)
+        yield from self._transcript(msg).assistant(msg)
+        for block in blocks:
+            call = self._calls.get(get_text(block, "id")) if block.get("type") == "tool_use" else None
+            if call is not None:
+                yield from self._crew.called(call, msg)
+
+    def _on_user(self, msg: Msg) -> Iterator[Output]:
+        """Tool results, a subagent's prompt, or what the CLI says in the user's name."""
+        content = obj(msg.get("message")).get("content")
+        blocks = [obj(block) for block in arr(content)]
+        results = [block for block in blocks if block.get("type") == "tool_result"]
+        yield from self._thread(msg)
+        for block in results:
+            yield from self._result(block, msg.get("tool_use_result") if len(results) == 1 else None, msg)
+        if results:
+            return
+        text = content if isinstance(content, str) else "\n".join(as_text(block.get("text")) for block in blocks)
+        if get_text(msg, "parent_tool_use_id"):
+            yield from self._crew.user(msg)
+        elif msg.get("isSynthetic") is True and self._notes.awaits_summary:
+            yield from self._notes.summary(text)
+        elif msg.get("isReplay") is True or msg.get("isSynthetic") is True or not text or text.startswith(_NOISE):
+            self._ctx.ignore("user/echo or note of the CLI")
+        else:
+            yield self._main.user(text, msg, synthetic=False)
+
+    def _result(self, block: Msg, structured: Json, msg: Msg) -> Iterator[Output]:
+        call = self._calls.get(get_text(block, "tool_use_id"))
+        if call is None:
+            self._ctx.ignore("tool_result of no open call")
+            return
+        arguments = call.arguments or {}
+        result = read_result(call.name, arguments, block, structured)
+        if self._asks.ended(call.call_id, call.name) and not result.failed and self._has_rules:
+            self._has_rules = False  # once is enough
+            yield status_item(self._ctx, "notice", NOT_HELD, {}, msg)
+        if not result.failed:  # before the result: its card shows the list as the call has left it
+            output = next((part.output for part in result.content if part.type == "tool_result"), "")
+            todos = self._todos.after(call.name, arguments, obj(structured), output)
+            if todos is not None:
+                yield status_item(self._ctx, "todo", f"{len(todos)} todos", {"todos": todos}, msg, child=call.thread)
+        yield from self._crew.of(call.thread, self._main).result(call, result, msg)
+        yield from self._crew.returned(call, result, msg)
+
+    def _on_local_output(self, msg: Msg) -> Iterator[Output]:
+        """`local_command_output`: what a slash command printed, where it is not an `assistant` line."""
+        block = {"type": "text", "text": get_text(msg, "content")}
+        native = {"id": get_text(msg, "uuid"), "model": SYNTHETIC_MODEL, "content": [block], "stop_reason": "end_turn"}
+        yield from self._main.assistant({**msg, "message": native})
+
+    # --- asks and controls ----------------------------------------------------------------------------
+
+    def _on_ask(self, msg: Msg) -> Iterator[Output]:
+        request = obj(msg.get("request"))
+        call = self._calls.get(get_text(request, "tool_use_id"))
+        child = call.thread if call is not None else self._crew.child_of_agent(get_text(request, "agent_id"))
+        yield from self._asks.ask(msg, call, child)
+
+    def _on_hook(self, msg: Msg) -> Iterator[Output]:
+        """A call waits for our answer. Only the conversation's own calls tell its mode: a subagent may have another one."""
+        hook = obj(obj(msg.get("request")).get("input"))
+        agent_id = get_text(hook, "agent_id")
+        if not agent_id:
+            yield from self._mode_told({"permissionMode": get_text(hook, "permission_mode")})
+        call = self._calls.get(get_text(hook, "tool_use_id"))
+        child = call.thread if call is not None else self._crew.child_of_agent(agent_id)
+        yield from self._asks.check(msg, call, child)
+
+    def _on_refused(self, msg: Msg) -> Iterator[Output]:
+        """Requests that are known and not served."""
+        subtype = get_text(obj(msg.get("request")), "subtype")
+        self._ctx.ignore(f"control_request/{subtype}")
+        how, why = REFUSED[subtype]
+        if how == "answer":
+            yield control_answer(get_text(msg, "request_id"), REFUSAL_ANSWERS[subtype])
+        elif how == "error":
+            yield control_refusal(get_text(msg, "request_id"), why)
+
+    def _refuse(self, kind: str, msg: Msg) -> list[Output]:
+        """An unknown request gets an error, so that the CLI does not wait for ever."""
+        if not kind.startswith("control_request/") or not get_text(msg, "request_id"):
+            return []
+        return [control_refusal(get_text(msg, "request_id"), "not supported")]
+
+    def _on_answer(self, msg: Msg) -> Iterator[Output]:
+        """The answer to a request of ours. A refused setting is told; a refused `stop_task` only found it ended."""
+        subtype, refusal = self._settings.answered(obj(msg.get("response")))
+        if subtype == "interrupt":
+            self._turns.acknowledged()
+        elif refusal and subtype == BACKGROUND["subtype"]:  # a version before it could, or it is switched off
+            text = f"Nothing was moved to the background: {refusal}"
+            yield status_item(self._ctx, "notice", text, {}, msg)
+        elif refusal and subtype and subtype != "stop_task":
+            details = {"hint": NOT_HELD if subtype == "initialize" else "The turn goes on with the setting that was in force."}
+            yield Fact(EventType.ERROR, ErrorData(message=refusal, code=f"{subtype}_refused", details=details), raw=msg)
+            if subtype == "set_permission_mode":
+                yield from self._notes.mode(self._settings.mode, msg)
+        elif not subtype:
+            self._ctx.ignore("control_response to no request of ours")
+
+    # --- status ---------------------------------------------------------------------------------------
+
+    def _on_status(self, msg: Msg) -> Iterator[Output]:
+        status = get_text(msg, "status")
+        if status == "requesting":
+            yield from self._notes.no_summary()
+            yield from self._main.boundary(msg)
+            yield from self._begun()
+        elif status == "compacting":
+            yield from self._notes.compacting(msg)
+        elif get_text(msg, "compact_result"):
+            yield from self._notes.compact_result(msg)
+        yield from self._mode_told(msg)
+
+    def _mode_told(self, msg: Msg) -> Iterator[Output]:
+        native = get_text(msg, "permissionMode")
+        if self._settings.mode_told(native):
+            yield from self._notes.mode(native, msg)
+
+    def _on_commands(self, msg: Msg) -> Iterator[Output]:
+        count = self._settings.read_commands(msg)
+        yield status_item(self._ctx, "commands", f"{count} commands", {}, msg)
+
+    def _on_reset(self, msg: Msg) -> Iterator[Output]:
+        """`conversation_reset` (`/clear`): the todos go with the conversation; the next `init` tells the new id."""
+        self._todos = Todos()
+        yield from ()
+
+    HANDLERS: ClassVar[dict[str, Callable[[ClaudeCodec, Msg], Iterable[Output]]]] = {
+        "assistant": _on_assistant,
+        "user": _on_user,
+        "result": _on_result,
+        "stream_event/message_start": _on_stream,
+        "stream_event/content_block_start": _on_stream,
+        "stream_event/content_block_delta": _on_stream,
+        "stream_event/message_delta": _on_stream,
+        "stream_event/message_stop": _on_stream,
+        "control_request/can_use_tool": _on_ask,
+        "control_request/hook_callback": _on_hook,
+        "control_request/mcp_message": _on_refused,
+        "control_request/elicitation": _on_refused,
+        "control_request/request_user_dialog": _on_refused,
+        "control_request/oauth_token_refresh": _on_refused,
+        "control_request/host_auth_token_refresh": _on_refused,
+        "control_cancel_request": lambda codec, msg: codec._asks.withdraw(msg),
+        "control_response": _on_answer,
+        "command_lifecycle": _on_lifecycle,
+        "conversation_reset": _on_reset,
+        "system/init": _on_init,
+        "system/status": _on_status,
+        "system/session_state_changed": _on_state,
+        "system/task_started": _on_task,
+        "system/task_notification": lambda codec, msg: codec._crew.notified(msg),
+        "system/api_retry": lambda codec, msg: codec._notes.retry(msg),
+        "system/compact_boundary": lambda codec, msg: codec._notes.compacted(msg),
+        "system/model_fallback": lambda codec, msg: codec._notes.fallback(msg),
+        "system/model_refusal_fallback": lambda codec, msg: codec._notes.fallback(msg),
+        "system/model_consent_fallback": lambda codec, msg: codec._notes.fallback(msg),
+        "system/session_title_changed": lambda codec, msg: codec._notes.title(msg),
+        "system/informational": lambda codec, msg: codec._notes.informational(msg),
+        "system/commands_changed": _on_commands,
+        "system/local_command_output": _on_local_output,
+    }
+    """Kind of line (see `wire.kind_of`) -> what is done with it."""

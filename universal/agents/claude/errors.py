@@ -1,0 +1,105 @@
+"""What went wrong, for people: Claude Code's error results and dying words, with what can be done about them.
+
+Source: recordings `error*`, `bad_start.*`, `max_tokens`, `resume.6_unknown`; kinds of errors in the CLI's schema.
+"""
+
+from __future__ import annotations
+
+from universal.agents.claude.wire import Msg, get_int, get_text
+from universal.events import ErrorData
+from universal.items import Json
+from universal.jsonvalue import arr
+from universal.jsonvalue import text as as_text
+
+_LOGIN = (
+    "Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY in the environment "
+    "of the server. Then try again."
+)
+_NETWORK = "Check the network, the proxy settings and ANTHROPIC_BASE_URL, then try again."
+
+HINTS: dict[str, str] = {
+    "authentication_failed": _LOGIN,
+    "authentication_error": _LOGIN,
+    "oauth_org_not_allowed": _LOGIN,
+    "billing_error": "Check the plan and the credit of the account that `claude` is logged in with.",
+    "rate_limit": "Wait until the limit resets, or choose another model.",
+    "overloaded": "The model service is overloaded. Try again in a while, or choose another model.",
+    "server_error": "The model service failed. Try again.",
+    "connection_failed": _NETWORK,
+    "model_not_found": "Choose another model: this one does not exist, or your account may not use it.",
+    "max_output_tokens": "Ask for the work in smaller pieces, or set CLAUDE_CODE_MAX_OUTPUT_TOKENS higher.",
+    "prompt_too_long": "Send /compact, or start a new session.",
+    "session_not_found": "The conversation is no longer stored by Claude Code on this machine. Start a new session.",
+    "error_max_turns": "Send another message to let Claude go on.",
+}
+"""Code of an error -> what the person can do."""
+
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "connection_failed"})
+
+STDERR_HINTS: tuple[tuple[str, str, str], ...] = (
+    (
+        "cannot be used with root/sudo privileges",
+        "bypass_refused_as_root",
+        "Claude Code refuses the mode `bypass` for root. Run the server as another user or choose another mode; in a "
+        "container that is a sandbox, set IS_SANDBOX=1 in the environment of the server.",
+    ),
+    (
+        "error: unknown option",
+        "unknown_option",
+        "This version of Claude Code does not know an option that is needed. Update it: npm install -g @anthropic-ai/claude-code",
+    ),
+)
+"""What the CLI says on stderr before it gives up, the code of the error, and what the person can do."""
+
+INTERRUPTION: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
+"""The error of a turn that was stopped; the `errors[]` of its result say nothing for people."""
+
+_DIAGNOSTIC = "[ede_diagnostic]"
+"""Marks texts in `errors[]` that are for Anthropic's developers only."""
+
+
+def result_error(result: Msg, kind: str) -> dict[str, Json] | None:
+    """The error of a `result`, {message, code, details {status_code?, is_retryable, hint?}}; None when it went well.
+
+    `kind` is the `error` of the synthetic message that came before it, or "". An API error has
+    `subtype: success` with `is_error: true`, so both are looked at.
+    """
+    subtype = get_text(result, "subtype")
+    if result.get("is_error") is not True and not subtype.startswith("error"):
+        return None
+    errors = [text for text in map(as_text, arr(result.get("errors"))) if text and not text.startswith(_DIAGNOSTIC)]
+    message = get_text(result, "result") or "\n".join(errors) or f"Claude Code ended the turn with {subtype or 'an error'}."
+    code = kind if kind not in ("", "unknown") else get_text(result, "api_error", "api_error_type") or kind or subtype
+    if message.startswith(("No conversation found", "No message found")):
+        code = "session_not_found"
+    status = get_int(result, "api_error_status")
+    details: dict[str, Json] = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
+    if status:
+        details["status_code"] = status
+    if code in HINTS:
+        details["hint"] = HINTS[code]
+    return {"message": message, "code": code or "error", "details": details}
+
+
+def error_data(error: dict[str, Json]) -> ErrorData:
+    """The same as the payload of an `error` event."""
+    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
+
+
+def exit_error(stderr: str) -> dict[str, Json] | None:
+    """What a process that gave up has said on stderr, where the person can do something about it."""
+    for words, code, hint in STDERR_HINTS:
+        line = next((line for line in stderr.splitlines() if words in line), "")
+        if line:
+            return {"message": line.strip(), "code": code, "details": {"is_retryable": False, "hint": hint}}
+    return None
+
+
+def retry_message(msg: Msg) -> str:
+    """A line about an `api_retry`: what failed, when it is tried again, how often."""
+    status, kind = get_int(msg, "error_status"), get_text(msg, "error")
+    cause = f"API error {status}" if status else "No connection to the API"
+    why = f" ({kind.replace('_', ' ')})" if kind not in ("", "unknown") else ""
+    seconds = max(get_int(msg, "retry_delay_ms"), 0) / 1000
+    times = f"attempt {get_int(msg, 'attempt')} of {get_int(msg, 'max_retries')}"
+    return f"{cause}{why}. Trying again in {seconds:.1f} s, {times}."

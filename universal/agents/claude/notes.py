@@ -1,0 +1,154 @@
+"""Status items: retries, compaction, mode, model, title, and warnings of the CLI.
+
+Owns: the one status item that has a life, a compaction.
+Source: recordings `slash`, `overload`, `drop`, `plan`; the CLI's schema for what no recording shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from universal.agents.claude.errors import retry_message
+from universal.agents.claude.speech import Context, status_item
+from universal.agents.claude.wire import MODE_ID, Msg, get_int, get_text
+from universal.codec import Fact
+from universal.events import EventType, ItemData
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart, TextPart
+from universal.jsonvalue import arr, obj
+from universal.mcp import McpServers, of_claude, summary
+
+
+@dataclass(slots=True)
+class Notes:
+    """Makes status items of lines."""
+
+    ctx: Context
+    _compaction: Item | None = None
+    _compacted: bool = False
+    _auto: bool | None = None
+    _servers: McpServers = field(default_factory=McpServers)
+    _boundary: Msg | None = None
+    """`compact_boundary`, as long as the summary that follows it has not come."""
+
+    def servers(self, msg: Msg) -> Iterator[Fact]:
+        """`system/init`: the MCP servers, if they are not what they were."""
+        told = self._servers.heard(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
+        if told is not None:
+            yield status_item(self.ctx, "mcp", summary(told), told, msg)
+
+    def mode(self, native: str, raw: Msg) -> Iterator[Fact]:
+        """The CLI changed its mode by itself (a plan was approved)."""
+        mode = MODE_ID.get(native, native)
+        yield status_item(self.ctx, "mode", f"The mode is now {mode}.", {"mode": mode}, raw)
+
+    def retry(self, msg: Msg) -> Iterator[Fact]:
+        """`api_retry`."""
+        text = retry_message(msg)
+        delay_ms = max(get_int(msg, "retry_delay_ms"), 0)
+        metadata: dict[str, Json] = {"attempt": get_int(msg, "attempt"), "message": text, "delay_ms": delay_ms}
+        yield status_item(self.ctx, "retry", text, metadata, msg)
+
+    def fallback(self, msg: Msg) -> Iterator[Fact]:
+        """The CLI goes on with another model: the one in force is gone, overloaded, or refused to answer."""
+        if get_text(msg, "fallback_model"):
+            model = self.ctx.model_of(get_text(msg, "fallback_model"))
+            yield status_item(self.ctx, "model", get_text(msg, "content") or None, model, msg)
+
+    def title(self, msg: Msg) -> Iterator[Fact]:
+        """`session_title_changed`: a name that a person gave to the conversation."""
+        if get_text(msg, "title"):
+            yield status_item(self.ctx, "title", get_text(msg, "title"), {"title": get_text(msg, "title")}, msg)
+
+    def informational(self, msg: Msg) -> Iterator[Fact]:
+        """Notes of the CLI; only warnings are for the person (a hook that stopped the turn, for one)."""
+        if get_text(msg, "level") != "warning" or not get_text(msg, "content"):
+            self.ctx.ignore("system/informational")
+            return
+        item = Item(
+            item_id=self.ctx.ids("item"),
+            kind=ItemKind.SYSTEM,
+            role=ItemRole.SYSTEM,
+            status=ItemStatus.COMPLETED,
+            content=(TextPart(text=get_text(msg, "content")),),
+        )
+        yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=msg)
+
+    # --- compaction -----------------------------------------------------------------------------------
+
+    def compacting(self, msg: Msg) -> Iterator[Fact]:
+        """`status: compacting`; repeated while an automatic one is written."""
+        if self._compaction is not None:
+            return
+        self._compacted = False
+        self._compaction = Item(
+            item_id=self.ctx.ids("item"),
+            kind=ItemKind.STATUS,
+            role=ItemRole.SYSTEM,
+            status=ItemStatus.IN_PROGRESS,
+            content=(StatusPart(label="compaction", detail="Compacting the conversation"),),
+            metadata={"phase": "started"},
+        )
+        yield Fact(EventType.ITEM_STARTED, ItemData(item=self._compaction), raw=msg)
+
+    def compact_result(self, msg: Msg) -> Iterator[Fact]:
+        """`compact_result`: a failure ends it; after a success `compact_boundary` tells more."""
+        if get_text(msg, "compact_result") == "failed":
+            yield from self.end_compaction(msg, failure=get_text(msg, "compact_error") or "The compaction failed")
+        else:
+            self._compacted = True
+
+    def compacted(self, msg: Msg) -> Iterator[Fact]:
+        """`compact_boundary`: what was said before is a summary now."""
+        yield from self.compacting(msg)
+        self._compacted = True
+        self._auto = get_text(obj(msg.get("compact_metadata")), "trigger") == "auto"
+        self._boundary = msg
+
+    @property
+    def awaits_summary(self) -> bool:
+        """Whether `compact_boundary` was said, and the next words in the person's name are the summary."""
+        return self._boundary is not None
+
+    def summary(self, text: str) -> Iterator[Fact]:
+        """The summary has come."""
+        if self._boundary is not None:
+            yield from self.end_compaction(self._boundary, summary=_summary(text))
+
+    def no_summary(self) -> Iterator[Fact]:
+        """Claude goes on: what has not come by now does not come."""
+        if self._boundary is not None:
+            yield from self.end_compaction(self._boundary)
+
+    def end_compaction(self, msg: Json, *, failure: str = "", summary: str = "") -> Iterator[Fact]:
+        """Ends an open compaction, as whatever it has come to. `msg` is None at the end of the process."""
+        item, self._compaction = self._compaction, None
+        auto, self._auto, self._boundary = self._auto, None, None
+        if item is None:
+            return
+        done = self._compacted and not failure
+        metadata: dict[str, Json] = {"phase": "completed" if done else "failed"}
+        if auto is not None:
+            metadata["auto"] = auto
+        if summary:
+            metadata["summary"] = summary
+        detail = "The conversation was compacted" if done else failure or "The compaction was interrupted"
+        update: dict[str, Any] = {
+            "status": ItemStatus.COMPLETED if done else ItemStatus.FAILED,
+            "content": (StatusPart(label="compaction", detail=detail),),
+            "metadata": metadata,
+        }
+        yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item.model_copy(update=update)), raw=msg, synthetic=msg is None)
+
+
+_BEFORE_SUMMARY = re.compile(
+    r"\AThis session is being continued from a previous conversation[^\n]*\n+(?:<system-reminder>.*?</system-reminder>\n*)?", re.S
+)
+_AFTER_SUMMARY = re.compile(r"If you need specific details from before compaction .*\Z", re.S)
+
+
+def _summary(text: str) -> str:
+    """The summary without what the CLI says to the model around it (2.1.330; another version's words stay)."""
+    return _AFTER_SUMMARY.sub("", _BEFORE_SUMMARY.sub("", text)).strip()

@@ -1,0 +1,181 @@
+"""Model, effort and mode in force, what Claude offers, and the control requests of ours that wait for an answer.
+
+Owns: what was assumed when a request was written, and taking it back when Claude refuses.
+Source: recordings `controls`, `effort`, `text_state`; runs of both versions (`set_model "default"`, `effortLevel` null
+and `auto` are accepted, `bypassPermissions` only with `--allow-dangerously-skip-permissions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from universal.agents.claude.wire import (
+    DEFAULT_CATALOGUE,
+    DEFAULT_MODEL,
+    NAME,
+    NATIVE_MODE,
+    Msg,
+    control_request,
+    get_int,
+    get_text,
+    plain_model,
+    read_commands,
+    read_models,
+)
+from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Output, Prompt
+from universal.items import Json
+from universal.jsonvalue import obj
+
+_FLAGS = (
+    "--print",
+    "--input-format=stream-json",
+    "--output-format=stream-json",
+    "--verbose",  # without it, stream-json is refused
+    "--include-partial-messages",
+    "--permission-prompt-tool=stdio",
+)
+
+_ENVIRONMENT: dict[str, str | None] = {
+    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
+    "CLAUDE_CODE_BG_TASKS_REPORT_RUNNING": "1",
+    "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",
+    "CLAUDE_CODE_ENTRYPOINT": "sdk-cli",
+    # Set by a Claude Code that the server may have been started from; they make a CLI think that it is its child.
+    "CLAUDECODE": None,
+    "CLAUDE_CODE_CHILD_SESSION": None,
+    "CLAUDE_CODE_SESSION_ID": None,
+    "CLAUDE_CODE_SSE_PORT": None,
+}
+
+
+@dataclass(slots=True)
+class Settings:
+    """What is in force in one process."""
+
+    catalogue: Catalogue | None = None
+    mode: str = "default"
+    """Claude's own name of the mode."""
+    _model: str = DEFAULT_MODEL
+    _variant: str = ""
+    _resolved: dict[str, str] = field(default_factory=dict[str, str])
+    """Alias of the catalogue -> the model that it stands for."""
+    _waiting: dict[str, tuple[str, Callable[[], None] | None]] = field(
+        default_factory=dict[str, "tuple[str, Callable[[], None] | None]"]
+    )
+    """Requests without an answer: id -> (subtype, how to take back what was assumed)."""
+    _sent: int = 0
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """argv and environment.
+
+        `--allow-dangerously-skip-permissions` chooses nothing: it lets the mode `bypass` be chosen later. For root the
+        CLI refuses to start with it, unless its user says that this is a sandbox (IS_SANDBOX=1); so it is left out
+        where the caller did not say who and where we are.
+        """
+        self.mode = NATIVE_MODE.get(options.mode or "", "default")
+        self._model, self._variant = options.model or DEFAULT_MODEL, options.variant or ""
+        argv = [options.binary, *_FLAGS, f"--permission-mode={self.mode}"]
+        if options.environment and (not options.is_root or options.environment.get("IS_SANDBOX") == "1"):
+            argv.append("--allow-dangerously-skip-permissions")
+        if self._model != DEFAULT_MODEL:
+            argv.append(f"--model={self._model}")
+        if self._variant:
+            argv.append(f"--effort={self._variant}")
+        if options.native_session_id:
+            argv.append(f"--{'resume' if options.resume else 'session-id'}={options.native_session_id}")
+        if options.resume and options.resume_at:  # tried with 2.1.330 and 2.1.197; the fork gets an id of its own
+            argv += [f"--resume-session-at={options.resume_at}", "--fork-session"]
+        environment = dict(_ENVIRONMENT)
+        if not options.project_settings:
+            # Tried with 2.1.330: no hook, helper or MCP server of the project runs. The added directory is for its CLAUDE.md.
+            argv += ["--setting-sources=user", f"--add-dir={options.directory}"]
+            environment["CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD"] = "1"
+        return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=environment)
+
+    # --- requests -------------------------------------------------------------------------------------
+
+    def request(self, request: Msg, undo: Callable[[], None] | None = None) -> Output:
+        """A control request. `undo` runs if it is refused."""
+        self._sent += 1
+        request_id = f"req_{self._sent}"
+        self._waiting[request_id] = (get_text(request, "subtype"), undo)
+        return control_request(request_id, request)
+
+    def answered(self, response: Msg) -> tuple[str, str]:
+        """The answer to one of them: (subtype or "" when it is none of ours, what it says if it is a refusal)."""
+        subtype, undo = self._waiting.pop(get_text(response, "request_id"), ("", None))
+        if get_text(response, "subtype") != "error":
+            if subtype == "initialize":
+                self._read(obj(response.get("response")))
+            return subtype, ""
+        if undo is not None:
+            undo()
+        return subtype, get_text(response, "error") or f"Claude Code refused {subtype}."
+
+    def wanted(self, prompt: Prompt) -> Iterator[Output]:
+        """What the prompt wants otherwise than it is. Without a model, model and effort stay as they are."""
+        model, variant = prompt.model or self._model, prompt.variant or ""
+        if not prompt.model and not variant:
+            variant = self._variant
+        mode = NATIVE_MODE.get(prompt.mode or "", self.mode)
+        if mode != self.mode:
+            yield self.request({"subtype": "set_permission_mode", "mode": mode}, self._undo("mode"))
+            self.mode = mode
+        if model != self._model:
+            yield self.request({"subtype": "set_model", "model": model}, self._undo("_model"))
+            self._model = model
+        if variant != self._variant:
+            settings = {"effortLevel": variant or None}
+            yield self.request({"subtype": "apply_flag_settings", "settings": settings}, self._undo("_variant"))
+            self._variant = variant
+
+    def _undo(self, attribute: str) -> Callable[[], None]:
+        """Takes a setting back to what it is now."""
+        before = getattr(self, attribute)
+        return lambda: setattr(self, attribute, before)
+
+    def mode_told(self, native: str) -> bool:
+        """The mode that the CLI tells. True when it is news: not what we asked for."""
+        if not native or native == self.mode or any(subtype == "set_permission_mode" for subtype, _ in self._waiting.values()):
+            return False
+        self.mode = native
+        return True
+
+    # --- what Claude offers ---------------------------------------------------------------------------
+
+    def _read(self, payload: Msg) -> None:
+        models, self._resolved = read_models(payload.get("models"))
+        default = DEFAULT_MODEL if DEFAULT_MODEL in self._resolved else models[0].id if models else None
+        self.catalogue = Catalogue(models, read_commands(payload.get("commands")), default)
+
+    def read_commands(self, msg: Msg) -> int:
+        """`commands_changed`: the whole list again. How many there are."""
+        commands = read_commands(msg.get("commands"))
+        self.catalogue = replace(self.catalogue or DEFAULT_CATALOGUE, commands=commands)
+        return len(commands)
+
+    def model_of(self, native: str) -> dict[str, Json]:
+        """`metadata.model`. Claude names the model itself, the catalogue its aliases: the alias in force first."""
+        plain = plain_model(native)
+        aliases = [alias for alias, model in self._resolved.items() if plain_model(model) == plain]
+        model_id = self._model if self._model in aliases else aliases[0] if aliases else native
+        return {"provider_id": NAME, "model_id": model_id, "variant": self._variant or None}
+
+    def read_limits(self, result: Msg) -> None:
+        """Sizes of models, which only results tell (`modelUsage`)."""
+        usage = obj(result.get("modelUsage"))
+        if self.catalogue is None or not usage:
+            return
+        sizes = {
+            plain_model(name): (get_int(obj(row), "contextWindow"), get_int(obj(row), "maxOutputTokens"))
+            for name, row in usage.items()
+        }
+        models = tuple(
+            replace(model, context=size[0] or model.context, output=size[1] or model.output)
+            if (size := sizes.get(plain_model(self._resolved.get(model.id, model.id))))
+            else model
+            for model in self.catalogue.models
+        )
+        if models != self.catalogue.models:
+            self.catalogue = replace(self.catalogue, models=models)

@@ -1,0 +1,43 @@
+"""The row of the registry for Claude Code: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.claude_code import OWN_FOLDER, OWN_RULES
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, ProjectSettingsUse
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.claude.codec import ClaudeCodec  # late: a server with no Claude Code never loads it
+
+    return ClaudeCodec(ids)
+
+
+_REMOTE = "It is only for sessions that Anthropic's servers start."
+
+CLAUDE = AgentSpec(
+    name=NAME,
+    title="Claude Code",
+    make=_make,
+    binaries=("claude",),
+    env_override="SHIM_CLAUDE_BIN",
+    version_args=("--version",),
+    capabilities=EVERYTHING,
+    modes=MODES,
+    project_settings=ProjectSettingsUse(("claude",), leaves_out=True),
+    rewinds=True,
+    withheld_commands={
+        "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",
+        "model": "Another model would answer than the one that the session shows. Choose the model in your client instead.",
+        "__remote-workflow": _REMOTE,
+        "workflow-launch-exec": _REMOTE,
+    },
+    default_catalogue=DEFAULT_CATALOGUE,
+    install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
+    tested=("2.1.197", "2.1.330"),
+    enforcement=Enforcement("a hook before every call"),
+    own_folder=OWN_FOLDER,
+    default_rules=OWN_RULES,
+    login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
+    login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+)

@@ -1,0 +1,428 @@
+"""What Claude says, as items: messages, their text and thinking, tool calls and their results.
+
+One `Transcript` per thread: the conversation itself, and one for each subagent. Owns the life of items: each is
+started before it is completed, completed exactly once, and the text of a message is the concatenation of its
+deltas.
+Source: recordings; the order of lines within a message is in the wire notes ("Traps").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from universal.agents.claude.tools import Result, dumps, title_of
+from universal.agents.claude.wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
+from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
+from universal.events import EventData, EventType, ItemData, UnparsedData, delta_data
+from universal.growing import Growing
+from universal.items import (
+    ContentPart,
+    Item,
+    ItemKind,
+    ItemRole,
+    ItemStatus,
+    Json,
+    ReasoningPart,
+    StatusPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+
+SYNTHETIC_MODEL = "<synthetic>"
+"""`model` of messages that the CLI wrote itself: answers of slash commands, errors."""
+
+ABANDONED = "The tool call was interrupted before it had a result."
+
+
+@dataclass(slots=True)
+class Context:
+    """What the parts of one codec share."""
+
+    ids: IdFactory
+    model_of: Callable[[str], dict[str, Json]]
+    """`metadata.model` for a model that a message names."""
+    counters: Kinds = field(default_factory=Kinds)
+
+    def ignore(self, what: str) -> None:
+        """Count something that is known and not used."""
+        self.counters[f"ignored:{what}"] += 1
+
+    def unparsed(self, what: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
+        """Something that no rule knows."""
+        self.counters[f"unparsed:{what}"] += 1
+        data = UnparsedData(error=error, location=f"claude stdout: {what}", raw_hash=raw_hash)
+        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
+
+
+def status_item(
+    ctx: Context, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, *, child: str | None = None
+) -> Fact:
+    """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
+    item = Item(
+        item_id=ctx.ids("item"),
+        kind=ItemKind.STATUS,
+        role=ItemRole.SYSTEM,
+        status=ItemStatus.COMPLETED,
+        content=(StatusPart(label=label, detail=detail),),
+        metadata=metadata,
+    )
+    return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, child=child)
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call from its first sign to its result."""
+
+    call_id: str
+    name: str
+    item_id: str
+    parent_id: str
+    thread: str | None
+    arguments: Msg | None = None
+    """None until the `assistant` line has brought them whole."""
+    partial: Growing = field(default_factory=Growing)
+    answers: list[list[str]] | None = None
+    """What our reply to its question was."""
+
+
+@dataclass(slots=True)
+class _Part:
+    kind: Literal["text", "reasoning"]
+    index: int
+    said: Growing = field(default_factory=Growing)
+    confirmed: bool = False
+    """The `assistant` line has brought the whole text."""
+
+
+@dataclass(slots=True)
+class _Message:
+    item_id: str
+    native_id: str
+    model: str
+    streamed: bool
+    usage: Msg
+    stop_reason: str = ""
+    parts: list[_Part] = field(default_factory=list[_Part])
+    blocks: dict[int, _Part | Call | str] = field(default_factory=dict[int, "_Part | Call | str"])
+    """Open stream blocks by their index; a str is the kind of a part without text as yet."""
+    calls: bool = False
+
+
+@dataclass(slots=True)
+class Transcript:
+    """One thread: feed it the lines of the thread, act on the facts.
+
+    `calls` is shared by all threads of a codec: call id -> call, until its result has come.
+    """
+
+    ctx: Context
+    calls: dict[str, Call]
+    child: str | None = None
+    _open: _Message | None = None
+    _known: dict[str, str] = field(default_factory=dict[str, str])
+    """Message id -> item id of the last messages: tool calls may come after their message was completed."""
+
+    # --- the stream -----------------------------------------------------------------------------------
+
+    def stream(self, event: Msg, raw: Msg) -> Iterator[Fact]:
+        """One `stream_event`: the model API's own event."""
+        kind = get_text(event, "type")
+        message = self._open
+        if kind == "message_start":
+            yield from self._begin(obj(event.get("message")), raw, streamed=True)
+        elif message is None:
+            self.ctx.ignore(f"{kind} outside of a message")
+        elif kind == "content_block_start":
+            yield from self._block_start(message, _index(event), obj(event.get("content_block")), raw)
+        elif kind == "content_block_delta":
+            yield from self.piece(event, raw)
+        elif kind == "message_delta":
+            message.stop_reason = get_text(obj(event.get("delta")), "stop_reason") or message.stop_reason
+            message.usage = {**message.usage, **{k: v for k, v in obj(event.get("usage")).items() if v is not None}}
+        elif kind == "message_stop":
+            lost = obj(raw.get("abandoned_blocks")).get("from_block_index") == 0
+            yield from self._end(raw, interrupted=lost or not message.stop_reason)
+
+    def piece(self, event: Msg, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
+        """A `content_block_delta`. No generator makes it, nor what it calls: nearly all lines are one.
+
+        In: `native_session_id`, for facts that nobody stamps with it.
+        """
+        message, delta = self._open, obj(event.get("delta"))
+        kind = get_text(delta, "type")
+        if message is None:
+            self.ctx.ignore("content_block_delta outside of a message")
+        elif kind in ("text_delta", "thinking_delta"):
+            return self._say(message, _index(event), as_text(delta.get(kind[:-6])), raw, native_session_id)
+        elif kind == "input_json_delta":
+            call, text = message.blocks.get(_index(event)), as_text(delta.get("partial_json"))
+            if isinstance(call, Call) and text:
+                call.partial.add(text)
+                return (self._delta(call.item_id, call.call_id, text, 0, "tool_input", raw, native_session_id),)
+        elif kind in IGNORED_DELTAS:
+            self.ctx.ignore(f"delta/{kind}")
+        else:
+            return (self.ctx.unparsed(f"delta/{kind or '?'}", "unknown delta", raw),)
+        return ()
+
+    def _begin(self, native: Msg, raw: Msg, *, streamed: bool) -> Iterator[Fact]:
+        yield from self.boundary(raw)
+        message = _Message(
+            item_id=self.ctx.ids("item"),
+            native_id=get_text(native, "id"),
+            model=get_text(native, "model"),
+            streamed=streamed,
+            usage=obj(native.get("usage")),
+        )
+        self._open = message
+        self._known[message.native_id] = message.item_id
+        if len(self._known) > 8:
+            del self._known[next(iter(self._known))]
+        yield self._fact(EventType.ITEM_STARTED, ItemData(item=self._message_item(message, ItemStatus.IN_PROGRESS)), raw)
+
+    def _block_start(self, message: _Message, index: int, block: Msg, raw: Msg) -> Iterator[Fact]:
+        kind = get_text(block, "type")
+        if kind in ("text", "thinking"):
+            message.blocks[index] = kind
+            yield from self._say(message, index, as_text(block.get(kind)), raw)
+        elif kind == "tool_use" and get_text(block, "id"):
+            if get_text(block, "id") in self.calls:
+                self.ctx.ignore("tool_use, again")
+                return
+            call = self._call(message, block)
+            message.blocks[index] = call
+            yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+        elif kind in IGNORED_BLOCKS:
+            self.ctx.ignore(f"block/{kind}")
+        else:
+            yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", raw)
+
+    def _say(self, message: _Message, index: int, text: str, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
+        """A piece of text for a block. Its part begins with its first text: empty blocks make no part."""
+        if not text:
+            return ()
+        part = message.blocks.get(index)
+        if not isinstance(part, _Part):
+            part = self._part(message, "reasoning" if part == "thinking" else "text")
+            message.blocks[index] = part
+        part.said.add(text)
+        return (self._delta(message.item_id, message.native_id, text, part.index, part.kind, raw, native_session_id),)
+
+    # --- whole lines ----------------------------------------------------------------------------------
+
+    def assistant(self, line: Msg) -> Iterator[Fact]:
+        """An `assistant` line: one block (or more) of a message, after its deltas or instead of them."""
+        native = obj(line.get("message"))
+        native_id = get_text(native, "id") or get_text(line, "uuid")
+        blocks = [obj(block) for block in arr(native.get("content"))]
+        late = self._open is None or self._open.native_id != native_id
+        if late and native_id in self._known and not any(block.get("type") in ("text", "thinking") for block in blocks):
+            for block in blocks:
+                yield from self._tool_use(block, self._known[native_id], line)
+            return
+        if late:
+            yield from self._begin({**native, "id": native_id}, line, streamed=False)
+        message = self._open
+        if message is None:
+            return
+        for block in blocks:
+            yield from self._whole_block(message, block, line)
+        if get_text(native, "stop_reason") and not message.streamed:
+            message.stop_reason = get_text(native, "stop_reason")
+            yield from self._end(line, interrupted=False)
+
+    def _whole_block(self, message: _Message, block: Msg, raw: Msg) -> Iterator[Fact]:
+        kind = get_text(block, "type")
+        if kind == "tool_use":
+            message.calls = True
+            yield from self._tool_use(block, message.item_id, raw)
+        elif kind in ("text", "thinking"):
+            yield from self._whole_text(message, "reasoning" if kind == "thinking" else "text", as_text(block.get(kind)), raw)
+        elif kind in IGNORED_BLOCKS:
+            self.ctx.ignore(f"block/{kind}")
+        else:
+            yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", raw)
+
+    def _whole_text(self, message: _Message, kind: Literal["text", "reasoning"], text: str, raw: Msg) -> Iterator[Fact]:
+        part = next((p for p in message.parts if p.kind == kind and not p.confirmed), None)
+        if part is None:
+            if not text:
+                return
+            part = self._part(message, kind)
+        part.confirmed = True
+        rest = text.removeprefix(part.said.text) if text.startswith(part.said.text) else ""
+        if rest:
+            part.said.add(rest)
+            delta = self._delta(message.item_id, message.native_id, rest, part.index, kind, raw)
+            yield replace(delta, synthetic=True)
+
+    def _tool_use(self, block: Msg, parent_id: str, raw: Msg) -> Iterator[Fact]:
+        call_id = get_text(block, "id")
+        call = self.calls.get(call_id)
+        if block.get("type") != "tool_use" or not call_id or (call is not None and call.arguments is not None):
+            self.ctx.ignore("tool_use, again")
+            return
+        if call is None:
+            call = self._call(None, block, parent_id)
+            call.arguments = obj(block.get("input"))
+            yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+        call.arguments = obj(block.get("input"))
+        yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+
+    def result(self, call: Call, result: Result, raw: Msg) -> Iterator[Fact]:
+        """A tool's result; its call is over. A message that was not streamed is over, too."""
+        if self._open is not None and not self._open.streamed:
+            yield from self._end(raw, interrupted=False)
+        self.calls.pop(call.call_id, None)
+        if call.arguments is None:
+            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+        metadata = result.metadata if call.answers is None else {**result.metadata, "answers": call.answers}
+        yield self._result_fact(call, result.content, metadata, raw, failed=result.failed)
+
+    def user(self, text: str, raw: Json, *, synthetic: bool) -> Fact:
+        """A message of a person, or of the agent that gives a subagent its task."""
+        item = Item(
+            item_id=self.ctx.ids("item"),
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.USER,
+            status=ItemStatus.COMPLETED,
+            content=(TextPart(text=text),),
+        )
+        return self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw, synthetic=synthetic)
+
+    # --- ends -----------------------------------------------------------------------------------------
+
+    def boundary(self, raw: Json) -> Iterator[Fact]:
+        """Something came that can only follow a finished message. One that still streams was cut off."""
+        if self._open is not None:
+            yield from self._end(raw, interrupted=self._open.streamed)
+
+    def close(self, raw: Json) -> Iterator[Fact]:
+        """Nothing more will come: the open message, then the calls without a result, are reported as they are."""
+        yield from self.boundary(raw)
+        for call in [call for call in self.calls.values() if call.thread == self.child]:
+            yield from self.abandon(call, raw)
+
+    def abandon(self, call: Call, raw: Json) -> Iterator[Fact]:
+        """A call that will never have a result, or not even whole arguments."""
+        self.calls.pop(call.call_id, None)
+        if call.arguments is None:
+            fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
+        else:
+            content = (ToolResultPart(call_id=call.call_id, output=ABANDONED),)
+            fact = self._result_fact(call, content, {"interrupted": True}, raw, failed=True)
+        yield replace(fact, synthetic=True)
+
+    def _end(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
+        message, self._open = self._open, None
+        if message is not None:
+            status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
+            item = self._message_item(message, status, done=True)
+            yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+
+    # --- building -------------------------------------------------------------------------------------
+
+    def _part(self, message: _Message, kind: Literal["text", "reasoning"]) -> _Part:
+        part = _Part(kind, len(message.parts))
+        message.parts.append(part)
+        return part
+
+    def _call(self, message: _Message | None, block: Msg, parent_id: str = "") -> Call:
+        if message is not None:
+            message.calls = True
+        call = Call(
+            call_id=get_text(block, "id"),
+            name=get_text(block, "name") or "unknown",
+            item_id=self.ctx.ids("item"),
+            parent_id=message.item_id if message else parent_id,
+            thread=self.child,
+        )
+        self.calls[call.call_id] = call
+        return call
+
+    def _message_item(self, message: _Message, status: ItemStatus, *, done: bool = False) -> Item:
+        metadata: dict[str, Json] = {}
+        if message.model == SYNTHETIC_MODEL:
+            metadata["synthetic_text"] = True
+        elif message.model:
+            metadata["model"] = self.ctx.model_of(message.model)
+        content: list[ContentPart] = []
+        if done:
+            if message.usage and message.model != SYNTHETIC_MODEL:
+                metadata["usage"] = usage_of(message.usage)
+            finish = FINISH.get(message.stop_reason, message.stop_reason) or ("tool-calls" if message.calls else "")
+            if finish and status is ItemStatus.COMPLETED:
+                metadata["finish"] = finish
+            if status is ItemStatus.FAILED:
+                metadata["interrupted"] = True
+            content = [TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text) for p in message.parts]
+        return Item(
+            item_id=message.item_id,
+            native_item_id=message.native_id or None,
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.ASSISTANT,
+            status=status,
+            content=tuple(content),
+            metadata=metadata or None,
+        )
+
+    def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:
+        whole = call.arguments is not None and type_ is EventType.ITEM_COMPLETED
+        arguments = dumps(call.arguments) if whole else call.partial.text
+        metadata: dict[str, Json] | None = None
+        if whole:
+            metadata = {"title": title_of(call.name, call.arguments or {}), "input": call.arguments}
+        elif status is ItemStatus.FAILED:
+            metadata = {"interrupted": True}
+        item = Item(
+            item_id=call.item_id,
+            native_item_id=call.call_id,
+            parent_id=call.parent_id,
+            kind=ItemKind.TOOL_CALL,
+            role=ItemRole.TOOL,
+            status=status,
+            content=(ToolCallPart(name=call.name, arguments=arguments, call_id=call.call_id),),
+            metadata=metadata,
+        )
+        return self._fact(type_, ItemData(item=item), raw)
+
+    def _result_fact(
+        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool
+    ) -> Fact:
+        item = Item(
+            item_id=self.ctx.ids("item"),
+            parent_id=call.parent_id,
+            kind=ItemKind.TOOL_RESULT,
+            role=ItemRole.TOOL,
+            status=ItemStatus.FAILED if failed else ItemStatus.COMPLETED,
+            content=content,
+            metadata=metadata or None,
+        )
+        return self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+
+    def _delta(
+        self,
+        item_id: str,
+        native_id: str,
+        text: str,
+        index: int,
+        kind: Literal["text", "reasoning", "tool_input"],
+        raw: Json,
+        native_session_id: str | None = None,
+    ) -> Fact:
+        data = delta_data(item_id, native_id or None, text, index, kind)
+        return Fact(EventType.ITEM_DELTA, data, raw, False, self.child, native_session_id)
+
+    def _fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
+        return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)
+
+
+def _index(event: Msg) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else -1

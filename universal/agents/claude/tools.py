@@ -1,0 +1,299 @@
+"""Claude Code's tools: results as content parts, diffs, todo lists, questions.
+
+Owns: what a tool's input and result mean, one call at a time; pure functions and one small list of tasks.
+Source: recordings, and `sdk-tools.d.ts` of 2.1.197 and 2.1.330 for the tools that no recording shows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from universal.agents.claude.wire import Msg, get_int, get_text
+from universal.events import Question, QuestionOption
+from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+
+AGENT_TOOLS = frozenset({"Agent", "Task"})
+"""The tool that starts a subagent: `Agent` in its calls, `Task` in `init.tools` and in older versions."""
+
+_TITLE_KEYS = ("subject", "description", "file_path", "notebook_path", "command", "pattern", "url", "query", "skill", "prompt")
+
+
+def title_of(name: str, arguments: Msg) -> str:
+    """A line for people about a call: what it is about, as it says itself, or else the tool's name."""
+    questions = [get_text(obj(row), "question") for row in arr(arguments.get("questions"))]
+    return (get_text(arguments, *_TITLE_KEYS) or "".join(questions[:1])).partition("\n")[0][:200] or name
+
+
+# --- results ------------------------------------------------------------------------------------------
+
+_REFUSED_BY_SERVER = re.compile(r"PreToolUse:\S+ hook error: (?!\[)")
+"""Begins the result of a call that the server's hook has denied. A hook of the person's settings has its command in brackets."""
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,10})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A tool's result: content parts, whether it failed, and metadata as listed at `universal.items.Item`."""
+
+    content: tuple[ContentPart, ...]
+    failed: bool
+    metadata: dict[str, Json]
+
+    @property
+    def background(self) -> bool:
+        """The call has returned, its work goes on."""
+        return self.metadata.get("background") is True
+
+
+def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> Result:
+    """One `tool_result` block of a call of `name`.
+
+    In: the call's arguments; the block {tool_use_id, content, is_error?}; `tool_use_result` of the line, which is
+    missing in subagents (2.1.197, 2.1.330) and a plain "Error: ..." after a failure.
+    """
+    failed = block.get("is_error") is True
+    details = obj(structured)
+    output = _output(block.get("content"))
+    if name in AGENT_TOOLS and details.get("status") == "completed":
+        output = _output(details.get("content")) or output  # without the notes for the model that wrap the report
+    if failed and (refused := _REFUSED_BY_SERVER.match(output)):
+        output = output[refused.end() :]  # a rule of the person is no fault of a hook
+    content: list[ContentPart] = [ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)]
+    content.extend(_images(block.get("content")))
+    if not failed:
+        content.extend(_files(name, arguments, details, output))
+    metadata = _metadata(name, details, output, structured, failed=failed)
+    return Result(tuple(content), failed, metadata)
+
+
+def _output(content: Json) -> str:
+    if isinstance(content, str):
+        return content
+    rows = [obj(row) for row in arr(content)]
+    keys = {"text": "text", "tool_reference": "tool_name"}  # ToolSearch gives the names of what it loaded
+    return "\n".join(as_text(row.get(keys[row["type"]])) for row in rows if as_text(row.get("type")) in keys)
+
+
+def _images(content: Json) -> Iterable[ImagePart]:
+    for row in map(obj, arr(content)):
+        source = obj(row.get("source"))
+        if row.get("type") == "image" and get_text(source, "data"):
+            mime = get_text(source, "media_type") or "image/png"
+            yield ImagePart(path=f"data:{mime};base64,{get_text(source, 'data')}", mime=mime)
+
+
+def _metadata(name: str, details: Msg, output: str, structured: Json, *, failed: bool) -> dict[str, Json]:
+    metadata: dict[str, Json] = {}
+    if details:
+        metadata["structured"] = _without_bytes(details)
+    if name == "Bash":
+        streams = {key: details[key] for key in ("stdout", "stderr") if isinstance(details.get(key), str)}
+        if "backgroundTaskId" not in details or any(streams.values()):  # else it says where the output goes
+            metadata.update(streams)
+        code = _EXIT_CODE.match(output)
+        if failed and code:
+            metadata["exit_code"] = int(code[1])
+            metadata.setdefault("stdout", output[code.end() :].removeprefix("\n"))  # both streams, in one
+        elif not failed and not details.keys() & {"backgroundTaskId", "returnCodeInterpretation"}:
+            metadata["exit_code"] = 0  # a command that went on in the background has none, one that found nothing had 1
+    if details.get("interrupted") is True or structured == "User rejected tool use":
+        metadata["interrupted"] = True
+    launched = name in AGENT_TOOLS and not details and output.startswith("Async agent launched")
+    if launched or "backgroundTaskId" in details or details.get("status") in ("async_launched", "remote_launched"):
+        metadata["background"] = True
+    for source, key in (("durationMs", "duration_ms"), ("totalDurationMs", "duration_ms")):
+        if isinstance(details.get(source), (int, float)):
+            metadata[key] = get_int(details, source)
+    if name == "TodoWrite" and arr(details.get("newTodos")):
+        metadata["todos"] = read_todos(details.get("newTodos"))
+    return metadata
+
+
+_BYTES = ("base64", "originalFile", "original_file", "updated_file")
+"""Whole files in structured results: the content parts and the diff say the same."""
+
+
+def _without_bytes(details: Msg) -> Msg:
+    kept = {key: value for key, value in details.items() if key not in _BYTES}
+    if "base64" in obj(kept.get("file")):
+        kept["file"] = {key: value for key, value in obj(kept["file"]).items() if key not in _BYTES}
+    return kept
+
+
+# --- files and diffs ----------------------------------------------------------------------------------
+
+
+def _files(name: str, arguments: Msg, details: Msg, output: str) -> Iterable[FileRefPart]:
+    path = get_text(arguments, "file_path", "notebook_path") or get_text(details, "filePath", "notebook_path")
+    if not path:
+        return
+    if name == "Read":
+        yield FileRefPart(path=path, action="read")
+    elif name in ("Edit", "MultiEdit"):
+        yield FileRefPart(path=path, action="patch", diff=patch_text(path, details) or input_diff(name, arguments))
+    elif name == "NotebookEdit":
+        before, after = get_text(details, "original_file"), get_text(details, "updated_file")
+        yield FileRefPart(path=path, action="patch", diff=unified(path, before, after) if after else None)
+    elif name == "Write":
+        created = details.get("type") == "create" or (not details and output.startswith("File created"))
+        diff = unified(path, "", get_text(arguments, "content"), created=True) if created else patch_text(path, details)
+        yield FileRefPart(path=path, action="write", diff=diff or None)
+
+
+def patch_text(path: str, details: Msg) -> str | None:
+    """`structuredPatch` as a unified diff; None when there is none."""
+    hunks = [obj(hunk) for hunk in arr(details.get("structuredPatch"))]
+    if not hunks:
+        return None
+    lines = [f"--- {path}", f"+++ {path}"]
+    for hunk in hunks:
+        old, new = (f"{get_int(hunk, f'{side}Start')},{get_int(hunk, f'{side}Lines')}" for side in ("old", "new"))
+        lines.append(f"@@ -{old} +{new} @@")
+        lines.extend(as_text(line) for line in arr(hunk.get("lines")))
+    return "\n".join(lines) + "\n"
+
+
+def unified(path: str, before: str, after: str, *, created: bool = False) -> str:
+    """A unified diff of two texts; of a new file when `created`. "" when nothing differs."""
+    lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their newlines. Not `splitlines`: it breaks at U+2028, form feeds and the like."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
+
+
+def input_diff(name: str, arguments: Msg) -> str | None:
+    """What a call would change, as a unified diff, as far as its input tells; None when it does not.
+
+    The file itself is not read: for Edit and MultiEdit line numbers count from the replaced text, for Write the
+    whole content is shown as added.
+    """
+    path = get_text(arguments, "file_path", "notebook_path")
+    if name == "Edit":
+        edits = [arguments]
+    elif name == "MultiEdit":
+        edits = [obj(edit) for edit in arr(arguments.get("edits"))]
+    elif name == "Write":
+        edits = [{"new_string": arguments.get("content")}]
+    else:
+        return None
+    hunks = [(_whole_lines(e.get("old_string")), _whole_lines(e.get("new_string"))) for e in edits]
+    diffs = [unified(path, old, new).split("\n", 2)[2] for old, new in hunks if old != new]
+    return f"--- {path}\n+++ {path}\n{''.join(diffs)}" if path and diffs else None
+
+
+def _whole_lines(text: Json) -> str:
+    """With a newline at the end: a replaced piece is a part of a file, not its end."""
+    piece = as_text(text)
+    return piece if piece.endswith("\n") or not piece else piece + "\n"
+
+
+# --- todo lists ---------------------------------------------------------------------------------------
+
+_STATUSES = ("pending", "in_progress", "completed", "cancelled")
+_TASK_CREATED = re.compile(r"Task #(\S+) created")
+
+
+def _todo(content: str, status: str) -> dict[str, Json]:
+    return {"content": content, "status": status if status in _STATUSES else "pending", "priority": "medium"}
+
+
+def read_todos(todos: Json) -> list[dict[str, Json]]:
+    """TodoWrite's list as the schema has it. Claude knows no priorities; all are `medium`."""
+    rows = [obj(row) for row in arr(todos)]
+    return [_todo(get_text(row, "content"), get_text(row, "status")) for row in rows if get_text(row, "content")]
+
+
+@dataclass(slots=True)
+class Todos:
+    """The todo list that TaskCreate, TaskUpdate and TaskList keep in pieces, in order of creation.
+
+    A resumed conversation begins with an empty list: Claude tells the old one only when TaskList is called.
+    """
+
+    tasks: dict[str, dict[str, Json]] = field(default_factory=dict[str, "dict[str, Json]"])
+
+    def after(self, name: str, arguments: Msg, details: Msg, output: str) -> list[dict[str, Json]] | None:
+        """The whole list after a successful call of this tool; None when it changes no list."""
+        if name == "TodoWrite":
+            return read_todos(details.get("newTodos") or arguments.get("todos"))
+        if name == "TaskCreate":
+            task = obj(details.get("task"))
+            created = _TASK_CREATED.match(output)
+            key = get_text(task, "id") or (created[1] if created else "")
+            if not key:
+                return None
+            self.tasks[key] = _todo(get_text(task, "subject") or get_text(arguments, "subject"), "pending")
+        elif name == "TaskUpdate":
+            self._update(get_text(arguments, "taskId"), arguments)
+        elif name == "TaskList" and isinstance(details.get("tasks"), list):
+            rows = [obj(row) for row in arr(details["tasks"])]
+            self.tasks = {
+                get_text(row, "id"): _todo(get_text(row, "subject"), get_text(row, "status"))
+                for row in rows
+                if get_text(row, "id")
+            }
+        else:
+            return None
+        return list(self.tasks.values())
+
+    def _update(self, key: str, change: Msg) -> None:
+        if not key:
+            return
+        if change.get("status") == "deleted":
+            self.tasks.pop(key, None)
+            return
+        old = self.tasks.get(key, _todo(f"Task #{key}", "pending"))
+        content = get_text(change, "subject") or as_text(old["content"])
+        self.tasks[key] = _todo(content, get_text(change, "status") or as_text(old["status"]))
+
+
+# --- questions ----------------------------------------------------------------------------------------
+
+PLAN_OPTIONS = (
+    QuestionOption(label="Yes", description="Leave plan mode and start"),
+    QuestionOption(label="No", description="Keep planning"),
+)
+_PLAN_QUESTION = "Proceed with this plan?"
+
+
+def read_questions(name: str, arguments: Msg, plan: str) -> tuple[Question, ...]:
+    """The questions of AskUserQuestion, or the one that ExitPlanMode stands for."""
+    if name == "ExitPlanMode":
+        text = f"{plan.rstrip()}\n\n{_PLAN_QUESTION}" if plan.strip() else _PLAN_QUESTION
+        return (Question(question=text, header="Plan", options=PLAN_OPTIONS),)
+    rows = [obj(row) for row in arr(arguments.get("questions"))]
+    return tuple(
+        Question(
+            question=get_text(row, "question"),
+            header=get_text(row, "header"),
+            options=tuple(
+                QuestionOption(label=get_text(option, "label"), description=get_text(option, "description"))
+                for option in map(obj, arr(row.get("options")))
+            ),
+            multiple=row.get("multiSelect") is True,
+        )
+        for row in rows
+    )
+
+
+def answer_map(questions: Sequence[Question], answers: Sequence[Sequence[str]]) -> dict[str, str]:
+    """`answers` of AskUserQuestion: question -> label; several are joined with ", ", as the CLI's own dialog does.
+
+    A question without an answer is left out.
+    """
+    pairs = zip(questions, answers, strict=False)
+    return {question.question: ", ".join(labels) for question, labels in pairs if labels}
+
+
+def dumps(value: Json) -> str:
+    """Arguments as JSON text, readable (no escapes of non-ASCII)."""
+    return json.dumps(value, ensure_ascii=False)

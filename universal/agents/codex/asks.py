@@ -1,0 +1,358 @@
+"""What Codex asks a person: approvals of commands, file changes and permissions; questions; forms of MCP servers.
+
+Owns: the open asks. Each gets exactly one `resolved`: by our reply, by Codex's own (`serverRequest/resolved` without one), or
+at the end of its turn (Codex says `turn/completed` before it takes the request back) or of the process.
+"Always" is `acceptForSession`: nothing is written into the user's configuration of Codex.
+Source: recordings `*_ask_*`, `question`, `plan_mode`; the schema for permissions and elicitations (not recorded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, TypeAlias
+
+from universal.agents.codex.speech import Call, Context, Thread
+from universal.agents.codex.tools import Outcome, Shown, bare_command, diff_of, dumps, paths_of, read_questions
+from universal.agents.codex.wire import Msg
+from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
+from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
+from universal.items import Json, ToolResultPart
+from universal.jsonline import get_text
+from universal.jsonrpc import Id, JsonRpc, Request
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+from universal.shell import is_read_only
+
+
+class AsksPerson(Protocol):
+    """Whether a request is for a person, or only a check by the rules of a call that the mode lets through."""
+
+    def __call__(self, tool: str, *, is_escalation: bool, reads_only: bool) -> bool:
+        """`is_escalation`: Codex asks for more than its sandbox allows. `reads_only`: the call changes nothing."""
+        ...
+
+
+Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]
+Answers: TypeAlias = Sequence[Sequence[str]]
+_DECISIONS: dict[Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
+_NO_ANSWER = "The user did not answer."
+
+
+@dataclass(slots=True)
+class _Ask:
+    """An open request. `questions` is empty for a permission; `made` is the tool call that we show for it."""
+
+    ask_id: str
+    request_id: Id
+    tool: str
+    metadata: dict[str, Json]
+    thread: Thread
+    decide: Callable[[Decision], Json] = lambda decision: {"decision": _DECISIONS[decision]}
+    answer: Callable[[Answers | None, str], Json] = lambda answers, message: {"answers": {}}
+    questions: tuple[Question, ...] = ()
+    made: Call | None = None
+
+
+@dataclass(slots=True)
+class Asks:
+    """The open asks of one process."""
+
+    ctx: Context
+    rpc: JsonRpc
+    asks_person: AsksPerson
+    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+
+    # --- from Codex -----------------------------------------------------------------------------------
+
+    def command(self, request: Request, thread: Thread) -> Iterator[Output]:
+        """`item/commandExecution/requestApproval`."""
+        params = request.params
+        call = thread.calls.get(get_text(params, "itemId"))
+        command = bare_command(params) or (as_text(call.shown.arguments.get("command")) if call else "")
+        arguments: Msg = {**(call.shown.arguments if call else {}), "command": command}
+        network = get_text(obj(params.get("networkApprovalContext")), "host")
+        reason = get_text(params, "reason") or (f"Network access to {network}" if network else "")
+        actions = [obj(action) for action in arr(params.get("commandActions"))]
+        reads = [get_text(action, "path") for action in actions if action.get("type") == "read" and get_text(action, "path")]
+        yield from self._permission(
+            request,
+            thread,
+            "shell",
+            arguments,
+            command,
+            reason,
+            extra={"reads": reads} if reads else None,
+            is_escalation=bool(reason or params.get("additionalPermissions")),
+            reads_only=bool(actions) and is_read_only(command),
+        )
+
+    def files(self, request: Request, thread: Thread) -> Iterator[Output]:
+        """`item/fileChange/requestApproval`: the diff is in the item that has started."""
+        call = thread.calls.get(get_text(request.params, "itemId"))
+        arguments = call.shown.arguments if call else {}
+        title = call.shown.title if call else get_text(request.params, "grantRoot")
+        diff = diff_of(call.source) if call else ""
+        paths = [*(paths_of(call.source) if call else ()), *filter(None, [get_text(request.params, "grantRoot")])]
+        yield from self._permission(
+            request,
+            thread,
+            "apply_patch",
+            arguments,
+            title,
+            get_text(request.params, "reason"),
+            diff=diff,
+            extra={"paths": paths},
+            is_escalation=bool(get_text(request.params, "grantRoot")),
+        )
+
+    def permissions(self, request: Request, thread: Thread) -> Iterator[Output]:
+        """`item/permissions/requestApproval`: more than the sandbox allows, for the turn or the session."""
+        wanted = obj(request.params.get("permissions"))
+
+        def decide(decision: Decision) -> Json:
+            granted = {} if decision == "reject" else {key: value for key, value in wanted.items() if value is not None}
+            return {"permissions": granted, "scope": "session" if decision == "accept_for_session" else "turn"}
+
+        reason = get_text(request.params, "reason")
+        arguments: Msg = {"permissions": wanted, "cwd": get_text(request.params, "cwd")}
+        yield from self._permission(
+            request, thread, "request_permissions", arguments, reason or dumps(wanted), reason, decide=decide
+        )
+
+    def elicitation(self, request: Request, thread: Thread) -> Iterator[Output]:
+        """`mcpServer/elicitation/request`: a form becomes questions; one without fields, or a link, a permission."""
+        params = request.params
+        mode, message = get_text(params, "mode"), get_text(params, "message")
+        properties = obj(obj(params.get("requestedSchema")).get("properties"))
+        if mode == "openai/userVerification":
+            self.ctx.ignore("mcpServer/elicitation/request, verification of the user")
+            yield WriteLine(self.rpc.response(request.id, {"action": "decline", "content": None}))
+            return
+        about = obj(params.get("_meta"))
+        server = get_text(params, "serverName") or "server"
+        if about.get("codex_approval_kind") == "mcp_tool_call" and get_text(about, "tool_name"):
+            tool, is_call = f"mcp__{server}__{get_text(about, 'tool_name')}", True
+        else:
+            tool, is_call = f"mcp__{server}__ask", False
+        if not properties:
+
+            def decide(decision: Decision) -> Json:
+                accepted = decision != "reject"
+                return {"action": "accept" if accepted else "decline", "content": {} if accepted else None}
+
+            arguments: Msg = {"message": message, **({"url": params["url"]} if get_text(params, "url") else {})}
+            if is_call:
+                arguments = obj(about.get("tool_params"))
+            yield from self._permission(request, thread, tool, arguments, message, get_text(params, "url"), decide=decide)
+            return
+        names = list(properties)
+        questions = tuple(_field(name, obj(properties[name]), message) for name in names)
+
+        def answer(answers: Answers | None, _message: str) -> Json:
+            if answers is None:
+                return {"action": "decline", "content": None}
+            pairs = zip(names, answers, strict=False)
+            return {"action": "accept", "content": {n: _value(obj(properties[n]), list(labels)) for n, labels in pairs if labels}}
+
+        yield from self._question(request, thread, tool, {"message": message}, questions, answer, None)
+
+    def question(self, request: Request, thread: Thread) -> Iterator[Output]:
+        """`item/tool/requestUserInput`. Codex makes no item of it, so its tool call is ours."""
+        rows = [obj(row) for row in arr(request.params.get("questions"))]
+        questions = read_questions(rows)
+        if not questions:
+            self.ctx.ignore("item/tool/requestUserInput without questions")
+            yield WriteLine(self.rpc.response(request.id, {"answers": {}}))
+            return
+
+        def answer(answers: Answers | None, message: str) -> Json:
+            """A rejection has no form of its own: its reason takes the place of the answers."""
+            reason = [(message,)] * len(rows) if message else ()
+            pairs = zip(rows, reason if answers is None else answers, strict=False)
+            return {"answers": {get_text(row, "id"): {"answers": list(labels)} for row, labels in pairs}}
+
+        call_id = get_text(request.params, "itemId") or f"question_{request.id}"
+        arguments: Msg = {"questions": rows}
+        shown = Shown("request_user_input", arguments, questions[0].question)
+        for fact in thread.call(call_id, shown, {}, request.raw):
+            yield replace(fact, synthetic=True)
+        yield from self._question(request, thread, "request_user_input", arguments, questions, answer, thread.calls.get(call_id))
+
+    def _permission(
+        self,
+        request: Request,
+        thread: Thread,
+        tool: str,
+        arguments: Msg,
+        title: str,
+        description: str,
+        *,
+        diff: str = "",
+        decide: Callable[[Decision], Json] | None = None,
+        extra: Msg | None = None,
+        is_escalation: bool = False,
+        reads_only: bool = False,
+    ) -> Iterator[Output]:
+        metadata: dict[str, Json] = {"tool": tool, "call_id": get_text(request.params, "itemId"), "input": arguments}
+        metadata |= {"title": title, "description": description, **(extra or {})}
+        if diff:
+            metadata["diff"] = diff
+        ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, thread)
+        ask.decide = decide or ask.decide
+        self._open[ask.ask_id] = ask
+        fact = _permission_fact(ask, "requested", raw=request.raw)
+        yield fact if self.asks_person(tool, is_escalation=is_escalation, reads_only=reads_only) else ToolCheck(fact)
+
+    def _question(
+        self,
+        request: Request,
+        thread: Thread,
+        tool: str,
+        arguments: Msg,
+        questions: tuple[Question, ...],
+        answer: Callable[[Answers | None, str], Json],
+        made: Call | None,
+    ) -> Iterator[Output]:
+        call_id = made.call_id if made is not None else get_text(request.params, "itemId")
+        metadata: dict[str, Json] = {"tool": tool, "call_id": call_id, "input": arguments}
+        ask = _Ask(self.ctx.ids("question"), request.id, tool, metadata, thread, questions=questions, made=made)
+        ask.answer = answer
+        self._open[ask.ask_id] = ask
+        yield _question_fact(ask, "requested", raw=request.raw)
+
+    # --- our answers ----------------------------------------------------------------------------------
+
+    def reply(self, command: PermissionReply) -> Iterator[Output]:
+        """Our answer to a permission; nothing when it is not open any more. Codex has no channel for the message of a
+        rejection."""
+        ask = self._open.get(command.permission_id)
+        if ask is None or ask.questions:
+            return
+        del self._open[ask.ask_id]
+        extra: dict[str, Json] = {"message": command.message} if command.message else {}
+        yield WriteLine(self.rpc.response(ask.request_id, ask.decide(command.decision)))
+        yield _permission_fact(ask, command.decision, extra=extra)
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Accept a checked call; nothing is told of it."""
+        ask = self._open.pop(permission_id, None)
+        return [] if ask is None else [WriteLine(self.rpc.response(ask.request_id, ask.decide("accept")))]
+
+    def answer(self, command: QuestionReply) -> Iterator[Output]:
+        """Our answer to a question; nothing when it is not open any more."""
+        ask = self._open.get(command.question_id)
+        if ask is None or not ask.questions:
+            return
+        del self._open[ask.ask_id]
+        yield WriteLine(self.rpc.response(ask.request_id, ask.answer(command.answers, command.message or "")))
+        extra: dict[str, Json] = {"message": command.message} if command.message else {}
+        yield _question_fact(ask, "rejected" if command.answers is None else "answered", extra=extra, answers=command.answers)
+        yield from self._answered(ask, command.answers, command.message or _NO_ANSWER)
+
+    def _answered(self, ask: _Ask, answers: Answers | None, reason: str = _NO_ANSWER) -> Iterator[Output]:
+        """The result of the call that we showed for a question."""
+        call = ask.made
+        if call is None or call.call_id not in ask.thread.calls:
+            return
+        words = reason if answers is None else "\n".join(", ".join(labels) for labels in answers)
+        metadata: dict[str, Json] = {} if answers is None else {"answers": [list(labels) for labels in answers]}
+        outcome = Outcome((ToolResultPart(call_id=call.call_id, output=words),), metadata, failed=answers is None)
+        for fact in ask.thread.result(call, outcome, None):
+            yield replace(fact, synthetic=True)
+
+    # --- withdrawn ------------------------------------------------------------------------------------
+
+    def resolved(self, request_id: Json, raw: Msg) -> Iterator[Output]:
+        """`serverRequest/resolved`: follows each answer of ours; without one, Codex wants none any more."""
+        ask = next((ask for ask in self._open.values() if ask.request_id == request_id), None)
+        if ask is None:
+            self.ctx.ignore("serverRequest/resolved, already answered")
+            return
+        yield from self._withdraw(ask, raw)
+
+    def close(self, thread: Thread | None = None) -> Iterator[Output]:
+        """A thread's turn, or the process (None), is over: nobody waits for an answer."""
+        for ask in list(self._open.values()):
+            if thread is None or ask.thread is thread:
+                yield from self._withdraw(ask, None)
+
+    def _withdraw(self, ask: _Ask, raw: Json) -> Iterator[Output]:
+        del self._open[ask.ask_id]
+        extra: dict[str, Json] = {"withdrawn": True}
+        if ask.questions:
+            yield _question_fact(ask, "rejected", raw=raw, extra=extra)
+            yield from self._answered(ask, None)
+        else:
+            yield _permission_fact(ask, "reject", raw=raw, extra=extra)
+
+
+def _permission_fact(
+    ask: _Ask,
+    status: Literal["requested", "accept", "accept_for_session", "reject"],
+    *,
+    raw: Json = None,
+    extra: dict[str, Json] | None = None,
+) -> Fact:
+    data = PermissionData(permission_id=ask.ask_id, action=ask.tool, status=status, metadata={**ask.metadata, **(extra or {})})
+    type_ = EventType.PERMISSION_REQUESTED if status == "requested" else EventType.PERMISSION_RESOLVED
+    return Fact(type_, data, raw=raw, synthetic=raw is None, child=ask.thread.child)
+
+
+def _question_fact(
+    ask: _Ask,
+    status: Literal["requested", "answered", "rejected"],
+    *,
+    raw: Json = None,
+    extra: dict[str, Json] | None = None,
+    answers: Answers | None = None,
+) -> Fact:
+    given = tuple(tuple(labels) for labels in answers) if answers is not None else None
+    data = QuestionData(
+        question_id=ask.ask_id,
+        prompt=ask.questions[0].question,
+        options=tuple(option.label for option in ask.questions[0].options),
+        status=status,
+        response=", ".join(given[0]) if given else None,
+        questions=ask.questions,
+        answers=given,
+        metadata={**ask.metadata, **(extra or {})},
+    )
+    type_ = EventType.QUESTION_REQUESTED if status == "requested" else EventType.QUESTION_RESOLVED
+    return Fact(type_, data, raw=raw, synthetic=raw is None, child=ask.thread.child)
+
+
+# --- forms --------------------------------------------------------------------------------------------
+
+
+def _field(name: str, schema: Msg, message: str) -> Question:
+    """One field of a form as a question."""
+    items = obj(schema.get("items"))
+    labels = (
+        ["Yes", "No"] if schema.get("type") == "boolean" else [as_text(v) for v in arr(schema.get("enum") or items.get("enum"))]
+    )
+    labels = labels or [get_text(obj(v), "const") for v in arr(schema.get("oneOf") or items.get("anyOf"))]
+    options = tuple(QuestionOption(label=label) for label in labels if label)
+    words = get_text(schema, "description", "title") or name
+    return Question(
+        question=f"{message}\n{words}" if message else words,
+        header=get_text(schema, "title") or name,
+        options=options,
+        multiple=schema.get("type") == "array",
+        custom=not options,
+    )
+
+
+def _value(schema: Msg, labels: list[str]) -> Json:
+    """An answer as the field's type."""
+    kind, first = get_text(schema, "type"), labels[0]
+    if kind == "array":
+        return labels
+    if kind == "boolean":
+        return first == "Yes"
+    if kind in ("integer", "number"):
+        try:
+            return int(first) if kind == "integer" else float(first)
+        except ValueError:
+            return first
+    return first

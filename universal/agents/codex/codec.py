@@ -1,0 +1,431 @@
+"""Codex: one long-lived `codex app-server` process per session, JSON-RPC (without the `jsonrpc` field) over stdio.
+
+The codec reads lines and tells facts and signals. Its parts: `wire` (tables), `settings` (model, effort, mode),
+`speech` (items of a thread), `tools` (calls, results, diffs), `asks` (approvals, questions), `turns`
+(prompts, turns, interrupts, subagents' turns).
+Pure: no clock, no IO, no random; ids come from the injected factory.
+Source: recordings of 0.169.0 (`compat_fixtures/agents/codex`), runs of it against a scripted model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import ClassVar
+
+from universal.agents.codex.asks import Asks
+from universal.agents.codex.settings import CLIENT, Settings
+from universal.agents.codex.speech import Context, Thread
+from universal.agents.codex.tools import Outcome, Shown, agent_name, read_plan
+from universal.agents.codex.turns import COMPACT_METHOD, Turns
+from universal.agents.codex.wire import IGNORED, NAME, REFUSED, Msg, retry_of, turn_error
+from universal.codec import (
+    Catalogue,
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    Interrupt,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    Stop,
+    WriteLine,
+    of_session,
+)
+from universal.events import ErrorData, EventType, SessionStartedData
+from universal.items import Json, ToolResultPart
+from universal.jsonline import get_text
+from universal.jsonrpc import JsonRpc, Malformed, Notification, Request, Response
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+from universal.mcp import McpServers, of_codex, summary
+from universal.turn import Input
+
+
+class CodexCodec:
+    """The codec of Codex; see `universal.codec.Codec` for the methods' contract."""
+
+    name = NAME
+
+    def __init__(self, ids: IdFactory) -> None:
+        self.catalogue: Catalogue | None = None
+        self.native_session_id: str | None = None
+        self._rpc = JsonRpc(versioned=False)
+        self._settings = Settings()
+        self._ctx = Context(ids, self._settings.model_of, lambda: self._settings.directory)
+        self._main = Thread(self._ctx, "")
+        self._children: dict[str, Thread] = {}
+        """Thread id of a subagent -> its thread."""
+        self._asks = Asks(self._ctx, self._rpc, self._settings.asks_person)
+        self._servers = McpServers()
+        self._turns = Turns(self._rpc, self._settings, self._main)
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """argv and environment; see `settings`."""
+        self.native_session_id = options.native_session_id or None
+        return self._settings.launch(options)
+
+    def start(self) -> list[Output]:
+        """The handshake. Prompts need not wait for it: they are kept until the thread has begun."""
+        return [WriteLine(self._rpc.request("initialize", CLIENT)[1])]
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> list[Output]:
+        """A command as lines."""
+        match command:
+            case Prompt():
+                if self._settings.needs_restart(command):
+                    return [Stop("other permission rules need another process", again=True)]
+                return self._stamped(self._turns.prompt(command))
+            case Interrupt():
+                return self._stamped(self._turns.interrupt(list(self._children.values())))
+            case PermissionReply():
+                return self._stamped(self._asks.reply(command))
+            case QuestionReply():
+                return self._stamped(self._asks.answer(command))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """A checked call goes on: Codex would have made it without asking, but for the rules."""
+        return self._asks.proceed(permission_id)
+
+    @property
+    def mode(self) -> str:
+        """The mode that the thread is in."""
+        return self._settings.mode
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line. What is no JSON-RPC, or of an unknown method, is `agent.unparsed`."""
+        message = self._rpc.classify(line)
+        match message:
+            case Malformed(why=why, raw=raw):
+                return self._stamped(iter([self._ctx.unparsed("malformed", why, raw)]))
+            case Response():
+                return self._stamped(self._response(message))
+            case Notification(method=method):
+                handler = self.NOTIFICATIONS.get(method)
+                if handler is not None:
+                    return self._stamped(handler(self, message.params, message.raw))
+                if method in IGNORED:
+                    self._ctx.ignore(method)
+                    return []
+                return self._stamped(iter([self._ctx.unparsed(method, "unknown notification", message.raw)]))
+            case Request():
+                return self._stamped(self._request(message))
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: open asks, messages and calls are reported as they are."""
+        return self._stamped(self._eof())
+
+    def _eof(self) -> Iterator[Output]:
+        yield from self._asks.close()
+        for thread in (self._main, *self._children.values()):
+            yield from thread.close(None, interrupted=True)
+        if self._main.error:
+            yield from self._error_fact(turn_error(self._main.error), None)
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of what was ignored and what was not understood."""
+        return self._ctx.counters
+
+    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
+        """Facts with the conversation's id."""
+        made = list(outputs)
+        self.catalogue = self._settings.catalogue
+        native = self.native_session_id
+        return [of_session(out, native) for out in made] if native else made
+
+    def _error_fact(self, error: dict[str, Json], raw: Json, child: str | None = None) -> Iterator[Output]:
+        data = ErrorData(message=error["message"], code=error["code"], details=error.get("details"))
+        yield Fact(EventType.ERROR, data, raw=raw, synthetic=raw is None, child=child)
+
+    # --- answers to us --------------------------------------------------------------------------------
+
+    def _response(self, response: Response) -> Iterator[Output]:
+        result = obj(response.result)
+        if not response.method:
+            self._ctx.ignore("a response to no request of ours")
+        elif response.method == "initialize":
+            if response.failed:
+                yield from self._refused("initialize", response)
+                return
+            yield WriteLine(self._rpc.notification("initialized"))
+            yield WriteLine(self._rpc.request("config/read", {})[1])
+            yield from self._turns.ready()
+        elif response.method == "config/read":
+            self._settings.configured = "" if response.failed else get_text(obj(result.get("config")), "model")
+            yield WriteLine(self._rpc.request("model/list", {})[1])
+        elif response.method == "model/list":
+            cursor = self._settings.read_models({} if response.failed else result)
+            if cursor:
+                yield WriteLine(self._rpc.request("model/list", {"cursor": cursor})[1])
+        elif response.failed:
+            yield from self._refused(response.method, response)
+        elif response.method in ("thread/start", "thread/resume", "thread/fork"):
+            self._main.thread_id = get_text(obj(result.get("thread")), "id")
+            self.native_session_id = self._main.thread_id or self.native_session_id
+            self._settings.begun(result)
+            yield from self._turns.thread_begun()
+        elif response.method == "turn/start":
+            yield from self._turns.accepted(response.id, get_text(obj(result.get("turn")), "id"))
+
+    def _refused(self, method: str, response: Response) -> Iterator[Output]:
+        """What Codex refuses ends the prompt, but for the interrupt of a turn that has not begun or is over."""
+        if method in ("turn/interrupt", "thread/backgroundTerminals/clean"):
+            self._ctx.ignore(f"{method}, refused")
+            self._turns.interrupt_refused()
+            return
+        error = self._turns.refusal(method, response.id, response.message)
+        if error is not None:
+            yield from self._error_fact(error, response.raw)
+            yield Signal(Input.FAILED, error=error)
+            if method not in ("turn/start", COMPACT_METHOD) and error["code"] != "session_not_found":
+                yield Stop(why=error["message"])
+
+    # --- requests to us -------------------------------------------------------------------------------
+
+    def _request(self, request: Request) -> Iterator[Output]:
+        ask = self.REQUESTS.get(request.method)
+        if ask is not None:
+            thread = self._thread(request.params)
+            if (
+                thread.child is not None
+                or not get_text(request.params, "threadId")
+                or thread.thread_id == request.params["threadId"]
+            ):
+                yield from ask(self._asks, request, thread)
+                return
+            thread = yield from self._adopt(get_text(request.params, "threadId"), request.raw)
+            yield from ask(self._asks, request, thread)
+            return
+        why = REFUSED.get(request.method)
+        yield WriteLine(self._rpc.error(request.id, why or "not supported"))
+        if why is None:
+            yield self._ctx.unparsed(request.method, "unknown request", request.raw)
+        else:
+            self._ctx.ignore(f"{request.method}, refused")
+
+    # --- threads --------------------------------------------------------------------------------------
+
+    def _thread(self, params: Msg) -> Thread:
+        """The thread of a message; the conversation itself for what is unknown."""
+        return self._children.get(get_text(params, "threadId"), self._main)
+
+    def _is_main(self, params: Msg) -> bool:
+        return get_text(params, "threadId") in (self._main.thread_id, "")
+
+    def _open_child(self, thread_id: str, key: str, parent: Thread, about: Mapping[str, Json], raw: Msg) -> Iterator[Output]:
+        """A subagent begins: a session below the call that made it."""
+        if not thread_id or thread_id in self._children or thread_id == self._main.thread_id:
+            return
+        self._children[thread_id] = Thread(self._ctx, thread_id, key)
+        metadata = {"call_id": key, "agent": "general", **about}
+        if parent.child is not None:
+            metadata["parent"] = parent.child
+        yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=raw, child=key)
+
+    def _adopt(self, thread_id: str, raw: Msg) -> Generator[Output, None, Thread]:
+        """A thread that speaks before we were told whose it is: that of the spawning call that has no receiver yet."""
+        known = {thread.child for thread in self._children.values()}
+        waiting = [
+            (call.call_id, thread, call.source)
+            for thread in (self._main, *self._children.values())
+            for call in thread.calls.values()
+            if call.source.get("tool") == "spawnAgent" and call.call_id not in known
+        ]
+        key, parent, source = waiting[0] if waiting else (thread_id, self._main, {})
+        prompt = get_text(source, "prompt")
+        yield from self._open_child(thread_id, key, parent, {"title": prompt[:60] or "subagent", "prompt": prompt}, raw)
+        return self._children.get(thread_id, self._main)
+
+    # --- turns ----------------------------------------------------------------------------------------
+
+    def _on_turn_started(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        turn_id = get_text(obj(params.get("turn")), "id")
+        if self._is_main(params):
+            self._main.begin_turn(turn_id)
+            yield from self._turns.started(turn_id)
+            return
+        thread_id = get_text(params, "threadId")
+        if thread_id not in self._children:
+            yield from self._adopt(thread_id, raw)
+        thread = self._children[thread_id]
+        thread.begin_turn(turn_id)
+        yield from self._turns.child_started(thread)
+
+    def _on_turn_completed(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        turn = obj(params.get("turn"))
+        if not self._is_main(params) and get_text(params, "threadId") not in self._children:
+            self._ctx.ignore("turn/completed of a thread that never began")
+            return
+        thread = self._thread(params)
+        if thread.turn_id and thread.turn_id != get_text(turn, "id"):
+            self._ctx.ignore("turn/completed of an older turn")
+            return
+        status = get_text(turn, "status")
+        interrupted = status == "interrupted"
+        running = any(call.source.get("type") == "commandExecution" for call in thread.calls.values())
+        yield from self._asks.close(thread)
+        yield from thread.close(raw, interrupted=interrupted or status == "failed")
+        error = None
+        if status == "failed":
+            error = turn_error(obj(turn.get("error")) or thread.error)
+            yield from self._error_fact(error, raw, thread.child)
+        thread.error = {}
+        if interrupted and running:  # Codex lets a command go on that it was told to stop
+            yield WriteLine(self._rpc.request("thread/backgroundTerminals/clean", {"threadId": thread.thread_id})[1])
+        if thread.child is None:
+            yield from self._turns.completed(get_text(turn, "id"), error, aborted=interrupted)
+        else:
+            yield from self._turns.child_completed(thread, error, aborted=interrupted)
+
+    def _on_error(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        """`willRetry`: the turn goes on. Else `turn/completed` repeats it, and it is told there, once."""
+        thread, error = self._thread(params), obj(params.get("error"))
+        if params.get("willRetry") is True:
+            yield from thread.cut(raw)
+            text, metadata = retry_of(error)
+            yield self._ctx.status("retry", text, metadata, raw, thread.child)
+        elif thread.turn_id:
+            thread.error = error
+        else:
+            yield from self._error_fact(turn_error(error), raw, thread.child)
+
+    # --- items ----------------------------------------------------------------------------------------
+
+    def _current(self, params: Msg) -> Thread | None:
+        """The thread of something that belongs to its running turn, else None."""
+        thread = self._thread(params)
+        if not self._is_main(params) and thread is self._main:
+            return None
+        turn_id = get_text(params, "turnId")
+        return thread if thread.turn_id and turn_id in ("", thread.turn_id) else None
+
+    def _on_item_started(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        thread = self._current(params)
+        if thread is None:
+            self._ctx.ignore("item/started outside of its turn")
+            return
+        yield from thread.started(obj(params.get("item")), raw)
+
+    def _on_item_completed(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        thread, item = self._current(params), obj(params.get("item"))
+        if thread is None:
+            self._ctx.ignore("item/completed outside of its turn")
+            return
+        kind = get_text(item, "type")
+        if kind == "subAgentActivity" and get_text(item, "kind") == "started":
+            name = agent_name(item)
+            yield from self._open_child(get_text(item, "agentThreadId"), get_text(item, "id"), thread, {"title": name}, raw)
+        elif kind == "collabAgentToolCall" and get_text(item, "tool") == "spawnAgent":
+            prompt = get_text(item, "prompt")
+            for receiver in map(as_text, arr(item.get("receiverThreadIds"))[:1]):
+                about = {"title": prompt.strip().split("\n")[0][:60] or "subagent", "prompt": prompt}
+                yield from self._open_child(receiver, get_text(item, "id"), thread, about, raw)
+        yield from thread.completed(item, raw)
+
+    def _say(self, params: Msg, raw: Msg, key: str, *, reasoning: bool) -> Iterator[Output]:
+        thread = self._current(params)
+        if thread is None:
+            self._ctx.ignore("a delta outside of its turn")
+            return
+        yield from thread.say(key, "reasoning" if reasoning else "text", as_text(params.get("delta")), raw)
+
+    def _on_text(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        yield from self._say(params, raw, get_text(params, "itemId"), reasoning=False)
+
+    def _on_summary(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        yield from self._say(params, raw, f"{get_text(params, 'itemId')}/summary/{params.get('summaryIndex', 0)}", reasoning=True)
+
+    def _on_reasoning(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        yield from self._say(params, raw, f"{get_text(params, 'itemId')}/content/{params.get('contentIndex', 0)}", reasoning=True)
+
+    def _on_output(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        thread = self._current(params)
+        if thread is None:
+            self._ctx.ignore("output outside of its turn")
+            return
+        yield from thread.output(get_text(params, "itemId"), as_text(params.get("delta")), raw)
+
+    def _on_plan(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        """Codex makes no item of its plan, so its tool call is ours: OpenCode shows the list where it was changed."""
+        thread = self._current(params)
+        if thread is None:
+            self._ctx.ignore("turn/plan/updated outside of its turn")
+            return
+        todos = read_plan(params.get("plan"))
+        explanation = get_text(params, "explanation")
+        yield self._ctx.status("todo", explanation or f"{len(todos)} todos", {"todos": todos}, raw, thread.child)
+
+        def result(call_id: str) -> Outcome:
+            return Outcome((ToolResultPart(call_id=call_id, output=explanation or "Plan updated"),), {"todos": todos})
+
+        yield from thread.synthetic_call(Shown("update_plan", {"todos": todos}, f"{len(todos)} todos"), result, raw)
+
+    def _on_tokens(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        thread = self._current(params)
+        if thread is None:
+            self._ctx.ignore("thread/tokenUsage/updated between turns")
+            return
+        yield from thread.tokens(obj(params.get("tokenUsage")), raw)
+
+    # --- status ---------------------------------------------------------------------------------------
+
+    def _on_name(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        name = get_text(params, "threadName")
+        if name and self._is_main(params):
+            yield self._ctx.status("title", name, {"title": name}, raw)
+
+    def _on_settings(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        if self._is_main(params):
+            self._settings.told(obj(params.get("threadSettings")))
+        yield from ()
+
+    def _on_server(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        """An MCP server was started for a thread; a subagent's are the same ones."""
+        told = self._servers.heard([of_codex(params)], whole=False) if self._is_main(params) else None
+        if told is not None:
+            yield self._ctx.status("mcp", summary(told), told, raw)
+
+    def _on_rerouted(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        model, reason = get_text(params, "toModel"), get_text(params, "reason")
+        detail = f"{get_text(params, 'fromModel')} -> {model}" + (f" ({reason})" if reason else "")
+        yield self._ctx.status("model", detail, {"model_id": model, "variant": None}, raw, self._thread(params).child)
+
+    NOTIFICATIONS: ClassVar[dict[str, Callable[[CodexCodec, Msg, Msg], Iterator[Output]]]] = {
+        "turn/started": _on_turn_started,
+        "turn/completed": _on_turn_completed,
+        "error": _on_error,
+        "item/started": _on_item_started,
+        "item/completed": _on_item_completed,
+        "item/agentMessage/delta": _on_text,
+        "item/plan/delta": _on_text,
+        "item/reasoning/summaryTextDelta": _on_summary,
+        "item/reasoning/textDelta": _on_reasoning,
+        "item/commandExecution/outputDelta": _on_output,
+        "turn/plan/updated": _on_plan,
+        "thread/tokenUsage/updated": _on_tokens,
+        "thread/name/updated": _on_name,
+        "thread/settings/updated": _on_settings,
+        "model/rerouted": _on_rerouted,
+        "mcpServer/startupStatus/updated": _on_server,
+        "serverRequest/resolved": lambda codec, params, raw: codec._asks.resolved(params.get("requestId"), raw),
+    }
+    """Notification -> what is done with it."""
+
+    REQUESTS: ClassVar[dict[str, Callable[[Asks, Request, Thread], Iterator[Output]]]] = {
+        "item/commandExecution/requestApproval": Asks.command,
+        "item/fileChange/requestApproval": Asks.files,
+        "item/permissions/requestApproval": Asks.permissions,
+        "item/tool/requestUserInput": Asks.question,
+        "mcpServer/elicitation/request": Asks.elicitation,
+    }
+    """Request of Codex -> who asks the person."""

@@ -1,0 +1,57 @@
+"""The row of the registry for Codex: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, ProjectSettingsUse
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.codex.codec import CodexCodec  # late: a server with no Codex never loads it
+
+    return CodexCodec(ids)
+
+
+LOGIN = LoginCheck(
+    ("app-server",),
+    r'"id":1,.*("account":\{|"requiresOpenaiAuth":false)',
+    r'"id":1,.*"account":null.*"requiresOpenaiAuth":true|"id":1,"error"',
+    (
+        b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"opencode-shim","version":"1"}}}',
+        b'{"method":"initialized"}',
+        b'{"id":1,"method":"account/read","params":{}}',
+    ),
+)
+"""Codex with a model provider of the person's own needs no account, which only `account/read` knows."""
+
+CODEX = AgentSpec(
+    name=NAME,
+    title="Codex",
+    make=_make,
+    binaries=("codex",),
+    env_override="SHIM_CODEX_BIN",
+    version_args=("--version",),
+    capabilities=replace(EVERYTHING, commands=False),
+    modes=MODES,
+    project_settings=ProjectSettingsUse(("codex",), leaves_out=True),
+    rewinds=True,
+    default_catalogue=DEFAULT_CATALOGUE,
+    install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",
+    tested=("0.166.0", "0.169.0"),
+    login=LOGIN,
+    login_hint="Run `codex login` in a terminal.",
+    enforcement=Enforcement(
+        'approval policy "untrusted": Codex asks for each command, patch and MCP call where a rule may forbid it',
+        {
+            "external_directory": "Only writing outside is held by Codex's sandbox while no rule of yours is about commands or "
+            "files; a rule for `external_directory` makes it ask for reading too.",
+            "websearch": "Codex does not ask before it searches: a rule that denies or asks switches the search off.",
+            "task": "Codex does not ask before it starts a subagent: a rule that denies or asks switches subagents off.",
+            "mcp": "Calls of MCP tools are held. Codex lists and reads the resources of MCP servers without asking.",
+            "todowrite": "Codex's plan is not asked about, and changes nothing.",
+        },
+        absent=("webfetch", "skill"),
+    ),
+)

@@ -1,0 +1,411 @@
+"""What one Codex thread says, as items: a message per model call, its text and reasoning, tool calls and their results.
+
+Codex names no model calls: it tells items, and the tokens of a call when the call and its tools are done. So a message
+begins with the first item after that, and ends with the tokens (`thread/tokenUsage/updated`) or with the turn.
+A command that runs on after the model went on has been put into the background: its call ends there, and what it says
+later is counted and not shown (recording `slow_bash_long`).
+Owns: the life of items. Each is started before it is completed, completed once; a text equals its deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from universal.agents.codex.tools import (
+    ABANDONED,
+    BACKGROUND,
+    LATE_ARGUMENTS,
+    TOOLS,
+    Outcome,
+    Shown,
+    changes_of,
+    dumps,
+)
+from universal.agents.codex.wire import IGNORED_ITEMS, NAME, Msg, usage_of
+from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
+from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
+from universal.growing import Growing
+from universal.items import (
+    ContentPart,
+    ImagePart,
+    Item,
+    ItemKind,
+    ItemRole,
+    ItemStatus,
+    Json,
+    ReasoningPart,
+    StatusPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from universal.jsonline import digest, get_int, get_text
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+
+PartKind: TypeAlias = Literal["text", "reasoning"]
+DeltaKind: TypeAlias = Literal["text", "reasoning", "tool_output"]
+
+
+@dataclass(slots=True)
+class Context:
+    """What the parts of one codec share."""
+
+    ids: IdFactory
+    model_of: Callable[[], dict[str, Json]]
+    """`metadata.model` of a message."""
+    directory: Callable[[], str]
+    """Where the agent works; a command that runs there does not say so."""
+    counters: Kinds = field(default_factory=Kinds)
+
+    def ignore(self, what: str) -> None:
+        """Count something that is known and not used."""
+        self.counters[f"ignored:{what}"] += 1
+
+    def unparsed(self, what: str, error: str, raw: Json) -> Fact:
+        """Something that no rule knows."""
+        self.counters[f"unparsed:{what}"] += 1
+        data = UnparsedData(
+            error=error, location=f"{NAME} stdout: {what}", raw_hash=digest(dumps(raw).encode("utf-8", "replace"))
+        )
+        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
+
+    def status(self, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
+        """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
+        item = Item(
+            item_id=self.ids("item"),
+            kind=ItemKind.STATUS,
+            role=ItemRole.SYSTEM,
+            status=ItemStatus.COMPLETED,
+            content=(StatusPart(label=label, detail=detail),),
+            metadata=metadata,
+        )
+        return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, child=child)
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call from its first sign to its result."""
+
+    call_id: str
+    item_id: str
+    parent_id: str
+    shown: Shown
+    source: Msg
+    """The native item that it is, as it began."""
+    whole: bool = False
+    result_id: str = ""
+    """The item of its result, once output has come."""
+    output: str = ""
+
+
+@dataclass(slots=True)
+class _Part:
+    kind: PartKind
+    index: int
+    said: Growing = field(default_factory=Growing)
+
+
+@dataclass(slots=True)
+class _Message:
+    item_id: str
+    parts: dict[str, _Part] = field(default_factory=dict[str, _Part])
+    unfinished: set[str] = field(default_factory=set[str])
+    """Native items of this message that have started and not completed."""
+    calls: bool = False
+
+
+@dataclass(slots=True)
+class Thread:
+    """One thread of Codex: the conversation itself (`child` None) or a subagent's."""
+
+    ctx: Context
+    thread_id: str
+    child: str | None = None
+    turn_id: str = ""
+    """The turn that runs, "" between turns."""
+    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    usage: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of the running turn."""
+    error: Msg = field(default_factory=dict[str, Json])
+    """The last error that is not tried again; the end of the turn repeats it."""
+    compacting: bool = False
+    """We asked for the compaction that comes."""
+    _total: int = -1
+    _open: _Message | None = None
+    _made: int = 0
+
+    # --- items ----------------------------------------------------------------------------------------
+
+    def started(self, item: Msg, raw: Msg) -> Iterator[Fact]:
+        """`item/started`."""
+        kind, id_ = get_text(item, "type"), get_text(item, "id")
+        if kind in ("agentMessage", "reasoning", "plan"):
+            message = yield from self._message(raw)
+            message.unfinished.add(id_)
+        elif kind == "contextCompaction":
+            yield self.ctx.status("compaction", None, {"phase": "started", "auto": not self.compacting}, raw, self.child)
+        elif kind in TOOLS and id_ not in self.calls:
+            if kind == "subAgentActivity" and get_text(item, "kind") != "started":
+                self.ctx.ignore("subAgentActivity, later")
+                return
+            yield from self.call(id_, self._shown(kind, item), item, raw, whole=kind not in LATE_ARGUMENTS)
+        elif kind not in ("userMessage", "exitedReviewMode") and kind not in IGNORED_ITEMS and kind not in TOOLS:
+            yield self.ctx.unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
+
+    def _shown(self, kind: str, item: Msg) -> Shown:
+        shown = TOOLS[kind][0](item)
+        if shown.arguments.get("workdir") == self.ctx.directory():
+            return replace(shown, arguments={k: v for k, v in shown.arguments.items() if k != "workdir"})
+        return shown
+
+    def completed(self, item: Msg, raw: Msg) -> Iterator[Fact]:
+        """`item/completed`. Begins what has not been started."""
+        kind, id_ = get_text(item, "type"), get_text(item, "id")
+        if kind in ("agentMessage", "plan", "exitedReviewMode"):
+            yield from self._whole(id_, "text", as_text(item.get("review" if kind == "exitedReviewMode" else "text")), raw)
+        elif kind == "reasoning":
+            for number, text in enumerate(map(as_text, arr(item.get("summary")))):
+                yield from self._whole(f"{id_}/summary/{number}", "reasoning", text, raw)
+            for number, text in enumerate(map(as_text, arr(item.get("content")))):
+                yield from self._whole(f"{id_}/content/{number}", "reasoning", text, raw)
+        elif kind == "userMessage":
+            yield from self._user(item, raw)
+        elif kind == "contextCompaction":
+            yield self.ctx.status("compaction", None, {"phase": "completed", "auto": not self.compacting}, raw, self.child)
+            self.compacting = False
+        elif kind in TOOLS:
+            yield from self._tool_completed(kind, id_, item, raw)
+        elif kind in IGNORED_ITEMS:
+            self.ctx.ignore(f"item/{kind}")
+        else:
+            yield self.ctx.unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
+        if self._open is not None:
+            self._open.unfinished.discard(id_)
+
+    def _tool_completed(self, kind: str, id_: str, item: Msg, raw: Msg) -> Iterator[Fact]:
+        if kind == "subAgentActivity" and get_text(item, "kind") != "started":
+            return
+        if id_ not in self.calls:
+            if not self.turn_id or get_text(obj(raw.get("params")), "turnId") != self.turn_id or kind == "commandExecution":
+                self.ctx.ignore("item/completed of a call that is over")
+                return
+            yield from self.started(item, raw)
+        call = self.calls[id_]
+        show, result = TOOLS[kind]
+        if not call.whole:
+            call.shown = show(item)
+            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+        elif kind == "fileChange" and not changes_of(item):
+            item = {**item, "changes": call.source.get("changes")}
+        yield from self.result(call, result(item), raw)
+
+    def _user(self, item: Msg, raw: Msg) -> Iterator[Fact]:
+        """The echo of a prompt. Ours is shown already; a subagent's is its task."""
+        if self.child is None:
+            self.ctx.ignore("item/userMessage, our own prompt")
+            return
+        parts = [obj(part) for part in arr(item.get("content"))]
+        texts = [TextPart(text=part["text"]) for part in parts if isinstance(part.get("text"), str)]
+        images = [ImagePart(path=path) for part in parts if (path := get_text(part, "url", "path"))]
+        made = Item(
+            item_id=self.ctx.ids("item"),
+            native_item_id=get_text(item, "id") or None,
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.USER,
+            status=ItemStatus.COMPLETED,
+            content=(*texts, *images),
+        )
+        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=made), raw)
+
+    # --- texts ----------------------------------------------------------------------------------------
+
+    def say(self, key: str, kind: PartKind, text: str, raw: Msg, *, synthetic: bool = False) -> Iterator[Fact]:
+        """A piece of text for a part of the open message. `key` names the part: the native item and its place in it."""
+        if not text:
+            return
+        message = yield from self._message(raw)
+        part = message.parts.get(key)
+        if part is None:
+            part = message.parts[key] = _Part(kind, len(message.parts))
+        part.said.add(text)
+        yield self._delta(message.item_id, key.partition("/")[0], text, part.index, part.kind, raw, synthetic=synthetic)
+
+    def _whole(self, key: str, kind: PartKind, text: str, raw: Msg) -> Iterator[Fact]:
+        """The whole text of a part: what its deltas have not said comes as one more."""
+        part = self._open.parts.get(key) if self._open is not None else None
+        said = part.said.text if part is not None else ""
+        if text.startswith(said):
+            yield from self.say(key, kind, text[len(said) :], raw, synthetic=True)
+
+    # --- calls ----------------------------------------------------------------------------------------
+
+    def call(self, call_id: str, shown: Shown, source: Msg, raw: Msg, *, whole: bool = True) -> Iterator[Fact]:
+        """A tool call begins; `whole`: its arguments are known."""
+        message = yield from self._message(raw)
+        message.calls = True
+        call = Call(call_id, self.ctx.ids("item"), message.item_id, shown, source)
+        self.calls[call_id] = call
+        yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+        if whole:
+            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+
+    def synthetic_call(self, shown: Shown, result: Callable[[str], Outcome], raw: Msg) -> Iterator[Fact]:
+        """A call that Codex tells by its effect only (`update_plan`)."""
+        self._made += 1
+        call_id = f"{shown.name}_{self.turn_id or self.thread_id}_{self._made}"
+        for fact in self.call(call_id, shown, {}, raw):
+            yield replace(fact, synthetic=True)
+        for fact in self.result(self.calls[call_id], result(call_id), raw):
+            yield replace(fact, synthetic=True)
+
+    def output(self, id_: str, text: str, raw: Msg) -> Iterator[Fact]:
+        """A piece of a command's output."""
+        call = self.calls.get(id_)
+        if call is None:
+            self.ctx.ignore("output of a call that is over")
+            return
+        if not text:
+            return
+        if not call.result_id:
+            call.result_id = self.ctx.ids("item")
+            content = (ToolResultPart(call_id=call.call_id, output=""),)
+            yield self._fact(
+                EventType.ITEM_STARTED, ItemData(item=self._result_item(call, content, None, ItemStatus.IN_PROGRESS)), raw
+            )
+        call.output += text
+        yield self._delta(call.result_id, call.call_id, text, 0, "tool_output", raw)
+
+    def result(self, call: Call, outcome: Outcome, raw: Json) -> Iterator[Fact]:
+        """The end of a call."""
+        self.calls.pop(call.call_id, None)
+        status = ItemStatus.FAILED if outcome.failed else ItemStatus.COMPLETED
+        call.result_id = call.result_id or self.ctx.ids("item")
+        item = self._result_item(call, outcome.content, outcome.metadata or None, status)
+        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+
+    def _leave(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
+        """Calls without a result: the model went on without them, or nobody will ever know."""
+        for call in list(self.calls.values()):
+            if not call.whole:
+                yield replace(self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw), synthetic=True)
+            rest = ABANDONED if interrupted and not call.output else "" if interrupted else BACKGROUND
+            output = "\n".join(filter(None, (call.output.removesuffix("\n"), rest)))
+            metadata: dict[str, Json] = {"interrupted": True} if interrupted else {"background": True}
+            outcome = Outcome((ToolResultPart(call_id=call.call_id, output=output),), metadata, interrupted)
+            for fact in self.result(call, outcome, raw):
+                yield replace(fact, synthetic=True)
+
+    # --- steps and turns ------------------------------------------------------------------------------
+
+    def tokens(self, usage: Msg, raw: Msg) -> Iterator[Fact]:
+        """`thread/tokenUsage/updated`: a model call is over. The same total again is no new call."""
+        total, last = get_int(obj(usage.get("total")), "totalTokens"), usage_of(obj(usage.get("last")))
+        repeated, self._total = total == self._total, total
+        if not self.turn_id:
+            self.ctx.ignore("thread/tokenUsage/updated between turns")
+            return
+        if repeated:
+            last = dict.fromkeys(last, 0)
+        self.usage = {key: value + self.usage.get(key, 0) for key, value in last.items()}
+        yield from self._end(raw, interrupted=False, usage=last)
+
+    def begin_turn(self, turn_id: str) -> None:
+        """`turn/started`."""
+        self.turn_id, self.usage, self.error = turn_id, {}, {}
+
+    def cut(self, raw: Msg) -> Iterator[Fact]:
+        """The connection broke in the middle of an answer; Codex tries again, with a new message."""
+        if self._open is not None and self._open.unfinished:
+            yield from self._end(raw, interrupted=True)
+
+    def close(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
+        """The turn is over: nothing is open any more."""
+        if self._open is not None:
+            yield from self._end(raw, interrupted=bool(self._open.unfinished))
+        yield from self._leave(raw, interrupted=interrupted)
+        self.turn_id = ""
+
+    def _message(self, raw: Msg) -> Generator[Fact, None, _Message]:
+        """The open message, made if there is none."""
+        if self._open is None:
+            yield from self._leave(raw, interrupted=False)
+            self._open = _Message(self.ctx.ids("item"))
+            yield self._fact(EventType.ITEM_STARTED, ItemData(item=self._message_item(self._open, ItemStatus.IN_PROGRESS)), raw)
+        return self._open
+
+    def _end(self, raw: Json, *, interrupted: bool, usage: dict[str, int] | None = None) -> Iterator[Fact]:
+        message, self._open = self._open, None
+        if message is not None:
+            status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
+            item = self._message_item(message, status, usage=usage, done=True)
+            yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+
+    # --- building -------------------------------------------------------------------------------------
+
+    def _message_item(
+        self, message: _Message, status: ItemStatus, *, usage: dict[str, int] | None = None, done: bool = False
+    ) -> Item:
+        metadata: dict[str, Json] = {"model": self.ctx.model_of()}
+        content: list[ContentPart] = []
+        if done:
+            content = [
+                TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text)
+                for p in message.parts.values()
+            ]
+            if usage:
+                metadata["usage"] = usage
+            if status is ItemStatus.COMPLETED:
+                metadata["finish"] = "tool-calls" if message.calls else "stop"
+            else:
+                metadata["interrupted"] = True
+        return Item(
+            item_id=message.item_id,
+            native_item_id=next((key.partition("/")[0] for key in message.parts), None),
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.ASSISTANT,
+            status=status,
+            content=tuple(content),
+            metadata=metadata,
+        )
+
+    def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:
+        call.whole = whole = type_ is EventType.ITEM_COMPLETED
+        item = Item(
+            item_id=call.item_id,
+            native_item_id=call.call_id,
+            parent_id=call.parent_id,
+            kind=ItemKind.TOOL_CALL,
+            role=ItemRole.TOOL,
+            status=status,
+            content=(
+                ToolCallPart(name=call.shown.name, arguments=dumps(call.shown.arguments) if whole else "", call_id=call.call_id),
+            ),
+            metadata={"title": call.shown.title, "input": call.shown.arguments} if whole else None,
+        )
+        return self._fact(type_, ItemData(item=item), raw)
+
+    def _result_item(
+        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json] | None, status: ItemStatus
+    ) -> Item:
+        return Item(
+            item_id=call.result_id,
+            parent_id=call.parent_id,
+            kind=ItemKind.TOOL_RESULT,
+            role=ItemRole.TOOL,
+            status=status,
+            content=content,
+            metadata=metadata,
+        )
+
+    def _delta(
+        self, item_id: str, native_id: str, text: str, index: int, kind: DeltaKind, raw: Json, *, synthetic: bool = False
+    ) -> Fact:
+        data = ItemDeltaData(item_id=item_id, native_item_id=native_id or None, delta=text, part_index=index, part_type=kind)
+        return self._fact(EventType.ITEM_DELTA, data, raw, synthetic=synthetic)
+
+    def _fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
+        return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)

@@ -1,0 +1,197 @@
+"""Prompts on their way into Codex, the turns that answer them, and interrupts.
+
+Owns: what is said to the turn machine. It decides no end: DONE and FAILED stand for `turn/completed` of our own thread.
+
+- A prompt waits for the handshake and for the thread, which begins with the first prompt (a thread for nothing would leave
+  a file on the disk at each discovery).
+- `turn/start` while a turn runs steers into it: both prompts are answered by one `turn/completed`.
+- The answer to `turn/start` may come before or after `turn/started`, so both tell which turn a prompt belongs to.
+- An interrupt needs the turn's id; before that it is held. Codex refuses one for a turn that has not begun, so it is sent again
+  at `turn/started`.
+- A subagent's turn holds the conversation's turn open.
+Source: recordings `queue_*`, `interrupt_*`, `hang_interrupt`, `task*`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from universal.agents.codex.settings import Settings
+from universal.agents.codex.speech import Thread
+from universal.agents.codex.wire import INTERRUPTION, prompt_input, request_error
+from universal.codec import Output, Prompt, Signal, WriteLine
+from universal.items import Json
+from universal.jsonrpc import Id, JsonRpc
+from universal.turn import Input
+
+COMPACT_METHOD = "thread/compact/start"
+"""Its answer is empty; then a turn of its own follows, with one item `contextCompaction`. Seen with 0.169.0."""
+
+
+@dataclass(slots=True)
+class _Handed:
+    """A prompt that was written and is not answered."""
+
+    request_id: Id
+    turn_id: str = ""
+
+
+@dataclass(slots=True)
+class Turns:
+    """The prompts and turns of one process."""
+
+    rpc: JsonRpc
+    settings: Settings
+    main: Thread
+    _ready: bool = False
+    _starting: bool = False
+    _first: bool = True
+    _waiting: list[Prompt] = field(default_factory=list[Prompt])
+    """Prompts that the thread is not there for yet."""
+    _handed: list[_Handed] = field(default_factory=list[_Handed])
+    _woken: bool = False
+    """ACTIVITY was signalled and nothing has ended it."""
+    _stopping: bool = False
+    """An interrupt is wanted for what is handed."""
+
+    # --- prompts --------------------------------------------------------------------------------------
+
+    def prompt(self, prompt: Prompt) -> Iterator[Output]:
+        """A prompt for Codex."""
+        if not self._handed:
+            self._stopping = False
+        if self.main.thread_id:
+            yield from self._start(prompt)
+            return
+        self._waiting.append(prompt)
+        yield from self._begin_thread()
+
+    def ready(self) -> Iterator[Output]:
+        """The handshake is done."""
+        self._ready = True
+        yield from self._begin_thread()
+
+    def _begin_thread(self) -> Iterator[Output]:
+        if self._ready and self._waiting and not self._starting:
+            self._starting = True
+            method, params = self.settings.thread(self._waiting[0])
+            yield WriteLine(self.rpc.request(method, params)[1])
+
+    def thread_begun(self) -> Iterator[Output]:
+        """The thread is there: what waits is handed over."""
+        self._starting = False
+        waiting, self._waiting = self._waiting, []
+        for prompt in waiting:
+            yield from self._start(prompt)
+
+    def _start(self, prompt: Prompt) -> Iterator[Output]:
+        if prompt.compact:
+            request_id, line = self.rpc.request(COMPACT_METHOD, {"threadId": self.main.thread_id})
+            self._handed.append(_Handed(request_id))
+            self.main.compacting = True
+            yield WriteLine(line)
+            return
+        params = {"threadId": self.main.thread_id, "input": prompt_input(prompt)}
+        params |= self.settings.turn(prompt, first=self._first)
+        self._first = False
+        request_id, line = self.rpc.request("turn/start", params)
+        self._handed.append(_Handed(request_id))
+        yield WriteLine(line)
+
+    def accepted(self, request_id: Id, turn_id: str) -> Iterator[Output]:
+        """`turn/start` was answered. The turn may be over already."""
+        for prompt in self._handed:
+            if prompt.request_id == request_id:
+                prompt.turn_id = turn_id
+                if self._stopping and not self.main.turn_id:
+                    yield self._stop(turn_id)
+
+    def refusal(self, method: str, request_id: Id, message: str) -> dict[str, Json] | None:
+        """Codex refused a request: the error of the prompt that it was for, None if there is none."""
+        if method in ("turn/start", COMPACT_METHOD):
+            before = len(self._handed)
+            self._handed = [prompt for prompt in self._handed if prompt.request_id != request_id]
+            if len(self._handed) == before:
+                return None
+        else:
+            self._starting = False
+            self._waiting.clear()
+        return request_error(method, message)
+
+    # --- turns ----------------------------------------------------------------------------------------
+
+    def started(self, turn_id: str) -> Iterator[Output]:
+        """`turn/started` of the conversation."""
+        for prompt in self._handed:
+            prompt.turn_id = prompt.turn_id or turn_id
+        if not any(prompt.turn_id == turn_id for prompt in self._handed):
+            self._woken = True
+            yield Signal(Input.ACTIVITY)
+        if self._stopping:
+            yield self._stop(turn_id)
+
+    def completed(self, turn_id: str, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
+        """`turn/completed` of the conversation: DONE or FAILED for each prompt that it answers."""
+        mine = [prompt for prompt in self._handed if prompt.turn_id == turn_id]
+        self._handed = [prompt for prompt in self._handed if prompt not in mine]
+        if not self._handed:
+            self._stopping = False
+        if not mine and not self._woken:
+            return
+        self._woken = False
+        metadata: dict[str, Json] = {"usage": dict(self.main.usage)} if self.main.usage else {}
+        self.main.usage = {}
+        for number in range(max(len(mine), 1)):
+            yield _end(error, {**(metadata if not number else {}), "anchor": turn_id}, aborted=aborted)
+
+    def child_started(self, child: Thread) -> Iterator[Output]:
+        """A subagent works."""
+        yield Signal(Input.OPENED, key=child.thread_id)
+        yield Signal(Input.ACTIVITY, child=child.child)
+
+    def child_completed(self, child: Thread, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
+        """A subagent rests."""
+        metadata: dict[str, Json] | None = {"usage": dict(child.usage)} if child.usage else None
+        child.usage = {}
+        yield _end(error, metadata, aborted=aborted, child=child.child)
+        yield Signal(Input.CLOSED, key=child.thread_id)
+
+    # --- interrupts -----------------------------------------------------------------------------------
+
+    def interrupt(self, children: Sequence[Thread]) -> Iterator[Output]:
+        """Stop what runs, subagents too."""
+        waiting, self._waiting = self._waiting, []
+        for _ in waiting:  # never written, so there is nothing to stop
+            yield Signal(Input.FAILED, error=dict(INTERRUPTION), aborted=True)
+        for child in children:
+            if child.turn_id:
+                yield self._interrupt(child.thread_id, child.turn_id)
+        turn_id = self.main.turn_id
+        if turn_id:
+            yield self._stop(turn_id)
+        elif self._handed:
+            self._stopping = True
+            known = next((prompt.turn_id for prompt in self._handed if prompt.turn_id), "")
+            if known:
+                yield self._stop(known)
+
+    def interrupt_refused(self) -> None:
+        """Too early or too late. If the turn has not begun, `started` sends it again."""
+        self._stopping = bool(self._handed) and not self.main.turn_id
+
+    def _stop(self, turn_id: str) -> Output:
+        """To be sent again at `turn/started`, in case that Codex does not know the turn yet."""
+        self._stopping = not self.main.turn_id
+        return self._interrupt(self.main.thread_id, turn_id)
+
+    def _interrupt(self, thread_id: str, turn_id: str) -> Output:
+        return WriteLine(self.rpc.request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})[1])
+
+
+def _end(error: dict[str, Json] | None, metadata: dict[str, Json] | None, *, aborted: bool, child: str | None = None) -> Signal:
+    if aborted:
+        return Signal(Input.FAILED, error=dict(INTERRUPTION), aborted=True, metadata=metadata, child=child)
+    if error is not None:
+        return Signal(Input.FAILED, error=error, metadata=metadata, child=child)
+    return Signal(Input.DONE, metadata=metadata, child=child)

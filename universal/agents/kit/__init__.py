@@ -1,0 +1,1 @@
+"""What the codecs of all agents share."""

@@ -1,0 +1,563 @@
+"""OpenCode itself: an `opencode serve` per session, driven over HTTP, its `/event` stream read.
+
+The runtime turns both into lines (see `wire`); the codec reads lines and tells facts and signals. Its parts:
+`wire` (lines, tables), `speech` (items), `results` (results of tools), `asks`
+(permissions, questions), `turns` (when it has answered).
+Pure: no clock, no IO, no random; ids come from the injected factory, prompts' message ids from the last event's id.
+Source: recordings of 1.18.33 (`compat_fixtures/agents/opencode`), docs/wire.md, runs against a scripted model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+from urllib.parse import quote
+
+from universal.agents.opencode.asks import Asks
+from universal.agents.opencode.rewind import after
+from universal.agents.opencode.speech import Context, Thread, status_item
+from universal.agents.opencode.turns import ABORT_ERROR, UNKNOWN_AGENT, Course
+from universal.agents.opencode.wire import (
+    IGNORED,
+    IGNORED_FAMILIES,
+    NAME,
+    Msg,
+    command_body,
+    delay_ms,
+    digest,
+    error_of,
+    message_id,
+    model_ref,
+    parse,
+    prompt_body,
+    read_catalogue,
+    request,
+)
+from universal.codec import (
+    Catalogue,
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    Interrupt,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    WriteLine,
+)
+from universal.events import ErrorData, EventType, SessionStartedData
+from universal.items import Json
+from universal.jsonvalue import arr, obj, text, whole
+from universal.permissions import Rule
+from universal.turn import Input
+
+CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
+"""The variable in which OpenCode reads configuration as JSON."""
+_TITLE_CHARS = 80
+_ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
+_OFFERS = ("/config/providers", "/config", "/command", "/agent")
+"""What is asked at the start, for the catalogue."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session of OpenCode's: ours (no key) or a subagent's."""
+
+    thread: Thread
+    course: Course = field(default_factory=Course)
+
+
+def _with_instructions(content: str, file: str) -> dict[str, str | None]:
+    """The variable of the person's own configuration, with one more file of instructions.
+
+    Their rules stand there too, so what cannot be read is left as it is, and the file is not read.
+    """
+    try:
+        config: object = json.loads(content or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(config, dict):
+        return {}
+    settings = cast("dict[str, Any]", config)
+    instructions = settings.get("instructions", [])
+    if not isinstance(instructions, list):
+        return {}
+    return {CONFIG_CONTENT: json.dumps({**settings, "instructions": [*cast("list[Any]", instructions), file]})}
+
+
+class OpenCodeCodec:
+    """The codec of OpenCode; see `universal.codec.Codec` for the methods' contract."""
+
+    name = NAME
+
+    def __init__(self, ids: IdFactory) -> None:
+        self.catalogue: Catalogue | None = None
+        self.native_session_id: str | None = None
+        self._ctx = Context(ids)
+        self._asks = Asks(self._ctx, self._post)
+        self._main = _Session(Thread(self._ctx, ""))
+        self._children: dict[str, _Session] = {}
+        """Subagents' sessions by OpenCode's id."""
+        self._waiting: dict[str, list[Msg]] = {}
+        """Events of subagents' sessions whose tool call is not known yet."""
+        self._infos: dict[str, Msg] = {}
+        self._offers: dict[str, Json] = {}
+        self._asked: dict[str, str] = {}
+        """Open requests -> what they are for."""
+        self._requests = 0
+        self._prompt: Prompt | None = None
+        """Handed over and not sent: its session is being made."""
+        self._rules: tuple[Rule, ...] = ()
+        """The session's own permission rules that we have given to OpenCode. It keeps them when its process ends."""
+        self._resumed = False
+        self._anchor = ""
+        """The message after which the conversation is to be cut, before the first prompt."""
+        self._gone: list[str] = []
+        """Messages that are still to be deleted."""
+        self._last_event = ""
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """`opencode serve`; the runtime chooses the port and the password."""
+        self._resumed = bool(options.resume and options.native_session_id)
+        if self._resumed:
+            self._know(options.native_session_id or "")
+            self._anchor = options.resume_at or ""
+        # It offers its question tool to clients that it knows, or if told so.
+        env: dict[str, str | None] = {
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_ENABLE_QUESTION_TOOL": "1",
+            "OPENCODE_CLIENT": None,
+        }
+        if not options.project_settings:
+            # Tried with 1.18.33: MCP servers, tools and permissions of the project are left out, its plugins are not.
+            env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+            content = options.environment.get(CONFIG_CONTENT, "")
+            env |= _with_instructions(content, f"{options.directory}/AGENTS.md")
+        return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
+
+    def start(self) -> list[Output]:
+        """Asks for what it offers; prompts need not wait for the answers."""
+        return [self._request("offer:" + path, "GET", path) for path in _OFFERS]
+
+    def _know(self, session_id: str) -> None:
+        self.native_session_id = self._main.thread.session_id = session_id
+
+    def _request(self, purpose: str, method: str, path: str, body: Json = None) -> WriteLine:
+        self._requests += 1
+        id_ = f"r{self._requests}"
+        self._asked[id_] = purpose
+        return request(id_, method, path, body)
+
+    def _post(self, path: str, body: Json) -> WriteLine:
+        return self._request("reply", "POST", path, body)
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> list[Output]:
+        """A command as requests."""
+        match command:
+            case Prompt():
+                return self._stamped(self._hand(command))
+            case Interrupt():
+                return self._stamped(self._interrupt())
+            case PermissionReply():
+                return self._stamped(self._asks.reply(command))
+            case QuestionReply():
+                return self._stamped(self._asks.answer(command))
+
+    def _hand(self, prompt: Prompt) -> Iterator[Output]:
+        self._main.course.start()
+        if self._anchor and self.native_session_id is not None:
+            self._prompt = prompt
+            yield self._request("history", "GET", self._path("/message"))
+            return
+        if self.native_session_id is not None:
+            yield from self._send_with_rules(prompt)
+            return
+        first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
+        if self._prompt is None and "create" not in self._asked.values():
+            # With a title of ours it does not ask a model for one.
+            self._rules = _rules_for_engine(prompt.session_rules)
+            body: Msg = {"title": first} if first else {}
+            if self._rules:
+                body["permission"] = [rule.to_json() for rule in self._rules]
+            yield self._request("create", "POST", "/session", body)
+        self._prompt = prompt
+
+    def _send_with_rules(self, prompt: Prompt) -> Iterator[Output]:
+        """Give OpenCode's engine the session's own rules, if they have changed, and then the prompt."""
+        wanted = _rules_for_engine(prompt.session_rules)
+        if wanted == self._rules:
+            yield self._send_prompt(prompt)
+            return
+        self._rules, self._prompt = wanted, prompt
+        rules = [rule.to_json() for rule in wanted]
+        yield self._request("rules", "PATCH", self._path(), {"permission": rules})
+
+    def _send_prompt(self, prompt: Prompt) -> WriteLine:
+        thread = self._main.thread
+        message = message_id(prompt.key, self._last_event)
+        if message:
+            thread.own.add(message)
+        thread.claims = not message
+        thread.error = None
+        path = self._path()
+        if prompt.compact:
+            thread.claims = True  # it makes the message itself
+            return self._request("prompt", "POST", f"{path}/summarize", model_ref(prompt.model) or {})
+        name, _, arguments = prompt.text.removeprefix("/").partition(" ")
+        commands = self.catalogue.commands if self.catalogue is not None else ()
+        if prompt.text.startswith("/") and any(command.name == name for command in commands):
+            body = command_body(prompt, message, name, arguments)
+            return self._request("command", "POST", f"{path}/command", body)
+        return self._request("prompt", "POST", f"{path}/prompt_async", prompt_body(prompt, message))
+
+    def _interrupt(self) -> Iterator[Output]:
+        course = self._main.course
+        if not course.active:
+            return
+        course.stopping = True
+        if course.begun:
+            yield self._abort()
+
+    def _abort(self) -> WriteLine:
+        return self._request("abort", "POST", self._path("/abort"))
+
+    def _path(self, rest: str = "") -> str:
+        return f"/session/{quote(self.native_session_id or '')}{rest}"
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line: an event or an answer. What is neither is `agent.unparsed`."""
+        try:
+            value = parse(line)
+        except (ValueError, RecursionError) as error:
+            said = line.decode("utf-8", errors="replace")
+            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", said, digest(line))]))
+        message = obj(value)
+        if "event" in message:
+            return self._stamped(self._event(obj(message["event"]), digest(line)))
+        if "status" in message:
+            return self._stamped(self._answer(message))
+        return self._stamped(iter([self._ctx.unparsed("line", "neither an event nor an answer", value, digest(line))]))
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: open asks, calls and messages are reported as they are."""
+        return self._stamped(self._eof())
+
+    def _eof(self) -> Iterator[Output]:
+        yield from self._asks.close()
+        for session in (self._main, *self._children.values()):
+            yield from session.thread.close(None)
+            session.course.end()
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of what was ignored and what was not understood."""
+        return self._ctx.counters
+
+    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
+        made = list(outputs)
+        native = self.native_session_id
+        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
+
+    # --- answers --------------------------------------------------------------------------------------
+
+    def _answer(self, msg: Msg) -> Iterator[Output]:
+        purpose = self._asked.pop(text(msg.get("id")), "")
+        status, body = whole(msg.get("status")), msg.get("body")
+        good = 200 <= status < 300
+        if purpose.startswith("offer:"):
+            self._offers[purpose.removeprefix("offer:")] = body if good else None
+            if len(self._offers) == len(_OFFERS) and self._offers["/config/providers"] is not None:
+                self.catalogue = read_catalogue(*(self._offers[path] for path in _OFFERS))
+            elif purpose == "offer:/config/providers" and not good:
+                yield Fact(EventType.ERROR, self._error_data(self._refusal(status, body)), raw=msg)
+        elif purpose == "create":
+            yield from self._created(good, status, body, msg)
+        elif purpose == "rules":
+            yield from self._rules_taken(good, status, body, msg)
+        elif purpose == "history":
+            gone = after(body, self._anchor) if good else None
+            yield from self._cut(gone, msg)
+        elif purpose == "delete":
+            yield from self._cut(self._gone if good or status == 404 else None, msg)
+        elif purpose in ("prompt", "command"):
+            yield from self._accepted(good, status, body, msg)
+        elif not good:
+            # A reply that came too late, or an abort of nothing: the events tell what is true.
+            self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
+
+    def _created(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        prompt, self._prompt = self._prompt, None
+        if prompt is None:
+            return
+        if not good or not text(obj(body).get("id")):
+            yield from self._failed(self._refusal(status, body), msg)
+            return
+        self._know(text(obj(body).get("id")))
+        yield from self._first_prompt(prompt)
+
+    def _rules_taken(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        """The session has its rules: the prompt follows. Without them it is not sent."""
+        prompt, self._prompt = self._prompt, None
+        if not good:
+            self._rules = ()
+            yield from self._failed(self._refusal(status, body), msg)
+        elif prompt is not None:
+            yield from self._first_prompt(prompt)
+
+    def _first_prompt(self, prompt: Prompt) -> Iterator[Output]:
+        """The session is as it is to be: the prompt that waited for that."""
+        if self._main.course.stopping:
+            self._main.course.end()
+            yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
+            return
+        yield from self._send_with_rules(prompt)
+
+    def _cut(self, gone: list[str] | None, msg: Msg) -> Iterator[Output]:
+        """One message after the other is deleted, the last one first; then the prompt. None: it cannot be done."""
+        if gone is None:
+            self._prompt = None
+            error: dict[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
+            yield from self._failed(error, msg)
+            return
+        self._gone = gone[1:]
+        if gone:
+            yield self._request("delete", "DELETE", self._path(f"/message/{quote(gone[0])}"))
+            return
+        self._anchor = ""
+        prompt, self._prompt = self._prompt, None
+        if prompt is not None:
+            yield from self._first_prompt(prompt)
+
+    def _accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        if good or not self._main.course.active:
+            return
+        error = self._refusal(status, body)
+        if status == 404 and self._resumed:
+            error["code"] = "session_not_found"
+        yield from self._failed(error, msg)
+
+    def _refusal(self, status: int, body: Json) -> dict[str, Json]:
+        """The error of an answer that is none."""
+        error = error_of(body)
+        if status == 0:
+            error["message"] = f"OpenCode's server does not answer: {error['message']}"
+        elif not obj(body):
+            error["message"] = f"OpenCode's server answered with status {status}."
+        return {"message": error["message"], "code": error["code"]}
+
+    def _failed(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
+        self._main.course.end()
+        yield Fact(EventType.ERROR, self._error_data(error), raw=raw)
+        yield Signal(Input.FAILED, error=error)
+
+    def _error_data(self, error: dict[str, Json]) -> ErrorData:
+        return ErrorData(message=text(error["message"]), code=text(error["code"]), details=obj(error.get("details")) or None)
+
+    # --- events ---------------------------------------------------------------------------------------
+
+    def _event(self, event: Msg, hash_: str) -> Iterator[Output]:
+        kind, properties = text(event.get("type")), obj(event.get("properties"))
+        self._last_event = text(event.get("id")) or self._last_event
+        handler = self.HANDLERS.get(kind)
+        if handler is None:
+            if kind in IGNORED or kind.startswith(tuple(IGNORED_FAMILIES)):
+                self._ctx.ignore(kind)
+            else:
+                yield self._ctx.unparsed(kind or "event", "unknown type of event", event, hash_)
+            return
+        session_id = _session_of(properties)
+        if kind == "session.created":
+            self._session_created(session_id, obj(properties.get("info")))
+        elif session_id in self._waiting:
+            self._waiting[session_id].append(event)
+        elif (session := self._session(session_id)) is not None:
+            yield from handler(self, session, properties, event)
+            yield from self._rest(session, event)
+        elif kind == "session.error" and not session_id:
+            yield from self._on_error(self._main, properties, event)
+        else:
+            self._ctx.ignore("event of another session")
+
+    def _session(self, session_id: str) -> _Session | None:
+        if session_id and session_id == self.native_session_id:
+            return self._main
+        return self._children.get(session_id)
+
+    def _session_created(self, session_id: str, info: Msg) -> None:
+        """A subagent's session waits until a tool call says that it has made it."""
+        parent = text(info.get("parentID"))
+        if session_id and (parent in self._infos or self._session(parent) is not None):
+            self._infos[session_id] = info
+            self._waiting[session_id] = []
+        else:
+            self._ctx.ignore("session.created")
+
+    def _on_status(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        status = obj(p.get("status"))
+        kind, course, thread = text(status.get("type")), session.course, session.thread
+        if kind == "idle":
+            course.idle = course.begun
+        elif kind in ("busy", "retry"):
+            yield from self._work(session)
+            if kind == "busy":
+                yield from thread.tell_users()
+            else:
+                attempt, message = whole(status.get("attempt"), 1), text(status.get("message"))
+                wait = delay_ms(whole(status.get("next")), self._last_event, attempt)
+                metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": wait}
+                yield status_item(self._ctx, "retry", message, metadata, event, thread.child)
+        else:
+            yield self._ctx.unparsed(f"session.status/{kind or '?'}", "unknown status", event)
+
+    def _work(self, session: _Session) -> Iterator[Output]:
+        """A session was told busy."""
+        course, child = session.course, session.thread.child
+        stopping = course.stopping
+        if not course.active:
+            course.start()
+            course.active = True
+            # An abort that came between the last idle and this: it is not to run.
+            course.stopping = stopping and child is None
+            yield Signal(Input.ACTIVITY, child=child)
+        if course.busy() and course.stopping and child is None:
+            yield self._abort()
+
+    def _on_idle(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        """Repeats the status."""
+        self._ctx.ignore("session.idle")
+        return
+        yield
+
+    def _on_error(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        """Is told at the end of the turn: what the session says next may be better, or a way on."""
+        course, native = session.course, obj(p.get("error"))
+        if native.get("name") == ABORT_ERROR:
+            course.aborted = True
+        elif course.active:
+            course.error = native
+            if not course.begun and text(obj(native.get("data")).get("message")).startswith(UNKNOWN_AGENT):
+                yield from self._failed(error_of(native), event)
+        else:
+            self._ctx.ignore("session.error while idle")
+
+    def _rest(self, session: _Session, event: Msg) -> Iterator[Output]:
+        """After each event: has the session answered?"""
+        course, thread = session.course, session.thread
+        if not course.rests(speaking=thread.speaking):
+            return
+        course.end()
+        child = thread.child
+        yield from self._asks.close(thread)
+        yield from thread.close(event)
+        usage = thread.take_usage()
+        if child is None and thread.last:
+            usage = {**(usage or {}), "anchor": thread.last}
+        native = obj(thread.error) or obj(course.error)
+        if course.stopping or course.aborted or native.get("name") == ABORT_ERROR:
+            yield Signal(Input.FAILED, error=_ABORTED, aborted=True, metadata=usage, child=child)
+        elif native:
+            error = error_of(native)
+            yield Fact(EventType.ERROR, self._error_data(error), raw=event, child=child)
+            yield Signal(Input.FAILED, error=error, metadata=usage, child=child)
+        else:
+            yield Signal(Input.DONE, metadata=usage, child=child)
+
+    # --- what is said ---------------------------------------------------------------------------------
+
+    def _on_message(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        info = obj(p.get("info"))
+        if session.course.active or info.get("role") == "user":
+            yield from session.thread.message(info, event)
+        else:
+            self._ctx.ignore("message.updated while idle")
+
+    def _on_part(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        part = obj(p.get("part"))
+        yield from session.thread.part(part, event)
+        made = text(obj(obj(part.get("state")).get("metadata")).get("sessionId"))
+        if part.get("type") == "tool" and part.get("tool") == "task" and made and made not in self._children:
+            yield from self._open_child(made, part, event)
+
+    def _on_delta(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.delta(p, event)
+
+    def _open_child(self, session_id: str, part: Msg, event: Msg) -> Iterator[Output]:
+        """A tool call has told which session is its subagent's."""
+        call_id, arguments = text(part.get("callID")), obj(obj(part.get("state")).get("input"))
+        info = self._infos.pop(session_id, {})
+        self._children[session_id] = _Session(Thread(self._ctx, session_id, call_id))
+        metadata: dict[str, Json] = {
+            "call_id": call_id,
+            "title": text(arguments.get("description")) or text(info.get("title")),
+            "agent": text(info.get("agent")) or text(arguments.get("subagent_type")),
+            "prompt": text(arguments.get("prompt")),
+        }
+        yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
+        for waiting in self._waiting.pop(session_id, []):
+            yield from self._event(waiting, "")
+
+    def _on_todo(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        todos = [obj(todo) for todo in arr(p.get("todos"))]
+        yield status_item(self._ctx, "todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
+
+    def _on_compacted(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield status_item(self._ctx, "compaction", None, {"phase": "completed"}, event, session.thread.child)
+
+    def _on_permission(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.permission(p, session.thread, event)
+
+    def _on_question(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.question(p, session.thread, event)
+
+    def _on_settled(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.settled(p, event)
+
+    HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
+        "session.created": _on_idle,
+        "session.status": _on_status,
+        "session.idle": _on_idle,
+        "session.error": _on_error,
+        "session.compacted": _on_compacted,
+        "message.updated": _on_message,
+        "message.part.updated": _on_part,
+        "message.part.delta": _on_delta,
+        "todo.updated": _on_todo,
+        "permission.asked": _on_permission,
+        "permission.replied": _on_settled,
+        "question.asked": _on_question,
+        "question.replied": _on_settled,
+        "question.rejected": _on_settled,
+    }
+    """Type of event -> what is done with it."""
+
+
+_HELD_IN_SUBAGENTS = frozenset({"external_directory", "task"})
+"""Permissions whose `ask` rules OpenCode holds in subagents: it hands the first down, and a subagent starts no other."""
+
+
+def _rules_for_engine(session_rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """The session's own rules, and no subagents where a rule asks.
+
+    OpenCode 1.18.33 hands down to a subagent's session only the rules that deny, and reads a session's rules before we could
+    change them: a subagent would do without asking what the session asks for. Rules of the configuration hold there.
+    """
+    asks = any(rule.action == "ask" and rule.permission not in _HELD_IN_SUBAGENTS for rule in session_rules)
+    return (*session_rules, Rule("task", "*", "deny")) if asks else session_rules
+
+
+def _session_of(properties: Msg) -> str:
+    """The session of an event; before 1.14 some told it only inside of `info` or `part`."""
+    info, part = obj(properties.get("info")), obj(properties.get("part"))
+    inside = text(info.get("sessionID")) or text(part.get("sessionID")) or text(info.get("id"))
+    return text(properties.get("sessionID")) or inside

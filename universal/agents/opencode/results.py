@@ -1,0 +1,82 @@
+"""Results of OpenCode's tools: what its `state` tells, as content and metadata of a `tool_result` item. Pure.
+
+`metadata.opencode` {title, metadata} is what OpenCode shows on the tool's card, so that our face can show the same.
+Source: recordings of 1.18.33; docs/wire.md 4, "Title / metadata / output by tool".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from universal.agents.opencode.wire import Msg
+from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.jsonvalue import arr, obj, text
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Content and metadata of a `tool_result` item."""
+
+    content: tuple[ContentPart, ...]
+    metadata: dict[str, Json]
+    failed: bool
+
+
+def read_result(call_id: str, tool: str, state: Msg) -> Result:
+    """A tool's state `completed` or `error`."""
+    told = obj(state.get("metadata"))
+    time = obj(state.get("time"))
+    metadata: dict[str, Json] = {}
+    if isinstance(time.get("start"), int) and isinstance(time.get("end"), int):
+        metadata["duration_ms"] = max(time["end"] - time["start"], 0)
+    if state.get("status") == "error":
+        if told.get("interrupted") is True:
+            metadata["interrupted"] = True
+        return Result((ToolResultPart(call_id=call_id, output=text(state.get("error"))),), metadata, failed=True)
+    output = text(state.get("output"))
+    content: list[ContentPart] = [ToolResultPart(call_id=call_id, output=output)]
+    content += _files(tool, obj(state.get("input")), told)
+    for attachment in map(obj, arr(state.get("attachments"))):
+        if text(attachment.get("mime")).startswith("image/") and text(attachment.get("url")):
+            content.append(ImagePart(path=text(attachment.get("url")), mime=text(attachment.get("mime"))))
+    if isinstance(told.get("exit"), int):
+        metadata |= {"exit_code": told["exit"], "stdout": text(told.get("output")) or output}
+    for key in ("todos", "answers"):
+        if isinstance(told.get(key), list):
+            metadata[key] = told[key]
+    metadata |= {"truncated": told.get("truncated") is True, "structured": told}
+    metadata["opencode"] = {"title": text(state.get("title")), "metadata": told}
+    return Result(tuple(content), metadata, failed=False)
+
+
+def _files(tool: str, arguments: Msg, told: Msg) -> Iterator[ContentPart]:
+    """Files that a tool has read or changed."""
+    change = obj(told.get("filediff"))
+    if text(change.get("file")):
+        yield FileRefPart(path=text(change.get("file")), action="patch", diff=text(change.get("patch")) or text(told.get("diff")))
+    elif tool == "write" and text(told.get("filepath")):
+        path = text(told.get("filepath"))
+        if told.get("exists") is True:
+            yield FileRefPart(path=path, action="patch", diff=text(told.get("diff")))
+        else:
+            yield FileRefPart(path=path, action="write", diff=_made(path, text(arguments.get("content"))))
+    elif tool == "apply_patch":
+        for file in map(obj, arr(told.get("files"))):
+            path = text(file.get("filePath")) or text(file.get("relativePath"))
+            if path:
+                action = "write" if file.get("type") == "add" else "patch"
+                yield FileRefPart(path=path, action=action, diff=text(file.get("patch")) or text(file.get("diff")))
+    elif tool == "read" and text(arguments.get("filePath")):
+        yield FileRefPart(path=text(arguments.get("filePath")), action="read")
+
+
+def _made(path: str, content: str) -> str:
+    """The diff of a new file."""
+    lines = content.split("\n")
+    ended = lines[-1] == ""
+    lines = lines[:-1] if ended else lines
+    if not lines:
+        return ""
+    body = "".join(f"+{line}\n" for line in lines)
+    return f"--- /dev/null\n+++ {path}\n@@ -0,0 +1,{len(lines)} @@\n{body}" + ("" if ended else "\\ No newline at end of file\n")

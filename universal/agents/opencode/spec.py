@@ -1,0 +1,36 @@
+"""The row of the registry for OpenCode: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, ProjectSettingsUse
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.opencode.codec import OpenCodeCodec  # late: a server with no OpenCode never loads it
+
+    return OpenCodeCodec(ids)
+
+
+OPENCODE = AgentSpec(
+    name=NAME,
+    title="OpenCode",
+    make=_make,
+    binaries=("opencode",),
+    env_override="SHIM_OPENCODE_BIN",
+    version_args=("--version",),
+    capabilities=EVERYTHING,
+    modes=MODES,
+    project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
+    rewinds=True,
+    default_catalogue=DEFAULT_CATALOGUE,
+    install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
+    transport="http",
+    tested=("1.18.32", "1.18.33"),
+    login="models",
+    login_hint="Run `opencode auth login` in a terminal.",
+    enforcement=Enforcement(
+        "OpenCode's own engine: it reads the configuration, and is given the session's rules",
+        {"doom_loop": "OpenCode notices equal calls within one answer of its model only, not in answers that follow each other."},
+    ),
+)

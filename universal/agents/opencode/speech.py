@@ -1,0 +1,442 @@
+"""What OpenCode says, as items: messages, their text and reasoning, tool calls and their results.
+
+One `Thread` per session of OpenCode's: ours, and one for each subagent. Owns the life of items: each is started
+before it is completed, and completed exactly once. A part that comes before its message makes a stub of it.
+Source: recordings of 1.18.33; docs/wire.md 2, 4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from universal.agents.opencode.results import read_result
+from universal.agents.opencode.wire import IGNORED_PARTS, Msg, usage_of
+from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
+from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
+from universal.growing import Growing
+from universal.items import (
+    ContentPart,
+    Item,
+    ItemKind,
+    ItemRole,
+    ItemStatus,
+    Json,
+    ReasoningPart,
+    StatusPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from universal.jsonvalue import obj
+from universal.jsonvalue import text as as_text
+
+ABANDONED = "Tool execution aborted"
+
+
+@dataclass(slots=True)
+class Context:
+    """What the threads of one codec share."""
+
+    ids: IdFactory
+    counters: Kinds = field(default_factory=Kinds)
+
+    def ignore(self, what: str) -> None:
+        """Count something that is known and not used."""
+        self.counters[f"ignored:{what}"] += 1
+
+    def unparsed(self, what: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
+        """Something that no rule knows."""
+        self.counters[f"unparsed:{what}"] += 1
+        data = UnparsedData(error=error, location=f"opencode: {what}", raw_hash=raw_hash)
+        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
+
+
+def status_item(ctx: Context, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, child: str | None) -> Fact:
+    """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
+    item = Item(
+        item_id=ctx.ids("item"),
+        kind=ItemKind.STATUS,
+        role=ItemRole.SYSTEM,
+        status=ItemStatus.COMPLETED,
+        content=(StatusPart(label=label, detail=detail),),
+        metadata=metadata,
+    )
+    return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, child=child)
+
+
+@dataclass(slots=True)
+class _Part:
+    kind: Literal["text", "reasoning"]
+    index: int
+    said: Growing = field(default_factory=Growing)
+    """What deltas have said."""
+    final: str | None = None
+    """The whole text, when the part has ended: without the white space at its end."""
+
+
+@dataclass(slots=True)
+class _Message:
+    item_id: str
+    native_id: str
+    info: Msg
+    parts: dict[str, _Part] = field(default_factory=dict[str, _Part])
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call from its first sign to its result."""
+
+    call_id: str
+    name: str
+    item_id: str
+    parent_id: str
+    native_id: str
+    arguments: Msg | None = None
+    result_id: str = ""
+    """Item of its result, once output has come."""
+    output: str = ""
+    answers: list[list[str]] | None = None
+
+
+@dataclass(slots=True)
+class _User:
+    texts: list[str] = field(default_factory=list[str])
+    raw: Json = None
+    told: bool = False
+
+
+@dataclass(slots=True)
+class Thread:
+    """One session of OpenCode's. `own` are ids of prompts that we sent; other messages of users are told as they are."""
+
+    ctx: Context
+    session_id: str
+    child: str | None = None
+    own: set[str] = field(default_factory=set[str])
+    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    """Open calls by the id of their part."""
+    usage: dict[str, int] = field(default_factory=dict[str, int])
+    cost: float = 0.0
+    """Of the messages that were completed since `take_usage`."""
+    error: Json = None
+    """Of the last message."""
+    last: str = ""
+    """Id of the message that was completed last."""
+    claims: bool = False
+    """The next message of a user is our prompt, whose id we could not choose."""
+    _open: dict[str, _Message] = field(default_factory=dict[str, _Message])
+    _done: set[str] = field(default_factory=set[str])
+    _users: dict[str, _User] = field(default_factory=dict[str, _User])
+    _early: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Texts of messages that are not known yet."""
+    _ended: set[str] = field(default_factory=set[str])
+    """Ids of tool parts that have ended."""
+
+    @property
+    def speaking(self) -> bool:
+        """Whether a message is not complete."""
+        return bool(self._open)
+
+    def call_of(self, call_id: str) -> Call | None:
+        """An open call by the agent's id of it."""
+        return next((call for call in self.calls.values() if call.call_id == call_id), None)
+
+    # --- messages -------------------------------------------------------------------------------------
+
+    def message(self, info: Msg, raw: Msg) -> Iterator[Fact]:
+        """`message.updated`."""
+        native_id = as_text(info.get("id"))
+        if info.get("role") == "user":
+            self._user(native_id, raw)
+            return
+        if native_id in self._done:
+            self.ctx.ignore("message.updated, completed before")
+            return
+        if native_id not in self._open:
+            yield from self._begin(native_id, info, raw)
+        message = self._open[native_id]
+        message.info = info
+        if obj(info.get("time")).get("completed") is not None:
+            yield from self._end(message, raw)
+
+    def _user(self, native_id: str, raw: Msg) -> None:
+        if self.claims and native_id not in self._users:
+            self.claims = False
+            self.own.add(native_id)
+        if native_id in self.own or native_id in self._users:
+            self.ctx.ignore("message.updated of our prompt, or again")
+            return
+        self._users[native_id] = _User(self._early.pop(native_id, []), raw)
+
+    def tell_users(self) -> Iterator[Fact]:
+        """Messages of users that nobody of ours sent: a subagent's task, OpenCode's own words. Their parts have come by now."""
+        for native_id, user in self._users.items():
+            if user.told:
+                continue
+            user.told = True
+            text = "\n\n".join(text for text in user.texts if text)
+            if text:
+                item = Item(
+                    item_id=self.ctx.ids("item"),
+                    native_item_id=native_id,
+                    kind=ItemKind.MESSAGE,
+                    role=ItemRole.USER,
+                    status=ItemStatus.COMPLETED,
+                    content=(TextPart(text=text),),
+                )
+                yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), user.raw)
+
+    def _begin(self, native_id: str, info: Msg, raw: Msg) -> Iterator[Fact]:
+        yield from self.tell_users()
+        message = self._open[native_id] = _Message(self.ctx.ids("item"), native_id, info)
+        yield self._fact(EventType.ITEM_STARTED, ItemData(item=self._item(message, ItemStatus.IN_PROGRESS)), raw)
+
+    def _end(self, message: _Message, raw: Json) -> Iterator[Fact]:
+        del self._open[message.native_id]
+        self._done.add(message.native_id)
+        self.last = message.native_id
+        self.error = message.info.get("error")
+        for key, value in usage_of(message.info.get("tokens")).items():
+            self.usage[key] = self.usage.get(key, 0) + value
+        self.cost += _cost(message.info)
+        status = ItemStatus.COMPLETED if self.error is None else ItemStatus.FAILED
+        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=self._item(message, status)), raw)
+
+    def take_usage(self) -> dict[str, Json] | None:
+        """Usage and cost since the last time; None when nothing was said."""
+        usage, cost, self.usage, self.cost = self.usage, self.cost, {}, 0.0
+        return {"usage": usage, "cost": cost} if usage else None
+
+    def _item(self, message: _Message, status: ItemStatus) -> Item:
+        info = message.info
+        metadata: dict[str, Json] = {}
+        model = {"provider_id": as_text(info.get("providerID")), "model_id": as_text(info.get("modelID"))}
+        if model["model_id"]:
+            metadata["model"] = {**model, **({"variant": info["variant"]} if info.get("variant") else {})}
+        content: list[ContentPart] = []
+        if status is not ItemStatus.IN_PROGRESS:
+            usage = usage_of(info.get("tokens"))
+            metadata |= {"cost": _cost(info), **({"usage": usage} if any(usage.values()) else {})}
+            if info.get("finish"):
+                metadata["finish"] = info["finish"]
+            for part in message.parts.values():
+                text = part.said.text if part.final is None else part.final
+                content.append(TextPart(text=text) if part.kind == "text" else ReasoningPart(text=text))
+        return Item(
+            item_id=message.item_id,
+            native_item_id=message.native_id,
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.ASSISTANT,
+            status=status,
+            content=tuple(content),
+            metadata=metadata or None,
+        )
+
+    # --- parts ----------------------------------------------------------------------------------------
+
+    def part(self, part: Msg, raw: Msg) -> Iterator[Fact]:
+        """`message.part.updated`."""
+        kind, native_id = as_text(part.get("type")), as_text(part.get("messageID"))
+        if kind == "compaction":
+            yield status_item(
+                self.ctx, "compaction", None, {"phase": "started", "auto": part.get("auto") is True}, raw, self.child
+            )
+        elif native_id in self.own:
+            self.ctx.ignore("part of our prompt")
+        elif native_id in self._users:
+            if kind == "text":
+                self._users[native_id].texts.append(as_text(part.get("text")))
+        elif kind == "tool":
+            yield from self._tool(part, raw)
+        elif kind in IGNORED_PARTS:
+            self.ctx.ignore(f"part/{kind}")
+        elif kind not in ("text", "reasoning"):
+            yield self.ctx.unparsed(f"part/{kind or '?'}", "unknown part of a message", raw)
+        elif native_id not in self._open and native_id not in self._done and "time" not in part:
+            self._early.setdefault(native_id, []).append(as_text(part.get("text")))
+        else:
+            yield from self._text(part, "text" if kind == "text" else "reasoning", raw)
+
+    def _text(self, part: Msg, kind: Literal["text", "reasoning"], raw: Msg) -> Iterator[Fact]:
+        message = yield from self._message_of(part, raw)
+        part_id, text = as_text(part.get("id")), as_text(part.get("text"))
+        if message is None:
+            return
+        known = message.parts.get(part_id)
+        if known is None:
+            if not text:  # an empty part is made before its first delta
+                message.parts[part_id] = _Part(kind, len(message.parts))
+                return
+            known = message.parts[part_id] = _Part(kind, len(message.parts))
+        rest = text.removeprefix(known.said.text) if text.startswith(known.said.text) else ""
+        if rest:
+            known.said.add(rest)
+            yield replace(self._delta(message, known, rest, raw), synthetic=True)
+        if obj(part.get("time")).get("end") is not None:
+            known.final = text
+
+    def delta(self, properties: Msg, raw: Msg) -> Iterator[Fact]:
+        """`message.part.delta`."""
+        message = yield from self._message_of(properties, raw)
+        piece = as_text(properties.get("delta"))
+        if message is None or not piece or properties.get("field") != "text":
+            self.ctx.ignore("message.part.delta of no text")
+            return
+        part_id = as_text(properties.get("partID"))
+        part = message.parts.get(part_id)
+        if part is None:
+            part = message.parts[part_id] = _Part("text", len(message.parts))
+        part.said.add(piece)
+        yield self._delta(message, part, piece, raw)
+
+    def _message_of(self, value: Msg, raw: Msg) -> Generator[Fact, None, _Message | None]:
+        """The open message of a part, a stub if it is not known; returns None when it is over."""
+        native_id = as_text(value.get("messageID"))
+        if native_id in self._done:
+            self.ctx.ignore("part of a completed message")
+            return None
+        if native_id not in self._open:
+            yield from self._begin(native_id, {}, raw)
+        return self._open[native_id]
+
+    # --- tools ----------------------------------------------------------------------------------------
+
+    def _tool(self, part: Msg, raw: Msg) -> Iterator[Fact]:
+        part_id, native_id, state = as_text(part.get("id")), as_text(part.get("messageID")), obj(part.get("state"))
+        status = as_text(state.get("status"))
+        if part_id in self._ended:
+            self.ctx.ignore("tool part, ended before")
+            return
+        if part_id not in self.calls:
+            if native_id not in self._open and native_id not in self._done:
+                yield from self._begin(native_id, {}, raw)
+            message = self._open.get(native_id)
+            call = Call(
+                as_text(part.get("callID")) or part_id,
+                as_text(part.get("tool")),
+                self.ctx.ids("item"),
+                message.item_id if message else "",
+                part_id,
+            )
+            self.calls[part_id] = call
+            yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+        call = self.calls[part_id]
+        call.name = as_text(part.get("tool")) or call.name  # an unknown tool becomes "invalid"
+        if status == "pending":
+            return
+        if status not in ("running", "completed", "error"):
+            yield self.ctx.unparsed(f"tool/{status or '?'}", "unknown state of a tool", raw)
+            return
+        if call.arguments is None:
+            call.arguments = obj(state.get("input"))
+            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw, as_text(state.get("title")))
+        if status == "running":
+            yield from self._output(call, as_text(obj(state.get("metadata")).get("output")), raw)
+            return
+        result = read_result(call.call_id, call.name, state)
+        metadata = result.metadata if call.answers is None else {**result.metadata, "answers": call.answers}
+        yield from self._result(part_id, call, result.content, metadata, raw, failed=result.failed)
+
+    def _output(self, call: Call, output: str, raw: Msg) -> Iterator[Fact]:
+        """Output so far, of a tool that shows it. One that shows only its end is told at the end."""
+        if not output or not output.startswith(call.output) or output == call.output:
+            return
+        if not call.result_id:
+            call.result_id = self.ctx.ids("item")
+            item = self._result_item(call, (ToolResultPart(call_id=call.call_id, output=""),), None, ItemStatus.IN_PROGRESS)
+            yield self._fact(EventType.ITEM_STARTED, ItemData(item=item), raw)
+        piece, call.output = output.removeprefix(call.output), output
+        data = ItemDeltaData(item_id=call.result_id, native_item_id=call.native_id, delta=piece, part_type="tool_output")
+        yield self._fact(EventType.ITEM_DELTA, data, raw)
+
+    def _result(
+        self,
+        part_id: str,
+        call: Call,
+        content: tuple[ContentPart, ...],
+        metadata: dict[str, Json],
+        raw: Json,
+        *,
+        failed: bool,
+    ) -> Iterator[Fact]:
+        del self.calls[part_id]
+        self._ended.add(part_id)
+        status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
+        if not call.result_id:
+            call.result_id = self.ctx.ids("item")
+            started = self._result_item(call, (ToolResultPart(call_id=call.call_id, output=""),), None, ItemStatus.IN_PROGRESS)
+            yield self._fact(EventType.ITEM_STARTED, ItemData(item=started), raw)
+        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=self._result_item(call, content, metadata, status)), raw)
+
+    # --- ends -----------------------------------------------------------------------------------------
+
+    def close(self, raw: Json) -> Iterator[Fact]:
+        """Nothing more will come: calls without a result, then messages that were cut off, are reported as they are."""
+        yield from self.tell_users()
+        for part_id, call in list(self.calls.items()):
+            if call.arguments is None:
+                call.arguments = {}
+                fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
+                yield replace(fact, synthetic=True)
+            content = (ToolResultPart(call_id=call.call_id, output=ABANDONED),)
+            for fact in self._result(part_id, call, content, {"interrupted": True}, raw, failed=True):
+                yield replace(fact, synthetic=True)
+        for message in list(self._open.values()):
+            message.info = {**message.info, "error": message.info.get("error") or {}}
+            for fact in self._end(message, raw):
+                yield replace(fact, synthetic=True)
+
+    # --- building -------------------------------------------------------------------------------------
+
+    def _fact(self, type_: EventType, data: EventData, raw: Json) -> Fact:
+        return Fact(type_, data, raw=raw, child=self.child)
+
+    def _delta(self, message: _Message, part: _Part, piece: str, raw: Msg) -> Fact:
+        data = ItemDeltaData(
+            item_id=message.item_id,
+            native_item_id=message.native_id,
+            delta=piece,
+            part_index=part.index,
+            part_type=part.kind,
+        )
+        return self._fact(EventType.ITEM_DELTA, data, raw)
+
+    def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json, title: str = "") -> Fact:
+        arguments = "" if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
+        metadata: dict[str, Json] = {} if call.arguments is None else {"input": call.arguments}
+        if title:
+            metadata["title"] = title
+        item = Item(
+            item_id=call.item_id,
+            native_item_id=call.native_id,
+            parent_id=call.parent_id or None,
+            kind=ItemKind.TOOL_CALL,
+            role=ItemRole.ASSISTANT,
+            status=status,
+            content=(ToolCallPart(name=call.name, arguments=arguments, call_id=call.call_id),),
+            metadata=metadata or None,
+        )
+        return self._fact(type_, ItemData(item=item), raw)
+
+    def _result_item(
+        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json] | None, status: ItemStatus
+    ) -> Item:
+        return Item(
+            item_id=call.result_id,
+            native_item_id=call.native_id,
+            parent_id=call.item_id,
+            kind=ItemKind.TOOL_RESULT,
+            role=ItemRole.TOOL,
+            status=status,
+            content=content,
+            metadata=metadata or None,
+        )
+
+
+def _cost(info: Msg) -> float:
+    cost = info.get("cost")
+    return float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else 0.0

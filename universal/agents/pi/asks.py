@@ -1,0 +1,247 @@
+"""What is asked through Pi's dialogs: permissions, questions, and whatever extensions ask.
+
+Pi itself asks nothing. `gate.ts` asks before every tool call and gives the model a tool `question`; dialogs of other
+extensions become questions. What the mode lets through is only checked by the permission rules (`ToolCheck`).
+Owns the open dialogs: each gets exactly one `resolved`, by our reply, by an interrupt (Pi does not stop while a dialog is
+open), or at the end of the process.
+The mode is kept here and nowhere else: in `bypass` nothing is asked, in `accept-edits` no edit is.
+Source: recordings `bash_ask_*`, `question`, `interrupt_ask`; `rpc-types.d.ts`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from universal.agents.kit.speech import Call, Context
+from universal.agents.pi.tools import input_diff, title_of
+from universal.agents.pi.wire import Msg, write
+from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck
+from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
+from universal.items import Json
+from universal.jsonline import get_text
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+from universal.permissions import BYPASS
+
+_GATE = re.compile(r"Allow (\S+)\? (\{.*\})", re.S)
+_GATE_OPTIONS = ["Allow once", "Allow always", "Deny"]
+_QUESTIONS = "Questions: "
+_EDITS = ("edit", "write")
+_READS = ("read", "grep", "find", "ls")
+PLAN_NOTE = "Plan mode is on: read and think, then answer with a plan. Do not change any files."
+
+_DECISIONS = {"accept": "Allow once", "accept_for_session": "Allow always", "reject": "Deny"}
+
+
+@dataclass(slots=True)
+class _Ask:
+    """An open dialog. `questions` is empty for a permission."""
+
+    ask_id: str
+    request_id: str
+    method: str
+    tool: str
+    metadata: dict[str, Json]
+    call: Call | None
+    questions: tuple[Question, ...] = ()
+    form: bool = False
+    """The answers go back as JSON, all at once (our own tool)."""
+
+
+@dataclass(slots=True)
+class Asks:
+    """The open dialogs of one process."""
+
+    ctx: Context
+    calls: dict[str, Call]
+    mode: str = "build"
+    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+
+    def ask(self, msg: Msg) -> Iterator[Output]:
+        """A dialog: `select`, `confirm`, `input` or `editor`."""
+        gate = self._gate(msg)
+        if gate is None:
+            yield from self._question(msg)
+            return
+        tool, arguments = gate
+        call = self._call_of(tool, arguments)
+        metadata: dict[str, Json] = {
+            "tool": tool,
+            "call_id": call.call_id if call else "",
+            "input": arguments,
+            "title": title_of(tool, arguments),
+        }
+        diff = input_diff(tool, arguments)
+        if diff:
+            metadata["diff"] = diff
+        ask = _Ask(self.ctx.ids("permission"), get_text(msg, "id"), "select", tool, metadata, call)
+        self._open[ask.ask_id] = ask
+        fact = self._fact(ask, "requested", raw=msg)
+        yield ToolCheck(fact) if self._is_let_through(tool) else fact
+
+    def _gate(self, msg: Msg) -> tuple[str, Msg] | None:
+        found = _GATE.fullmatch(get_text(msg, "title"))
+        if msg.get("method") != "select" or found is None or msg.get("options") != _GATE_OPTIONS:
+            return None
+        arguments = _json(found[2])
+        return (found[1], obj(arguments)) if isinstance(arguments, dict) else None
+
+    def _is_let_through(self, tool: str) -> bool:
+        """Whether the mode asks nobody about a tool."""
+        return tool in _READS or self.mode == BYPASS or (self.mode == "accept-edits" and tool in _EDITS)
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on; nothing is told of it."""
+        ask = self._open.pop(permission_id, None)
+        return [] if ask is None else [_answer(ask.request_id, value=_DECISIONS["accept"])]
+
+    def _call_of(self, tool: str, arguments: Msg) -> Call | None:
+        """The call that a dialog is about. Dialogs do not say; parallel calls are told apart by their arguments."""
+        asked = {ask.call.call_id for ask in self._open.values() if ask.call is not None}
+        mine = [call for call in self.calls.values() if call.name == tool and call.call_id not in asked]
+        return next((call for call in mine if call.arguments == arguments), next(iter(mine), None))
+
+    def _question(self, msg: Msg) -> Iterator[Output]:
+        method, title = get_text(msg, "method"), get_text(msg, "title")
+        form = _json(title.removeprefix(_QUESTIONS)) if method == "input" and title.startswith(_QUESTIONS) else None
+        if isinstance(form, list) and form:
+            questions = tuple(_read_question(obj(row)) for row in arr(form))
+        else:
+            form = None
+            questions = (self._dialog(msg, method, title),)
+        call = self._call_of("question", {"questions": form} if form else {})
+        metadata: dict[str, Json] = {"tool": "question"}
+        if call is not None:
+            metadata |= {"call_id": call.call_id, "input": call.arguments or {}}
+        yield from self._open_ask(
+            _Ask(self.ctx.ids("question"), get_text(msg, "id"), method, "question", metadata, call, questions, form is not None),
+            msg,
+        )
+
+    def _dialog(self, msg: Msg, method: str, title: str) -> Question:
+        """A dialog of some extension as one question."""
+        words = "\n\n".join(part for part in (title, get_text(msg, "message"), get_text(msg, "placeholder")) if part) or "?"
+        if method == "confirm":
+            return Question(question=words, options=(QuestionOption(label="Yes"), QuestionOption(label="No")), custom=False)
+        options = tuple(QuestionOption(label=as_text(label)) for label in arr(msg.get("options")) if as_text(label))
+        prefill = get_text(msg, "prefill")
+        if prefill:
+            options = (QuestionOption(label=prefill[:2000], description="As it stands"),)
+        return Question(question=words, options=options, custom=method != "select")
+
+    def _open_ask(self, ask: _Ask, msg: Msg) -> Iterator[Output]:
+        self._open[ask.ask_id] = ask
+        yield self._fact(ask, "requested", raw=msg)
+
+    # --- answers --------------------------------------------------------------------------------------
+
+    def reply(self, command: PermissionReply) -> list[Output]:
+        """Our answer to a permission. [] when it is not open any more."""
+        ask = self._open.get(command.permission_id)
+        if ask is None or ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        value, extra = _DECISIONS[command.decision], dict[str, Json]()
+        if command.decision == "reject" and command.message:
+            value, extra = f"Deny: {command.message}", {"message": command.message}
+        return [_answer(ask.request_id, value=value), self._fact(ask, command.decision, extra=extra)]
+
+    def answer(self, command: QuestionReply) -> list[Output]:
+        """Our answer to a question. [] when it is not open any more."""
+        ask = self._open.get(command.question_id)
+        if ask is None or not ask.questions:
+            return []
+        del self._open[ask.ask_id]
+        if command.answers is None:
+            extra: dict[str, Json] = {"message": command.message} if command.message else {}
+            told = {"value": json.dumps({"rejected": command.message})} if ask.form and command.message else {"cancelled": True}
+            return [_answer(ask.request_id, **told), self._fact(ask, "reject", extra=extra)]
+        answers = [list(labels) for labels in command.answers]
+        if ask.call is not None:
+            ask.call.answers = answers
+        first = ", ".join(answers[0]) if answers else ""
+        if ask.form:
+            line = _answer(ask.request_id, value=json.dumps(answers))
+        elif ask.method == "confirm":
+            line = _answer(ask.request_id, confirmed=first == "Yes")
+        else:
+            line = _answer(ask.request_id, value=first)
+        return [line, self._fact(ask, "answered", answers=command.answers)]
+
+    def cancel(self) -> Iterator[Output]:
+        """An interrupt: no dialog may stay open, or Pi never stops."""
+        for ask in self._open.values():
+            yield _answer(ask.request_id, cancelled=True)
+        yield from self.close()
+
+    def close(self) -> Iterator[Output]:
+        """Nobody waits for an answer any more."""
+        for ask in self._open.values():
+            yield self._fact(ask, "reject", extra={"withdrawn": True})
+        self._open.clear()
+
+    def over(self, call_id: str) -> Iterator[Output]:
+        """A call has ended: its dialog timed out, if it is still open."""
+        for ask in [ask for ask in self._open.values() if ask.call is not None and ask.call.call_id == call_id]:
+            del self._open[ask.ask_id]
+            yield self._fact(ask, "reject", extra={"withdrawn": True})
+
+    def _fact(
+        self,
+        ask: _Ask,
+        status: Literal["requested", "accept", "accept_for_session", "reject", "answered"],
+        *,
+        raw: Json = None,
+        extra: dict[str, Json] | None = None,
+        answers: Sequence[Sequence[str]] | None = None,
+    ) -> Fact:
+        """What does not come from Pi is synthetic."""
+        metadata = {**ask.metadata, **(extra or {})}
+        if not ask.questions:
+            asked = PermissionData(
+                permission_id=ask.ask_id, action=ask.tool, status=status if status != "answered" else "accept", metadata=metadata
+            )
+            type_ = EventType.PERMISSION_REQUESTED if status == "requested" else EventType.PERMISSION_RESOLVED
+            return Fact(type_, asked, raw=raw, synthetic=raw is None)
+        given = tuple(tuple(labels) for labels in answers) if answers is not None else None
+        question = QuestionData(
+            question_id=ask.ask_id,
+            prompt=ask.questions[0].question,
+            options=tuple(option.label for option in ask.questions[0].options),
+            status="requested" if status == "requested" else "answered" if given is not None else "rejected",
+            response=", ".join(given[0]) if given else None,
+            questions=ask.questions,
+            answers=given,
+            metadata=metadata,
+        )
+        type_ = EventType.QUESTION_REQUESTED if status == "requested" else EventType.QUESTION_RESOLVED
+        return Fact(type_, question, raw=raw, synthetic=raw is None)
+
+
+def _answer(request_id: Json, **answer: Any) -> Output:
+    return write({"type": "extension_ui_response", "id": request_id, **answer})
+
+
+def _json(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_question(row: Msg) -> Question:
+    options = [obj(option) for option in arr(row.get("options"))]
+    return Question(
+        question=get_text(row, "question") or "?",
+        header=get_text(row, "header"),
+        options=tuple(
+            QuestionOption(label=get_text(option, "label"), description=get_text(option, "description"))
+            for option in options
+            if get_text(option, "label")
+        ),
+        multiple=row.get("multiple") is True,
+    )

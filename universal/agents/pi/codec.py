@@ -1,0 +1,511 @@
+"""Pi: one long-lived `pi --mode rpc` process per session, lines of JSON both ways; both generations, 0.73 and 0.87.
+
+Its parts: `wire` (tables, models, errors), `speech` (messages and tools), `tools`
+(results, diffs), `asks` (dialogs), `gate.ts` (the
+extension that asks; Pi itself asks nothing), `universal.agents.kit.speech` (items).
+
+When a prompt is answered (Pi's own "turn" is one round of its model, so `turn_end` says nothing):
+  0.87   `agent_settled`; an `agent_end` says itself whether it is retried (`willRetry`)
+  0.73   `agent_end`, unless a retry or a compaction follows, which is not told in it. So Pi is asked for its state:
+         what follows at once is said before the answer, and an answer "not streaming, not compacting" is the end.
+         The same question after the answer to a prompt finds commands of extensions, which run no model; and after
+         an abort, the end of a retry that was waiting.
+An abort before the run has begun would be lost, so it is held until `agent_start`.
+Source: recordings (`compat_fixtures/agents/pi`), the sources of 0.73.1 and 0.87.1, runs of both against a scripted model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar
+
+from universal.agents.kit.speech import Context, Speech
+from universal.agents.pi.asks import PLAN_NOTE, Asks
+from universal.agents.pi.speech import Voice
+from universal.agents.pi.tools import text_of
+from universal.agents.pi.wire import (
+    ABORTED,
+    ANCHOR_KEY,
+    IGNORED,
+    NAME,
+    Msg,
+    after_anchor,
+    cost_of,
+    error_data,
+    error_of,
+    exit_error,
+    kind_of,
+    lost_error,
+    model_id,
+    project_flags,
+    prompt_of,
+    read_commands,
+    read_models,
+    usage_of,
+    write,
+)
+from universal.codec import (
+    Catalogue,
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    Interrupt,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    of_session,
+)
+from universal.events import ErrorData, EventType
+from universal.items import Json
+from universal.jsonline import digest, get_int, get_text, parse
+from universal.jsonvalue import obj
+from universal.turn import Input
+
+GATE = __file__.rpartition("/")[0] + "/gate.ts"
+"""The extension that asks. A path, not read here."""
+
+_ENVIRONMENT: dict[str, str | None] = {"PI_SKIP_VERSION_CHECK": "1"}
+
+
+class PiCodec:
+    """The codec of Pi; see `universal.codec.Codec` for the methods' contract."""
+
+    name = NAME
+
+    def __init__(self, ids: IdFactory) -> None:
+        self.catalogue: Catalogue | None = None
+        self.native_session_id: str | None = None
+        self._ctx = Context(NAME, ids)
+        self._speech = Speech(self._ctx)
+        self._voice = Voice(self._ctx, self._speech)
+        self._asks = Asks(self._ctx, self._speech.calls)
+        self._sent = 0
+        self._waiting: dict[str, tuple[str, str]] = {}
+        """Commands without an answer: id -> (command, what for)."""
+        self._told: dict[str, Msg] = {}
+        """Answers to what is asked at the start, until all have come."""
+        self._model = ""
+        self._level = ""
+        self._default_level = ""
+        self._prompt = ""
+        """Id of the prompt that was written and is not answered."""
+        self._unsettled: set[str] = set()
+        """Ids of settings without an answer. Pi begins a prompt before it has carried out a setting that came just before."""
+        self._anchor = self._rewind = ""
+        """The entry of the prompt that was answered last, as `gate.ts` tells it; that after which nothing is to stay."""
+        self._held: Output | None = None
+        """The prompt that waits for them."""
+        self._begun = False
+        self._running = False
+        """Pi is at work on something, ours or its own."""
+        self._ending = self._retrying = self._stopping = False
+        self._last: Msg = {}
+        """The last assistant message of the run: it says how the run ended."""
+        self._usage: dict[str, int] = {}
+        self._cost = 0.0
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """argv and environment. A new conversation chooses its own id, which the answer to `get_state` tells."""
+        argv = [options.binary, "--mode", "rpc", "-e", GATE, *project_flags(options)]
+        if options.model:
+            argv += ["--model", options.model]
+        if options.variant:
+            argv += ["--thinking", options.variant]
+        if options.resume and options.native_session_id:
+            self.native_session_id = options.native_session_id
+            argv += ["--session", options.native_session_id]
+            self._rewind = options.resume_at or ""
+        self._model, self._level = options.model or "", options.variant or ""
+        self._asks.mode, self._voice.directory = options.mode or "build", options.directory
+        return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))
+
+    def start(self) -> list[Output]:
+        """What Pi offers, and its conversation's id. Prompts need not wait for the answers."""
+        lines = [self._command(kind, "start") for kind in ("get_state", "get_available_models", "get_commands")]
+        return [*lines, self._setting("get_fork_messages")] if self._rewind else lines
+
+    def _command(self, kind: str, purpose: str = "", **fields: Json) -> Output:
+        self._sent += 1
+        id_ = f"req_{self._sent}"
+        self._waiting[id_] = (kind, purpose)
+        return write({"id": id_, "type": kind, **fields})
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> list[Output]:
+        """A command as lines."""
+        match command:
+            case Prompt():
+                return self._stamped(self._write_prompt(command))
+            case Interrupt():
+                return self._stamped(self._interrupt())
+            case PermissionReply():
+                return self._stamped(iter(self._asks.reply(command)))
+            case QuestionReply():
+                return self._stamped(iter(self._asks.answer(command)))
+
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let a checked call go on: no rule concerns it."""
+        return self._asks.proceed(permission_id)
+
+    @property
+    def mode(self) -> str:
+        """The mode in force."""
+        return self._asks.mode
+
+    def _write_prompt(self, command: Prompt) -> Iterator[Output]:
+        self._asks.mode = command.mode or self._asks.mode
+        if command.model and command.model != self._model:
+            provider, _, name = command.model.partition("/")
+            yield self._setting("set_model", self._model, provider=provider, modelId=name)
+            self._model = command.model
+            self._level = ""  # Pi fits it to the model
+        level = command.variant or self._default_level
+        if level and level != (self._level or self._default_level):
+            yield self._setting("set_thinking_level", level=level)
+        self._level = command.variant or ""
+        notes = [note for note in (command.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
+        message, images = prompt_of(command.text, list(command.attachments), notes)
+        if not self._running:
+            self._stopping = self._begun = False
+        if command.compact:
+            yield from self._when_settled(self._command("compact"))
+            return
+        line = self._command("prompt", "", message=message, images=images) if images else self._command("prompt", message=message)
+        yield from self._when_settled(line)
+
+    def _setting(self, kind: str, purpose: str = "", **fields: Json) -> Output:
+        line = self._command(kind, purpose, **fields)
+        self._unsettled.add(f"req_{self._sent}")
+        return line
+
+    def _when_settled(self, line: Output) -> Iterator[Output]:
+        """The line of a prompt, once the settings before it are answered."""
+        self._prompt = f"req_{self._sent}"
+        if self._unsettled:
+            self._held = line
+        else:
+            yield line
+
+    def _interrupt(self) -> Iterator[Output]:
+        """Dialogs first: Pi does not stop while one is open."""
+        yield from self._asks.cancel()
+        self._stopping = bool(self._prompt) or self._running
+        if self._running and (self._begun or not self._prompt):
+            yield self._command("abort")
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line. What is no JSON object, or of an unknown kind, is `agent.unparsed`."""
+        try:
+            msg = parse(line)
+        except (ValueError, RecursionError) as error:
+            text = line.decode("utf-8", errors="replace")
+            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))]))
+        if not isinstance(msg, dict):
+            return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
+        message: Msg = obj(msg)
+        kind = kind_of(message)
+        handler = self.HANDLERS.get(kind)
+        if handler is not None:
+            return self._stamped(handler(self, message))
+        if kind in IGNORED:
+            self._ctx.ignore(kind)
+            return []
+        return self._stamped(iter([self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))]))
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: open dialogs, messages and calls are reported as they are."""
+        return self._stamped(self._eof(exit_))
+
+    def _eof(self, exit_: Exit) -> Iterator[Output]:
+        yield from self._asks.close()
+        yield from self._speech.close(None)
+        error = exit_error(exit_.stderr)
+        if error is not None:
+            yield Fact(EventType.ERROR, error_data(error), synthetic=True)
+            yield Signal(Input.FAILED, error=error)
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of what was ignored and what was not understood."""
+        return self._ctx.counters
+
+    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
+        made = list(outputs)
+        native = self.native_session_id
+        return [of_session(out, native) for out in made] if native else made
+
+    # --- answers to commands ----------------------------------------------------------------------------
+
+    def _on_response(self, msg: Msg) -> Iterator[Output]:
+        """The answer to a command. 0.73 answers an unknown command without its id."""
+        kind, purpose = self._waiting.pop(get_text(msg, "id"), ("", ""))
+        failure = "" if msg.get("success") is True else get_text(msg, "error") or "refused"
+        data = obj(msg.get("data"))
+        if purpose == "start":
+            self._told[kind] = data
+            self._learn(kind, data)
+        elif purpose == "forked":
+            self.native_session_id = get_text(data, "sessionId") or self.native_session_id
+        elif kind == "get_state":
+            yield from self._state(data, purpose, msg)
+        elif kind == "prompt":
+            yield from self._accepted(msg, failure)
+        elif kind == "compact":
+            if get_text(msg, "id") == self._prompt:
+                yield from self._compact_answered(msg, failure)
+        elif kind == "abort":
+            yield self._command("get_state", "abort")
+        elif kind in ("get_fork_messages", "fork"):
+            yield from self._rewound(kind, data, failure, msg)
+        elif kind and failure:
+            if kind == "set_model":
+                self._model = purpose
+            details = {"hint": "The turn goes on with the setting that was in force."}
+            yield Fact(EventType.ERROR, ErrorData(message=failure, code=f"{kind}_refused", details=details), raw=msg)
+        elif not kind:
+            self._ctx.ignore("response to no command of ours")
+        self._unsettled.discard(get_text(msg, "id"))
+        if self._held is not None and not self._unsettled:
+            held, self._held = self._held, None
+            yield held
+
+    def _learn(self, kind: str, data: Msg) -> None:
+        if kind == "get_state":
+            self.native_session_id = get_text(data, "sessionId") or self.native_session_id
+            self._model = self._model or model_id(obj(data.get("model")))
+            if not self._level:
+                self._default_level = get_text(data, "thinkingLevel")
+        if self._told.keys() >= {"get_state", "get_available_models", "get_commands"}:
+            models = read_models(self._told["get_available_models"].get("models"))
+            chosen = model_id(obj(self._told["get_state"].get("model")))
+            default = chosen if any(model.id == chosen for model in models) else models[0].id if models else None
+            self.catalogue = Catalogue(models, read_commands(self._told["get_commands"].get("commands")), default)
+
+    def _rewound(self, kind: str, data: Msg, failure: str, msg: Msg) -> Iterator[Output]:
+        """The next step back to `_rewind`: Pi forks its conversation before the prompt after it. A prompt waits for the end."""
+        if kind == "get_fork_messages":
+            entry = after_anchor(data.get("messages"), self._rewind)
+            failure = failure or ("" if entry is not None else "the prompt is not there any more")
+            if entry:
+                yield self._setting("fork", entryId=entry)
+        elif data.get("cancelled") is True:
+            failure = "an extension has refused to fork the conversation"
+        elif not failure:
+            yield self._setting("get_state", "forked")
+        if failure:
+            self._held = None
+            error = lost_error(f"Pi could not take back what was undone: {failure}")
+            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield Signal(Input.FAILED, error=error)
+
+    def _accepted(self, msg: Msg, failure: str) -> Iterator[Output]:
+        if get_text(msg, "id") != self._prompt:
+            return
+        if failure:
+            error = error_of(failure)
+            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield from self._over(msg, error)
+        elif not self._begun:
+            yield self._command("get_state", "prompt")
+
+    def _compact_answered(self, msg: Msg, failure: str) -> Iterator[Output]:
+        """The compaction that we asked for is over; Pi is not at work in it, as far as it says."""
+        if failure and self._stopping:
+            yield from self._over(msg, dict(ABORTED))
+        elif failure:
+            error = error_of(failure)
+            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield from self._over(msg, error)
+        else:
+            yield from self._over(msg, None)
+
+    def _state(self, data: Msg, purpose: str, msg: Msg) -> Iterator[Output]:
+        """What Pi does now, asked because something may have ended without a word."""
+        if data.get("isStreaming") is True or data.get("isCompacting") is True:
+            return
+        if purpose == "prompt" and self._prompt and not self._begun:
+            yield from self._over(msg, dict(ABORTED) if self._stopping else None)  # a command of an extension
+        elif (purpose == "end" and self._ending) or (purpose == "abort" and self._running):
+            yield from self._finish(msg)
+
+    # --- runs -----------------------------------------------------------------------------------------
+
+    def _on_agent_start(self, msg: Msg) -> Iterator[Output]:
+        """A run begins, or goes on after a failure. Nobody has asked for one that no prompt was written for."""
+        if not self._running:
+            self._last = {}
+            if not self._prompt:
+                yield Signal(Input.ACTIVITY)
+        held = self._stopping and not self._running
+        self._running, self._ending, self._retrying = True, False, False
+        self._begun = self._begun or bool(self._prompt)
+        if held:
+            yield self._command("abort")
+
+    def _on_agent_end(self, msg: Msg) -> Iterator[Output]:
+        yield from self._speech.close(msg)
+        if "willRetry" not in msg and self._running:
+            self._ending = True
+            yield self._command("get_state", "end")
+
+    def _on_settled(self, msg: Msg) -> Iterator[Output]:
+        if self._running:
+            yield from self._finish(msg)
+        else:
+            self._ctx.ignore("agent_settled, nothing ran")
+
+    def _finish(self, msg: Msg) -> Iterator[Output]:
+        """The run is over: the last message says how."""
+        yield from self._speech.close(msg)
+        stop = get_text(self._last, "stopReason")
+        if stop == "aborted" or (stop == "error" and self._stopping) or self._retrying:
+            yield from self._over(msg, dict(ABORTED))
+        elif stop == "error":
+            error = error_of(get_text(self._last, "errorMessage"))
+            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield from self._over(msg, error)
+        else:
+            yield from self._over(msg, None)
+
+    def _over(self, msg: Msg, error: dict[str, Json] | None) -> Iterator[Output]:
+        metadata: dict[str, Json] = {"usage": self._usage, "cost": self._cost} if self._usage else {}
+        if self._anchor:
+            metadata["anchor"] = self._anchor
+        self._usage, self._cost, self._prompt = {}, 0.0, ""
+        self._begun = self._running = self._ending = self._retrying = self._stopping = False
+        yield from self._asks.close()
+        if error is None:
+            yield Signal(Input.DONE, metadata=metadata or None)
+        else:
+            yield Signal(Input.FAILED, error=error, aborted=error.get("code") == "aborted", metadata=metadata or None)
+
+    def _on_retry(self, msg: Msg) -> Iterator[Output]:
+        self._ending, self._retrying = False, True
+        why = get_text(error_of(get_text(msg, "errorMessage")), "message")
+        metadata: dict[str, Json] = {
+            "attempt": get_int(msg, "attempt"),
+            "message": why,
+            "delay_ms": max(get_int(msg, "delayMs"), 0),
+        }
+        yield self._ctx.status("retry", why, metadata, msg)
+
+    def _on_retry_end(self, msg: Msg) -> Iterator[Output]:
+        """A failure: given up, or aborted while it waited. 0.73 says nothing more in the latter case."""
+        if msg.get("success") is not True and self._running and not self._ending:
+            self._ending = True
+            yield self._command("get_state", "end")
+
+    def _on_compaction(self, msg: Msg) -> Iterator[Output]:
+        self._ending = False
+        metadata: dict[str, Json] = {"phase": "started", "auto": msg.get("reason") != "manual"}
+        yield self._ctx.status("compaction", "Compacting the conversation", metadata, msg)
+
+    def _on_compacted(self, msg: Msg) -> Iterator[Output]:
+        failure = get_text(msg, "errorMessage") or ("The compaction was interrupted" if msg.get("aborted") is True else "")
+        phase = "failed" if failure else "completed"
+        metadata: dict[str, Json] = {"phase": phase, "auto": msg.get("reason") != "manual"}
+        summary = get_text(obj(msg.get("result")), "summary")
+        if summary:
+            metadata["summary"] = summary
+        yield self._ctx.status("compaction", failure or "The conversation was compacted", metadata, msg)
+        if self._running and msg.get("willRetry") is not True:
+            self._ending = True
+            yield self._command("get_state", "end")
+
+    # --- what Pi says -----------------------------------------------------------------------------------
+
+    def _on_message(self, msg: Msg) -> Iterator[Output]:
+        yield from self._voice.message(msg, self._level)
+
+    def _on_message_end(self, msg: Msg) -> Iterator[Output]:
+        self._last = native = obj(msg.get("message"))
+        tokens = usage_of(obj(native.get("usage")))
+        self._usage = {key: value + self._usage.get(key, 0) for key, value in tokens.items()}
+        self._cost += cost_of(obj(native.get("usage")))
+        yield from self._voice.message_end(msg, self._level)
+
+    def _on_user(self, msg: Msg) -> Iterator[Output]:
+        """The echo of a prompt; or what an extension said in the person's name."""
+        if self._prompt:
+            self._ctx.ignore("message_end/user, the prompt")
+            return
+        content = obj(msg.get("message")).get("content")
+        yield self._speech.user(content if isinstance(content, str) else text_of(content), msg)
+
+    def _on_result(self, msg: Msg) -> Iterator[Output]:
+        yield from self._asks.over(get_text(msg, "toolCallId"))
+        yield from self._voice.result(msg)
+
+    # --- the rest ---------------------------------------------------------------------------------------
+
+    def _on_name(self, msg: Msg) -> Iterator[Output]:
+        title = get_text(msg, "name")
+        if title:
+            yield self._ctx.status("title", title, {"title": title}, msg)
+
+    def _on_line(self, msg: Msg) -> Iterator[Output]:
+        """A status line of Pi's own screen; one is our extension's."""
+        if get_text(msg, "statusKey") == ANCHOR_KEY:
+            self._anchor = get_text(msg, "statusText")
+        else:
+            self._ctx.ignore("extension_ui_request/setStatus")
+        yield from ()
+
+    def _on_notify(self, msg: Msg) -> Iterator[Output]:
+        """A note of an extension; only warnings and errors are for the person."""
+        if get_text(msg, "notifyType") in ("warning", "error") and get_text(msg, "message"):
+            yield self._ctx.note(get_text(msg, "message"), msg)
+        else:
+            self._ctx.ignore("extension_ui_request/notify")
+
+    def _on_extension_error(self, msg: Msg) -> Iterator[Output]:
+        where = get_text(msg, "extensionPath").rpartition("/")[2] or "an extension"
+        yield self._ctx.note(f"Error in {where} of Pi: {get_text(msg, 'error') or 'unknown'}", msg)
+
+    def _on_summary_retry(self, msg: Msg) -> Iterator[Output]:
+        why = get_text(error_of(get_text(msg, "errorMessage")), "message")
+        delay_ms = max(get_int(msg, "delayMs"), 0)
+        yield self._ctx.status("retry", why, {"attempt": get_int(msg, "attempt"), "message": why, "delay_ms": delay_ms}, msg)
+
+    HANDLERS: ClassVar[dict[str, Callable[[PiCodec, Msg], Iterator[Output]]]] = {
+        "response": _on_response,
+        "agent_start": _on_agent_start,
+        "agent_end": _on_agent_end,
+        "agent_settled": _on_settled,
+        "message_start/assistant": _on_message,
+        "message_end/assistant": _on_message_end,
+        "message_end/user": _on_user,
+        "message_update/text_delta": lambda codec, msg: codec._voice.delta(msg),
+        "message_update/thinking_delta": lambda codec, msg: codec._voice.delta(msg),
+        "message_update/text_end": lambda codec, msg: codec._voice.part_end(msg),
+        "message_update/thinking_end": lambda codec, msg: codec._voice.part_end(msg),
+        "message_update/toolcall_start": lambda codec, msg: codec._voice.call(msg),
+        "message_update/toolcall_delta": lambda codec, msg: codec._voice.call_delta(msg),
+        "message_update/toolcall_end": lambda codec, msg: codec._voice.call_end(msg),
+        "tool_execution_start": lambda codec, msg: codec._voice.tool(msg),
+        "tool_execution_update": lambda codec, msg: codec._voice.output(msg),
+        "tool_execution_end": _on_result,
+        "extension_ui_request/select": lambda codec, msg: codec._asks.ask(msg),
+        "extension_ui_request/confirm": lambda codec, msg: codec._asks.ask(msg),
+        "extension_ui_request/input": lambda codec, msg: codec._asks.ask(msg),
+        "extension_ui_request/editor": lambda codec, msg: codec._asks.ask(msg),
+        "extension_ui_request/notify": _on_notify,
+        "extension_ui_request/setStatus": _on_line,
+        "extension_error": _on_extension_error,
+        "auto_retry_start": _on_retry,
+        "auto_retry_end": _on_retry_end,
+        "summarization_retry_scheduled": _on_summary_retry,
+        "compaction_start": _on_compaction,
+        "compaction_end": _on_compacted,
+        "session_info_changed": _on_name,
+    }
+    """Kind of line (see `wire.kind_of`) -> what is done with it."""

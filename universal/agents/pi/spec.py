@@ -1,0 +1,36 @@
+"""The row of the registry for Pi: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, ProjectSettingsUse
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.pi.codec import PiCodec  # late: a server with no Pi never loads it
+
+    return PiCodec(ids)
+
+
+PI = AgentSpec(
+    name=NAME,
+    title="Pi",
+    make=_make,
+    binaries=("pi",),
+    env_override="SHIM_PI_BIN",
+    version_args=("--version",),
+    capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False, mcp=False),
+    modes=MODES,
+    project_settings=ProjectSettingsUse(("pi",), leaves_out=True),
+    rewinds=True,
+    default_catalogue=NO_CATALOGUE,
+    install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",
+    tested=("0.73.1", "0.87.1"),
+    login="models",
+    login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
+    enforcement=Enforcement(
+        "an extension that asks before every call", absent=("webfetch", "websearch", "task", "skill", "todowrite", "mcp")
+    ),
+)

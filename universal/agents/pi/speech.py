@@ -1,0 +1,129 @@
+"""What Pi says, as items: messages, their text and thinking, tool calls with their growing output, results.
+
+Source: recordings. With `openai-completions` all `*_end` come at the end of the message, so parts go by `contentIndex`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from universal.agents.kit.speech import Context, Speech
+from universal.agents.pi.tools import read_result, text_of, title_of
+from universal.agents.pi.wire import FINISH, NAME, Msg, cost_of, model_id, usage_of
+from universal.codec import Fact
+from universal.items import Json
+from universal.jsonline import get_int, get_text
+from universal.jsonvalue import arr, obj
+from universal.jsonvalue import text as as_text
+
+
+@dataclass(slots=True)
+class Voice:
+    """Feed it the lines about messages and tools, pass on the facts."""
+
+    ctx: Context
+    speech: Speech
+    directory: str = ""
+    _slots: dict[int, str] = field(default_factory=dict[int, str])
+    """Place in the message -> call id."""
+
+    def message(self, msg: Msg, level: str) -> Iterator[Fact]:
+        """An assistant message begins; one that has failed already says nothing."""
+        native = obj(msg.get("message"))
+        self._slots = {}
+        if get_text(native, "stopReason") not in ("error", "aborted"):
+            yield from self._begin(native, level, msg)
+
+    def _begin(self, native: Msg, level: str, msg: Msg) -> Iterator[Fact]:
+        model: dict[str, Json] = {"provider_id": NAME, "model_id": model_id(native), "variant": level or None}
+        yield from self.speech.begin(msg, native_id=get_text(native, "responseId"), model=model)
+
+    def delta(self, msg: Msg) -> Iterator[Fact]:
+        """A piece of text or thinking."""
+        event = obj(msg.get("assistantMessageEvent"))
+        kind = "text" if event.get("type") == "text_delta" else "reasoning"
+        yield from self.speech.say(get_int(event, "contentIndex"), kind, as_text(event.get("delta")), msg)
+
+    def part_end(self, msg: Msg) -> Iterator[Fact]:
+        """The whole text of a part."""
+        event = obj(msg.get("assistantMessageEvent"))
+        kind = "text" if event.get("type") == "text_end" else "reasoning"
+        yield from self.speech.whole(get_int(event, "contentIndex"), kind, as_text(event.get("content")), msg)
+
+    def call(self, msg: Msg) -> Iterator[Fact]:
+        """0.87 names the call; before, it stands in the message as it is so far."""
+        event = obj(msg.get("assistantMessageEvent"))
+        place = get_int(event, "contentIndex")
+        rows = arr(obj(event.get("partial")).get("content"))
+        so_far = obj(rows[place]) if 0 <= place < len(rows) else {}
+        call_id = get_text(event, "id") or get_text(so_far, "id")
+        if call_id and self.speech.speaking:
+            self._slots[place] = call_id
+            yield from self.speech.call(call_id, get_text(event, "toolName") or get_text(so_far, "name"), msg)
+
+    def call_delta(self, msg: Msg) -> Iterator[Fact]:
+        """A piece of a call's arguments."""
+        event = obj(msg.get("assistantMessageEvent"))
+        call_id = self._slots.get(get_int(event, "contentIndex"), "")
+        yield from self.speech.call_delta(call_id, as_text(event.get("delta")), msg)
+
+    def call_end(self, msg: Msg) -> Iterator[Fact]:
+        """A call's whole arguments."""
+        yield from self._call(obj(obj(msg.get("assistantMessageEvent")).get("toolCall")), msg)
+
+    def _call(self, block: Msg, msg: Msg) -> Iterator[Fact]:
+        arguments, name = obj(block.get("arguments")), get_text(block, "name") or "unknown"
+        yield from self.speech.call_whole(get_text(block, "id"), name, arguments, title_of(name, arguments), msg)
+
+    def message_end(self, msg: Msg, level: str) -> Iterator[Fact]:
+        """The whole message: what was not said yet is said now. It ends before its tools run."""
+        native = obj(msg.get("message"))
+        stop, usage = get_text(native, "stopReason"), obj(native.get("usage"))
+        failed = stop in ("error", "aborted")
+        blocks = [obj(block) for block in arr(native.get("content"))]
+        if not self.speech.speaking and blocks:
+            yield from self._begin(native, level, msg)
+        for place, block in enumerate(blocks):
+            kind = get_text(block, "type")
+            if kind == "text":
+                yield from self.speech.whole(place, "text", as_text(block.get("text")), msg)
+            elif kind == "thinking":
+                yield from self.speech.whole(place, "reasoning", as_text(block.get("thinking")), msg)
+            elif kind == "toolCall":
+                if not failed:
+                    yield from self._call(block, msg)
+            else:
+                yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", msg)
+        metadata: dict[str, Json] = {"usage": usage_of(usage), "cost": cost_of(usage)}
+        if stop in FINISH:
+            metadata["finish"] = FINISH[stop]
+        yield from self.speech.end(msg, interrupted=failed, metadata=metadata)
+
+    # --- tools ------------------------------------------------------------------------------------------
+
+    def tool(self, msg: Msg) -> Iterator[Fact]:
+        """A tool begins to run; its call is whole, if it was not before."""
+        block = {"id": msg.get("toolCallId"), "name": msg.get("toolName"), "arguments": msg.get("args")}
+        yield from self._call(block, msg)
+
+    def output(self, msg: Msg) -> Iterator[Fact]:
+        """All output so far. What is no longer its beginning (Pi keeps the end of a long one) cannot be told in pieces."""
+        call = self.speech.calls.get(get_text(msg, "toolCallId"))
+        output = text_of(obj(msg.get("partialResult")).get("content"))
+        if call is None or not output.startswith(call.output):
+            self.ctx.ignore("tool_execution_update that continues nothing")
+            return
+        yield from self.speech.output(call, output.removeprefix(call.output), msg)
+
+    def result(self, msg: Msg) -> Iterator[Fact]:
+        """A tool has ended."""
+        call = self.speech.calls.get(get_text(msg, "toolCallId"))
+        if call is None:
+            self.ctx.ignore("tool_execution_end of no open call")
+            return
+        yield from self.speech.call_whole(call.call_id, call.name, {}, call.name, msg)
+        failed = msg.get("isError") is True
+        native = obj(msg.get("result"))
+        result = read_result(call.call_id, call.name, call.arguments or {}, native, failed=failed, directory=self.directory)
+        yield from self.speech.result(call, result.content, result.metadata, msg, failed=failed)

@@ -1,0 +1,254 @@
+"""Pi's wire: what can be said about one line alone, and the tables of what is known.
+
+Source: recordings of 0.73.1 and 0.87.1 (`compat_fixtures/agents/pi`), and the types of both (`rpc-types.d.ts`,
+`agent-session.d.ts`) for the kinds that no recording shows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from universal.codec import Attachment, Catalogue, LaunchOptions, Mode, Model, SlashCommand, WriteLine
+from universal.events import ErrorData
+from universal.items import Json
+from universal.jsonline import get_int, get_text
+from universal.jsonvalue import arr, obj
+
+NAME = "pi"
+"""Registry name, and the provider id in `metadata.model`."""
+
+Msg: TypeAlias = dict[str, Any]
+"""One JSON object of the wire."""
+
+IGNORED: dict[str, str] = {
+    "turn_start": "a round of the model, not a turn",
+    "turn_end": "says again what message_end and tool_execution_end have said",
+    "queue_update": "prompts are never queued in Pi",
+    "entry_appended": "bookkeeping of Pi's session file",
+    "thinking_level_changed": "told with each message",
+    "bash_execution_update": "output of the command `bash`, which we never send",
+    "session": "the header of `--mode json`",
+    "summarization_retry_attempt_start": "an attempt within a compaction",
+    "summarization_retry_finished": "an attempt within a compaction",
+    "message_start/system": "Pi's own prompt for the model",
+    "message_end/system": "Pi's own prompt for the model",
+    "message_start/user": "message_end says it",
+    "message_start/toolResult": "a copy of tool_execution_end",
+    "message_end/toolResult": "a copy of tool_execution_end",
+    "message_start/custom": "a note of an extension for the model",
+    "message_end/custom": "a note of an extension for the model",
+    "message_start/bashExecution": "a command that we never send",
+    "message_end/bashExecution": "a command that we never send",
+    "message_start/branchSummary": "a command that we never send",
+    "message_end/branchSummary": "a command that we never send",
+    "message_start/compactionSummary": "compaction_end says it",
+    "message_end/compactionSummary": "compaction_end says it",
+    "message_update/start": "message_start says it",
+    "message_update/text_start": "the part begins with its first text",
+    "message_update/thinking_start": "the part begins with its first text",
+    "message_update/done": "message_end says it",
+    "message_update/error": "message_end says it",
+    "extension_ui_request/setWidget": "a widget of Pi's own screen",
+    "extension_ui_request/setTitle": "the title of Pi's own terminal",
+    "extension_ui_request/set_editor_text": "the editor of Pi's own screen",
+}
+"""Kinds that are known and of no use, with the reason."""
+
+
+def kind_of(msg: Msg) -> str:
+    """The key of the dispatch table: `type`, and its second half where the type alone says nothing."""
+    kind = get_text(msg, "type") or "?"
+    if kind in ("message_start", "message_end"):
+        return f"{kind}/{get_text(obj(msg.get('message')), 'role') or '?'}"
+    if kind == "message_update":
+        return f"{kind}/{get_text(obj(msg.get('assistantMessageEvent')), 'type') or '?'}"
+    if kind == "extension_ui_request":
+        return f"{kind}/{get_text(msg, 'method') or '?'}"
+    return kind
+
+
+ANCHOR_KEY = "opencode-shim.prompt"
+"""Key of the status line by which `gate.ts` tells the entry of the prompt that was answered last."""
+
+
+def after_anchor(messages: Json, anchor: str) -> str | None:
+    """The entry of the prompt after `anchor`, of the answer to `get_fork_messages`; "": it is the last; None: it is not there."""
+    ids = [get_text(obj(row), "entryId") for row in arr(messages)]
+    return (*ids, "")[ids.index(anchor) + 1] if anchor in ids else None
+
+
+def write(msg: Mapping[str, Json]) -> WriteLine:
+    """A message as a line, in ASCII."""
+    return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
+
+
+FINISH: dict[str, str] = {"stop": "stop", "length": "length", "toolUse": "tool-calls"}
+"""`stopReason` -> `metadata.finish`."""
+
+
+def usage_of(usage: Msg) -> dict[str, int]:
+    """Tokens of one message. The five numbers do not overlap: `output` of Pi has `reasoning` in it."""
+    thinking = max(get_int(usage, "reasoning"), 0)
+    return {
+        "input": max(get_int(usage, "input"), 0),
+        "output": max(get_int(usage, "output") - thinking, 0),
+        "reasoning": thinking,
+        "cache_read": max(get_int(usage, "cacheRead"), 0),
+        "cache_write": max(get_int(usage, "cacheWrite"), 0),
+    }
+
+
+def cost_of(usage: Msg) -> float:
+    """USD of one message; 0 when it is not told."""
+    total = obj(usage.get("cost")).get("total")
+    if isinstance(total, bool) or not isinstance(total, (int, float)) or not 0 <= total < 2**53:
+        return 0.0
+    return float(total)
+
+
+# --- prompts ------------------------------------------------------------------------------------------
+
+
+def prompt_of(text: str, attachments: list[Attachment], notes: list[str]) -> tuple[str, list[Msg]]:
+    """`message` and `images` of a prompt. Files and notes go in front, since Pi takes nothing but text and images.
+
+    A text that begins with a slash stays first: Pi looks for its commands there.
+    """
+    images = [
+        {"type": "image", "data": item.base64, "mimeType": item.mime}
+        for item in attachments
+        if item.base64 and item.mime.startswith("image/")
+    ]
+    blocks = [f"<system-reminder>\n{note}\n</system-reminder>" for note in notes]
+    blocks += [_file(item) for item in attachments if not (item.base64 and item.mime.startswith("image/"))]
+    ordered = [text, *blocks] if text.startswith("/") else [*blocks, text]
+    return "\n\n".join(block for block in ordered if block), images
+
+
+def _file(item: Attachment) -> str:
+    name = item.path or item.filename or "attachment"
+    if item.text is not None:
+        return f'<file path="{name}">\n{item.text}\n</file>'
+    if item.path:
+        return f"The user attached the file {item.path} ({item.mime}). Read it if it matters."
+    return f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here."
+
+
+# --- modes, models, commands --------------------------------------------------------------------------
+
+MODES: tuple[Mode, ...] = (
+    Mode("build", "Asks before it edits files, runs commands or uses tools of extensions.", "build"),
+    Mode("plan", "Reads and proposes a plan; edits are refused, commands are asked.", "plan"),
+    Mode("accept-edits", "Edits files without asking; commands are still asked.", "accept-edits"),
+    Mode("bypass", "Does everything without asking, as it does by itself.", "bypass"),
+)
+
+LEVELS = ("off", "minimal", "low", "medium", "high")
+"""Thinking levels that every model which thinks has, Pi says (`get_available_thinking_levels`)."""
+
+
+def model_id(model: Msg) -> str:
+    """`provider/id`, as `--model` takes it, of a model or of a message; "" for Pi's stand-in when there is none."""
+    provider, name = get_text(model, "provider"), get_text(model, "id", "model")
+    return f"{provider}/{name}" if provider and name and provider != "unknown" else ""
+
+
+def read_models(models: Json) -> tuple[Model, ...]:
+    """`data.models` of `get_available_models`: those that Pi has credentials for."""
+    found: dict[str, Model] = {}
+    for row in map(obj, arr(models)):
+        id_ = model_id(row)
+        if not id_:
+            continue
+        thinks = row.get("reasoning") is True
+        found[id_] = Model(
+            id=id_,
+            name=get_text(row, "name") or get_text(row, "id"),
+            description=get_text(row, "provider"),
+            variants=_levels(row) if thinks else (),
+            reasoning=thinks,
+            images="image" in arr(row.get("input")),
+            context=get_int(row, "contextWindow") or None,
+            output=get_int(row, "maxTokens") or None,
+        )
+    return tuple(found.values())
+
+
+def _levels(model: Msg) -> tuple[str, ...]:
+    """A model's own map says which levels it lacks (null) and which it has besides (`xhigh`, `max`)."""
+    told = obj(model.get("thinkingLevelMap"))
+    levels = [level for level in LEVELS if level not in told or told[level] is not None]
+    return (*levels, *(level for level in ("xhigh", "max") if isinstance(told.get(level), str)))
+
+
+def read_commands(commands: Json) -> tuple[SlashCommand, ...]:
+    """`data.commands` of `get_commands`: prompt templates, skills and commands of extensions."""
+    rows = [obj(row) for row in arr(commands)]
+    return tuple(SlashCommand(get_text(row, "name"), get_text(row, "description")) for row in rows if get_text(row, "name"))
+
+
+NO_CATALOGUE = Catalogue()
+"""Pi's models are those that the person has credentials for, so nothing can be offered before it has told them."""
+
+# --- errors -------------------------------------------------------------------------------------------
+
+_LOGIN = "Run `pi` in a terminal and use /login, or set the provider's API key in the environment of the server."
+_NO_LOGIN = ("No API key", "Authentication failed", "No models available", "No model selected")
+_STATUS = re.compile(r"\s*(\d{3})\b[: ]*")
+_JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
+
+
+def error_of(text: str) -> dict[str, Json]:
+    """An error's text as {message, code, details}. Pi says the status of the API in front of it, if at all."""
+    message = text.strip() or "Pi ended the turn with an error."
+    found = _STATUS.match(message)
+    status = int(found[1]) if found and 400 <= int(found[1]) < 600 else 0
+    inner = _JSON_MESSAGE.search(message)
+    words = f"{status}: {inner[1]}" if status and inner else message
+    if status in (401, 403) or any(words in message for words in _NO_LOGIN):
+        code, hint = "authentication_failed", _LOGIN
+    else:
+        code, hint = ("api_error", "") if status else ("error", "")
+    details: dict[str, Json] = {"is_retryable": status in (408, 409, 429) or status >= 500}
+    if status:
+        details["status_code"] = status
+    if hint:
+        details["hint"] = hint
+    return {"message": words, "code": code, "details": details}
+
+
+def error_data(error: dict[str, Json]) -> ErrorData:
+    """The same as the payload of an `error` event."""
+    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
+
+
+ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
+"""The error of a turn that was stopped."""
+
+
+def exit_error(stderr: str) -> dict[str, Json] | None:
+    """What a Pi that gave up at its start has said, where more can be done about it than to tell it."""
+    line = next((line for line in stderr.splitlines() if "No session found matching" in line), "")
+    if not line:
+        return None
+    return lost_error(line.strip())
+
+
+def lost_error(message: str) -> dict[str, Json]:
+    """Pi cannot go on with its conversation: the server begins a new one, and tells it what was said."""
+    return {"message": message, "code": "session_not_found", "details": {"is_retryable": False}}
+
+
+TRUSTING = (0, 87)
+"""The first tested version that asks for trust in a project; 0.73.1 refuses its flags, and reads a project's settings unasked."""
+
+
+def project_flags(options: LaunchOptions) -> tuple[str, ...]:
+    """Whether Pi reads `.pi`. Without a decision, 0.87 leaves it out in RPC mode."""
+    numbers = tuple(int(part) for part in (options.version or "").split(".")[:2] if part.isdecimal())
+    if numbers >= TRUSTING:
+        return ("--approve",) if options.project_settings else ("--no-approve",)
+    return () if options.project_settings else ("--no-extensions",)

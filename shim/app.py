@@ -57,10 +57,10 @@ from shim.routes.web_ui import WebUI
 from shim.runtime.family import end_owned
 from shim.runtime.inprocess import Program
 from shim.services import Services, Universal
-from shim.sessions.deps import SessionDeps
+from shim.sessions.dependencies import SessionDeps
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.manager import SessionManager
-from shim.sessions.universal import UniversalSessions
+from shim.sessions.named_sessions import NamedSessions
 from shim.settings import Settings
 from shim.store.base import Store
 from shim.store.ownership import Ownership
@@ -246,7 +246,7 @@ def build_app(
             clean_up=leftovers.clean_up,
         )
     )
-    names = UniversalSessions(sessions, agents, kept)
+    names = NamedSessions(sessions, agents, kept)
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.find)
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, True)):

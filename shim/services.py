@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shim.ids import Ids
     from shim.inspector.traces import Traces
     from shim.sessions.manager import SessionManager
-    from shim.sessions.universal import UniversalSessions
+    from shim.sessions.named_sessions import NamedSessions
     from shim.settings import Settings
     from shim.store.base import Store
     from shim.stream.hub import Hub
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class Universal:
     """What the universal face has beside the other's: names of sessions, installations, replays, counts, traces."""
 
-    sessions: UniversalSessions
+    sessions: NamedSessions
     installs: Installer
     traces: Traces
     meters: Meters

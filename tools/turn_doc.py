@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, get_args
 
-from universal.turn import TRANSITIONS, Cancelled, Effect, Ended, Hand, Input, Started, State, Step, TurnMachine
+from universal.turn import TRANSITIONS, Cancelled, DispatchPrompt, Effect, Ended, Input, Started, State, Step, TurnMachine
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "turn.md"
 WAITING = 2
@@ -55,9 +55,9 @@ ends exactly once. The machine is pure: inputs go in, effects come out, and the 
 CONDITIONS = """After the step, these run until none applies. Only they hand a prompt over; only they and a deletion end a turn:
 
 1. *aborting*, and it has stopped, or neither works nor holds anything open: `Ended(aborted)`, idle
-2. *draining*, and a prompt waits: `Hand`, running
+2. *draining*, and a prompt waits: `DispatchPrompt`, running
 3. *draining*, and nothing is open: `Ended`, idle
-4. *idle*, and a prompt waits: `Started`, `Hand`, running
+4. *idle*, and a prompt waits: `Started`, `DispatchPrompt`, running
 """
 
 Outcome: TypeAlias = tuple[State, tuple[str, ...]]
@@ -89,7 +89,7 @@ def _name(effect: Effect) -> str:
             return "Started(agent)"
         case Ended(reason=reason):
             return f"Ended({reason})"
-        case Started() | Hand() | Cancelled() | _:
+        case Started() | DispatchPrompt() | Cancelled() | _:
             return type(effect).__name__
 
 

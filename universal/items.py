@@ -151,7 +151,7 @@ class Item(Frozen):
                         cost (USD, this step); model {provider_id, model_id, variant};
                         finish ("stop" | "tool-calls" | "length" | ...); synthetic_text (bool)
     user message        opencode {...}: what the OpenCode face must give back (its ids, agent, model);
-                        prompt {...}: what its agent is given of it (shim.sessions.given)
+                        prompt {...}: what its agent is given of it (shim.sessions.prompts.prompt_payload)
     tool_call           title (str), input (parsed arguments, if they are JSON)
     tool_result         exit_code, stdout, stderr, duration_ms, interrupted (bool), answers (str[][]),
                         todos, background (bool), structured (the agent's own structured result)

@@ -71,7 +71,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class DispatchPrompt:
     """Give the prompt with this key to the agent now."""
 
     key: str
@@ -96,7 +96,7 @@ class InterruptAgent:
 class KillAgent:
     """It did not stop, or the session is deleted: end the process.
 
-    Nothing of this process may be fed any more, its EXIT included: a `Hand` right after this one is for a new process.
+    Nothing of this process may be fed any more, its EXIT included: a `DispatchPrompt` right after this one is for a new process.
     """
 
 
@@ -108,7 +108,7 @@ class Ended:
     reason: Reason
 
 
-Effect: TypeAlias = Started | Hand | Cancelled | InterruptAgent | KillAgent | Ended
+Effect: TypeAlias = Started | DispatchPrompt | Cancelled | InterruptAgent | KillAgent | Ended
 
 Step: TypeAlias = Literal[
     "wake",
@@ -306,7 +306,7 @@ class TurnMachine:
     def _hand(self, effects: list[Effect]) -> None:
         self._at_work = True
         self._reason = "completed"
-        effects.append(Hand(self.queue.pop(0)))
+        effects.append(DispatchPrompt(self.queue.pop(0)))
 
     def _fail(self, *, lost: bool) -> None:
         """FAILED, or the process is gone (then nothing of it is open any more). The first failure gives the reason.

@@ -52,7 +52,7 @@ from universal.codec import (
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.host import HostAnswer, HostCall
 from universal.items import ItemKind
-from universal.turn import Effect, Ended, Hand, Input, InterruptAgent, KillAgent, TurnMachine
+from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent, TurnMachine
 
 FORM = 2
 """Of the file: 1 has no `do` rows (recorded before this driver was)."""
@@ -382,7 +382,7 @@ class Driver:
     def _carry_out(self, effect: Effect) -> None:
         codec = self._codec
         match effect:
-            case Hand(key=key) if codec is not None:
+            case DispatchPrompt(key=key) if codec is not None:
                 self._act(codec.send(self._prompts[key]))
             case InterruptAgent() if codec is not None:
                 self._act(codec.send(Interrupt()))

@@ -18,20 +18,20 @@ import structlog
 
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError, AgentNotFound
-from shim.sessions import context
-from shim.sessions.accepted import Accepted, NativeSession, noted
-from shim.sessions.branch import Branch
-from shim.sessions.deps import SessionDeps
-from shim.sessions.ended import SESSION_NOT_FOUND, ended_by_agent, exit_error, start_error
-from shim.sessions.handing import handed
-from shim.sessions.hosting import host_calls, moved
-from shim.sessions.inbox import Inbox
-from shim.sessions.own import OWN, OwnWork
+from shim.sessions.agent_process import RetiringProcesses, host_calls, move_to_background
+from shim.sessions.dependencies import SessionDeps
+from shim.sessions.exit_errors import SESSION_NOT_FOUND, agent_exit_data, exit_error, start_error
+from shim.sessions.local_work import LOCAL_WORK, LocalWork
 from shim.sessions.permissions.requests import Attendance, Requests, gaps_notice, unattended_of_session
-from shim.sessions.rewind import UndoneNotes
-from shim.sessions.steps import Steps
-from shim.sessions.stopping import Stopping
-from shim.sessions.trust_gate import trust_gate
+from shim.sessions.permissions.trust_gate import trust_gate
+from shim.sessions.prompts import context
+from shim.sessions.prompts.pending_prompt import PendingPrompt
+from shim.sessions.prompts.prompt_dispatch import prepare
+from shim.sessions.prompts.prompt_queue import PromptQueue
+from shim.sessions.session_entry import NativeSession, note_native_session
+from shim.sessions.session_state import SessionState
+from shim.sessions.undo.step_snapshots import StepSnapshots
+from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import (
     AgentSpec,
     CheckingCodec,
@@ -55,7 +55,7 @@ from universal.host import HostCall
 from universal.jsonvalue import obj, text
 from universal.permissions import Policy
 from universal.tools.accesses import Place
-from universal.turn import Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent
+from universal.turn import Cancelled, DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent
 from universal.unattended import Unattended
 
 log = structlog.get_logger()
@@ -67,36 +67,36 @@ class SessionActor:
     def __init__(
         self,
         deps: SessionDeps,
-        branch: Branch,
+        state: SessionState,
         *,
         directory: str,
-        open_child: Callable[[SessionActor, str, Fact], Branch],
-        policy: Callable[[Branch, str], Policy],
+        open_child: Callable[[SessionActor, str, Fact], SessionState],
+        policy: Callable[[SessionState, str], Policy],
         on_change: Callable[[SessionActor], None],
         native: dict[str, NativeSession] | None = None,
     ) -> None:
         self.deps = deps
-        self.main = branch
+        self.main = state
         self.directory = directory
-        self.children: dict[str, Branch] = {}
+        self.children: dict[str, SessionState] = {}
         self.native: dict[str, NativeSession] = native or {}
         self.last_active_ms = deps.clock.now_ms()
         self._open_child = open_child
         self._policy = policy
         self._place: Place | None = None
-        self._gaps_told = set[str]()
+        self._gaps_notified = set[str]()
         self._prompt_unattended: Unattended | None = None
         self._requests = Requests(
             self._calls_place,
-            lambda branch: policy(branch, self._mode()),
+            lambda state: policy(state, self._mode()),
             self._send,
             self._proceed,
             lambda: deps.ids.new("permission"),
             Attendance(lambda: self.unattended, deps.clock, deps.call_later, deps.unattended_counts),
         )
         self._on_change = on_change
-        self.inbox = Inbox(branch, lambda key: self._apply(branch, Input.PROMPT, key))
-        self._accepted = self.inbox.accepted
+        self.prompt_queue = PromptQueue(state, lambda key: self._apply(state, Input.PROMPT, key))
+        self._pending = self.prompt_queue.pending
         self._agent_name: str | None = None
         self._codec: Codec | None = None
         self._handle: AgentHandle | None = None
@@ -105,19 +105,19 @@ class SessionActor:
         self._is_draining = False
         self._bound = (0, "")
         self._launching: asyncio.Task[None] | None = None
-        self._waiting_hand: str | None = None
-        self._handed: str | None = None
+        self._pending_dispatch: str | None = None
+        self._dispatched: str | None = None
         self._retried_without_resume = False
-        self._said_something = False
+        self._has_answered = False
         self._abort_timer: asyncio.TimerHandle | None = None
-        self.steps = Steps(branch, directory, deps.snapshots, lambda input_, key: self._apply(branch, input_, key))
-        self.undoing = asyncio.Lock()
-        self.undone = UndoneNotes()
-        self._exited: SessionEndedData | None = None
-        self._stopping = Stopping(branch.id)
+        self.snapshots = StepSnapshots(state, directory, deps.snapshots, lambda input_, key: self._apply(state, input_, key))
+        self.undo_lock = asyncio.Lock()
+        self.undo_notes = UndoNotes()
+        self._exit_data: SessionEndedData | None = None
+        self._retiring = RetiringProcesses(state.id)
         self._host = host_calls(deps, directory, lambda: self._codec, self._process)
-        self._own: OwnWork | None = None
-        self._trust = trust_gate(deps, branch, directory, policy)
+        self._local_work: LocalWork | None = None
+        self._trust = trust_gate(deps, state, directory, policy)
         self._may_use_project_settings = self._has_project_settings = True
 
     # --- from clients ------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class SessionActor:
     @property
     def queued(self) -> int:
         """Prompts that are not answered yet."""
-        return len(self._accepted)
+        return len(self._pending)
 
     @property
     def unattended(self) -> Unattended:
@@ -142,22 +142,22 @@ class SessionActor:
         """Permission requests and questions, subagents' included, that wait for a person."""
         return self._requests.open_asks
 
-    def waiting_since_ms(self, branch: Branch | None = None) -> int | None:
-        """Since when the oldest ask waits, of one branch if given; None if nothing waits."""
-        return self._requests.waiting_since_ms(branch)
+    def waiting_since_ms(self, state: SessionState | None = None) -> int | None:
+        """Since when the oldest ask waits, of one state if given; None if nothing waits."""
+        return self._requests.waiting_since_ms(state)
 
-    def prompt(self, accepted: Accepted, title: str | None = None) -> None:
+    def prompt(self, pending: PendingPrompt, title: str | None = None) -> None:
         """Show the prompt, name the session if `title` is given, and hand the prompt over if the agent is free."""
         self._touch()
-        shown = self.inbox.show(accepted)
+        shown = self.prompt_queue.show(pending)
         if title is not None:
             self.main.status("session", title=title)
-        self.inbox.queue(shown)
+        self.prompt_queue.queue(shown)
 
-    def park(self, accepted: Accepted) -> None:
+    def park(self, pending: PendingPrompt) -> None:
         """Show the prompt; an agent is given it with the next one, or by `inbox.resume`."""
         self._touch()
-        self.inbox.park(self.inbox.show(accepted))
+        self.prompt_queue.park(self.prompt_queue.show(pending))
 
     def abort(self) -> None:
         """Stop the running turn, if there is one."""
@@ -178,51 +178,51 @@ class SessionActor:
     def background(self) -> bool:
         """What the turn waits for works on in the background, and the turn goes on; False if its agent cannot be told so."""
         self._touch()
-        return moved(self._codec, self._process)
+        return move_to_background(self._codec, self._process)
 
-    def wake(self, stop: Callable[[], None]) -> None:
+    def begin_local_work(self, stop: Callable[[], None]) -> None:
         """A turn of ours begins (a shell command); end it with `finish`, soon after `stop` was called at the latest."""
         self._touch()
-        self._own = OwnWork(stop)
+        self._local_work = LocalWork(stop)
         self._apply(self.main, Input.ACTIVITY)
-        self._apply(self.main, Input.OPENED, OWN)
+        self._apply(self.main, Input.OPENED, LOCAL_WORK)
         self.main.apply(Input.DONE)  # the agent has nothing to do in it
 
-    def finish(self) -> None:
+    def end_local_work(self) -> None:
         """What `wake` began is over."""
-        if self._own is not None:
-            self._own.over.set()
-            self._own = None
-        self.steps.finish()
-        self._apply(self.main, Input.CLOSED, OWN)
+        if self._local_work is not None:
+            self._local_work.over.set()
+            self._local_work = None
+        self.snapshots.finish()
+        self._apply(self.main, Input.CLOSED, LOCAL_WORK)
 
     # --- the turn machine's effects ------------------------------------------------------------------------
 
-    def _apply(self, branch: Branch, input_: Input, key: str = "", **metadata: object) -> None:
-        if branch is self.main:
-            self.steps.before(input_)
-        self._carry_out(branch, branch.apply(input_, key, **metadata))
+    def _apply(self, state: SessionState, input_: Input, key: str = "", **metadata: object) -> None:
+        if state is self.main:
+            self.snapshots.before(input_)
+        self._carry_out(state, state.apply(input_, key, **metadata))
 
-    def _carry_out(self, branch: Branch, effects: Sequence[Effect]) -> None:
+    def _carry_out(self, state: SessionState, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Hand(key=key):
-                    self._hand(key)
+                case DispatchPrompt(key=key):
+                    self._dispatch(key)
                 case Cancelled(keys=keys):
-                    self.inbox.cancelled(*keys)
+                    self.prompt_queue.cancel(*keys)
                 case InterruptAgent():
-                    self._interrupt(branch)
+                    self._interrupt(state)
                 case KillAgent():
                     self._drop_process(kill=True)
                 case Ended(reason=reason):
-                    if branch is self.main:
-                        self._turn_over(reason)
+                    if state is self.main:
+                        self._on_turn_ended(reason)
                     else:
-                        self._requests.forget(branch)
+                        self._requests.forget(state)
                 case _:
                     pass
 
-    def _turn_over(self, reason: str) -> None:
+    def _on_turn_ended(self, reason: str) -> None:
         self._touch()
         self._forget_prompt()
         self._requests.forget(self.main)
@@ -233,7 +233,7 @@ class SessionActor:
             self._abort_timer = None
         if reason in ("aborted", "agent_exited"):
             self._end_children()
-        self._tell_exit()
+        self._record_exit()
         self._on_change(self)
 
     def _end_children(self) -> None:
@@ -243,15 +243,15 @@ class SessionActor:
                 child.apply(Input.ABORT_TIMEOUT)
                 self._requests.forget(child)
 
-    def _interrupt(self, branch: Branch) -> None:
-        if branch is not self.main:
+    def _interrupt(self, state: SessionState) -> None:
+        if state is not self.main:
             return
-        if self._own is not None:
-            self._own.stop()
+        if self._local_work is not None:
+            self._local_work.stop()
         if not self.main.machine.agent_at_work:
             return  # only work of ours holds the turn: it ends soon
-        if self._waiting_hand is not None:
-            # The agent has not been given the prompt: there is nothing to interrupt, and it will not be given.
+        if self._pending_dispatch is not None:
+            # The agent has not been given the prompt: there is nothing to interrupt, and it will not be dispatch.
             self._forget_prompt()
             self._apply(self.main, Input.FAILED)
             return
@@ -269,33 +269,33 @@ class SessionActor:
 
     # --- handing prompts over ------------------------------------------------------------------------------
 
-    def _hand(self, key: str) -> None:
-        accepted = self._accepted[key]
-        if not self.steps.look() and self._trust is None and self._ready_for(accepted):
-            self._write_prompt(accepted)
+    def _dispatch(self, key: str) -> None:
+        pending = self._pending[key]
+        if not self.snapshots.look() and self._trust is None and self._ready_for(pending):
+            self._write_prompt(pending)
             return
-        self._waiting_hand = key
+        self._pending_dispatch = key
         if self._launching is None or self._launching.done():
             self._launching = asyncio.get_running_loop().create_task(self._launch(), name=f"launch {self.main.id}")
 
-    def _write_prompt(self, accepted: Accepted) -> None:
-        self._waiting_hand = None
-        self._handed = accepted.prompt.key
-        self._prompt_unattended = accepted.unattended
-        given = handed(self.main, accepted, self._accepted.values(), self.undone)
-        self.inbox.carried(given.carried)
-        self.main.status("prompt", state="handed", **given.told)
-        self._said_something = False
-        policy = self._policy_for(accepted)
-        self._send(replace(given.prompt, rules=policy.for_agent(), session_rules=policy.session_for_agent()))
+    def _write_prompt(self, pending: PendingPrompt) -> None:
+        self._pending_dispatch = None
+        self._dispatched = pending.prompt.key
+        self._prompt_unattended = pending.unattended
+        dispatch = prepare(self.main, pending, self._pending.values(), self.undo_notes)
+        self.prompt_queue.drop_parked(dispatch.carried)
+        self.main.status("prompt", state="handed", **dispatch.journal_entry)
+        self._has_answered = False
+        policy = self._policy_for(pending)
+        self._send(replace(dispatch.prompt, rules=policy.for_agent(), session_rules=policy.session_for_agent()))
 
-    def _policy_for(self, accepted: Accepted) -> Policy:
+    def _policy_for(self, pending: PendingPrompt) -> Policy:
         """The permission rules in force for a prompt."""
-        return self._policy(self.main, accepted.prompt.mode or "")
+        return self._policy(self.main, pending.prompt.mode or "")
 
-    def _ready_for(self, accepted: Accepted) -> bool:
-        is_it = self._agent_name == accepted.agent and self._has_project_settings == self._may_use_project_settings
-        return self.alive and is_it and self._codec is not None and not accepted.refused
+    def _ready_for(self, pending: PendingPrompt) -> bool:
+        is_it = self._agent_name == pending.agent and self._has_project_settings == self._may_use_project_settings
+        return self.alive and is_it and self._codec is not None and not pending.refused
 
     async def _launch(self) -> None:
         """Start the agent (again) for the prompt that waits, and hand it over, unless it was aborted meanwhile.
@@ -303,61 +303,61 @@ class SessionActor:
         The snapshot of the files before the prompt is taken while the agent starts.
         """
         begun = ""
-        while (accepted := self._accepted.get(self._waiting_hand or "")) is not None:
-            key = accepted.prompt.key
-            if begun == key and self._ready_for(accepted):
-                self._write_prompt(accepted)
+        while (pending := self._pending.get(self._pending_dispatch or "")) is not None:
+            key = pending.prompt.key
+            if begun == key and self._ready_for(pending):
+                self._write_prompt(pending)
                 continue  # an agent that must be started again for it has given the prompt back
             try:
-                if begun != key and not await self._still_waits(accepted):
+                if begun != key and not await self._still_waits(pending):
                     continue
                 if not begun:  # the rules hold from the agent's first call on
                     await self.deps.config_refresh(self.directory)
                     self._place = self._place or await self.deps.find_place(self.directory)
-                    self.steps.look()
-                start = () if self._ready_for(accepted) else (self._start(accepted),)
-                begin = () if begun == key else (self.steps.begin(),)
+                    self.snapshots.look()
+                start = () if self._ready_for(pending) else (self._start(pending),)
+                begin = () if begun == key else (self.snapshots.begin(),)
                 begun = key
                 await asyncio.gather(*start, *begin)
             except AgentError as error:
-                self._launch_failed(accepted, str(error))
+                self._launch_failed(pending, str(error))
             except Exception as error:
-                log.exception("agent.launch_failed", session_id=self.main.id, agent=accepted.agent)
-                self._launch_failed(accepted, f"{accepted.agent} could not be started: {error}")
+                log.exception("agent.launch_failed", session_id=self.main.id, agent=pending.agent)
+                self._launch_failed(pending, f"{pending.agent} could not be started: {error}")
 
-    async def _still_waits(self, accepted: Accepted) -> bool:
+    async def _still_waits(self, pending: PendingPrompt) -> bool:
         """Find out whether the agent may use the project's settings, which may ask a person. False if the turn is over."""
-        agent = self.deps.agents.get(accepted.agent)
-        if self._trust is not None and agent is not None and not accepted.refused:
+        agent = self.deps.agents.get(pending.agent)
+        if self._trust is not None and agent is not None and not pending.refused:
             may_use = await self._trust.may_use(agent.spec)
             self._may_use_project_settings = bool(may_use)
-        return self._waiting_hand == accepted.prompt.key
+        return self._pending_dispatch == pending.prompt.key
 
-    def _launch_failed(self, accepted: Accepted, message: str) -> None:
-        if self._waiting_hand != accepted.prompt.key:
+    def _launch_failed(self, pending: PendingPrompt, message: str) -> None:
+        if self._pending_dispatch != pending.prompt.key:
             return
         self._forget_prompt()
-        self.main.record(EventType.ERROR, start_error(accepted, message))
+        self.main.record(EventType.ERROR, start_error(pending, message))
         self._apply(self.main, Input.FAILED)
 
     def _forget_prompt(self) -> None:
         """The prompt that was handed over is answered or lost; one that waited to be handed waits in the inbox now."""
-        handed, waiting = self._handed, self._waiting_hand
-        self._handed = self._waiting_hand = None
-        self._accepted.pop(handed or "", None)
-        self.inbox.cancelled(waiting or "")
+        handed, waiting = self._dispatched, self._pending_dispatch
+        self._dispatched = self._pending_dispatch = None
+        self._pending.pop(handed or "", None)
+        self.prompt_queue.cancel(waiting or "")
 
-    async def _start(self, accepted: Accepted) -> None:
-        accepted.need_choice()
+    async def _start(self, pending: PendingPrompt) -> None:
+        pending.require_choice()
         if (old := self._detach()) is not None:
             await old.stop()
-        agent = self.deps.agents.get(accepted.agent)
+        agent = self.deps.agents.get(pending.agent)
         if agent is None:
-            raise AgentNotFound(f'There is no agent named "{accepted.agent}". Choose another model.')
+            raise AgentNotFound(f'There is no agent named "{pending.agent}". Choose another model.')
         name = agent.spec.name
-        options = accepted.launch_options(agent.located.path or "", self.directory, self.native.get(name), self.main.variables)
+        options = pending.launch_options(agent.located.path or "", self.directory, self.native.get(name), self.main.variables)
         self._has_project_settings = self._may_use_project_settings
-        options = replace(options, rules=self._policy_for(accepted).for_agent(), project_settings=self._has_project_settings)
+        options = replace(options, rules=self._policy_for(pending).for_agent(), project_settings=self._has_project_settings)
         codec = agent.spec.make(self.deps.ids.factory())
         self._generation += 1
         generation = self._generation
@@ -379,19 +379,19 @@ class SessionActor:
             handle.kill()
             return
         self._handle = handle
-        self._tell_exit()
+        self._record_exit()
         if self.main.ended is not None:
             self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": name, "resumed": options.resume}))
-        self._tell_gaps(accepted, agent.spec)
+        self._notify_gaps(pending, agent.spec)
         log.info("agent.spawned", session_id=self.main.id, agent=name, pid=handle.pid, resume=options.resume)
         self._process(codec.start())
 
-    def _tell_gaps(self, accepted: Accepted, spec: AgentSpec) -> None:
+    def _notify_gaps(self, pending: PendingPrompt, spec: AgentSpec) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it."""
-        policy = self._policy(self.main, accepted.prompt.mode or "")
+        policy = self._policy(self.main, pending.prompt.mode or "")
         gaps = spec.enforcement.gaps((*policy.config, *policy.session))
-        if gaps and spec.name not in self._gaps_told:
-            self._gaps_told.add(spec.name)
+        if gaps and spec.name not in self._gaps_notified:
+            self._gaps_notified.add(spec.name)
             self.main.status("notice", gaps_notice(spec.title, gaps))
 
     # --- from the agent --------------------------------------------------------------------------------------
@@ -444,8 +444,8 @@ class SessionActor:
                 log.info("agent.stopping", session_id=self.main.id, why=why)
                 self._note_native_id()
                 self._drop_process(kill=False)
-                if again and self._handed is not None:
-                    self._hand(self._handed)
+                if again and self._dispatched is not None:
+                    self._dispatch(self._dispatched)
             case InterruptProcess():
                 if self._handle is not None:
                     self._handle.interrupt()
@@ -464,10 +464,10 @@ class SessionActor:
 
     def _note_native_id(self) -> None:
         id_ = self._codec.native_session_id if self._codec is not None else None
-        if id_ and self._agent_name and noted(self.native, self._agent_name, id_, said=self._said_something):
+        if id_ and self._agent_name and note_native_session(self.native, self._agent_name, id_, started=self._has_answered):
             self._on_change(self)
 
-    def _branch_of(self, child: str | None) -> Branch:
+    def _state_of(self, child: str | None) -> SessionState:
         return self.children.get(child, self.main) if child is not None else self.main
 
     def _fact(self, fact: Fact) -> None:
@@ -477,26 +477,26 @@ class SessionActor:
             self.children[fact.child] = self._open_child(self, fact.child, fact)
         if fact.type is EventType.SESSION_STARTED:
             return
-        branch = self._branch_of(fact.child)
+        state = self._state_of(fact.child)
         if fact.type in (EventType.ITEM_STARTED, EventType.ITEM_DELTA):
-            self._said_something = True
+            self._has_answered = True
             self._retried_without_resume = False
         if fact.type is EventType.PERMISSION_REQUESTED and isinstance(fact.data, PermissionData):
-            self._requests.permission(branch, fact, fact.data, self._agent_name or branch.session.agent)
+            self._requests.permission(state, fact, fact.data, self._agent_name or state.session.agent)
         elif self._is_lost_conversation(fact):
-            branch.status("conversation_lost", text(getattr(fact.data, "message", "")))
+            state.status("conversation_lost", text(getattr(fact.data, "message", "")))
         elif fact.type is EventType.PERMISSION_RESOLVED and isinstance(fact.data, PermissionData):
             if not self._requests.withdraw(fact.data.permission_id):
-                branch.fact(fact)
-                self._requests.resolved(fact.data.permission_id)
+                state.fact(fact)
+                self._requests.on_permission_resolved(fact.data.permission_id)
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
-            self._requests.question(branch, fact, fact.data)
+            self._requests.question(state, fact, fact.data)
         else:
-            branch.fact(fact)
+            state.fact(fact)
             if fact.type is EventType.QUESTION_RESOLVED and isinstance(fact.data, QuestionData):
-                self._requests.question_resolved(fact.data.question_id)
-            if branch is self.main:
-                self.steps.recorded()
+                self._requests.on_question_resolved(fact.data.question_id)
+            if state is self.main:
+                self.snapshots.on_event()
 
     def _calls_place(self) -> Place:
         """Where the agent's calls are made: `_launch` has found it, and calls come from agents that it has started."""
@@ -509,23 +509,23 @@ class SessionActor:
     def _check(self, request: Fact) -> None:
         """A call that the agent would make without asking; see `ToolCheck`."""
         if isinstance(request.data, PermissionData):
-            branch = self._branch_of(request.child)
-            agent = self._agent_name or branch.session.agent
-            self._requests.check(branch, request, request.data, agent)
+            state = self._state_of(request.child)
+            agent = self._agent_name or state.session.agent
+            self._requests.check(state, request, request.data, agent)
 
     def _proceed(self, permission_id: str) -> None:
         if isinstance(self._codec, CheckingCodec):
             self._process(self._codec.proceed(permission_id))
 
     def _signal(self, signal: Signal) -> None:
-        branch = self._branch_of(signal.child)
-        if branch is self.main and signal.input in (Input.DONE, Input.FAILED):
+        state = self._state_of(signal.child)
+        if state is self.main and signal.input in (Input.DONE, Input.FAILED):
             if self._resume_failed(signal):
                 return
             self._forget_prompt()
         elif signal.aborted:  # a subagent's work was stopped: that is no error of it
-            branch.apply(Input.ABORT)
-        self._apply(branch, signal.input, signal.key, **(signal.metadata or {}))
+            state.apply(Input.ABORT)
+        self._apply(state, signal.input, signal.key, **(signal.metadata or {}))
 
     def _is_lost_conversation(self, fact: Fact) -> bool:
         """The error that `_resume_failed` mends: nothing that a person should see."""
@@ -536,14 +536,14 @@ class SessionActor:
         return text(obj(signal.error).get("code")) == SESSION_NOT_FOUND and self._start_anew()
 
     def _start_anew(self) -> bool:
-        handed = self._handed
+        handed = self._dispatched
         if handed is None or self._agent_name is None or self._retried_without_resume:
             return False
         self._retried_without_resume = True
         log.warning("agent.conversation_lost", session_id=self.main.id, agent=self._agent_name)
         self.native.pop(self._agent_name, None)
         self._drop_process(kill=True)
-        self._hand(handed)
+        self._dispatch(handed)
         return True
 
     def _on_exit(self, generation: int, exit_: Exit) -> None:
@@ -565,14 +565,14 @@ class SessionActor:
             if self.main.machine.state != "aborting":
                 self.main.record(EventType.ERROR, exit_error(codec.name, exit_))
             self._apply(self.main, Input.EXIT)
-        self._exited = ended_by_agent(codec.name, exit_, in_turn=in_turn)
+        self._exit_data = agent_exit_data(codec.name, exit_, in_turn=in_turn)
         if not self.main.machine.busy:
-            self._tell_exit()
+            self._record_exit()
         self._on_change(self)
 
-    def _tell_exit(self) -> None:
+    def _record_exit(self) -> None:
         """`session.ended` of a process that died: after the end of its turn, or before the process that takes its place."""
-        exited, self._exited = self._exited, None
+        exited, self._exit_data = self._exit_data, None
         if exited is not None:
             self.main.record(EventType.SESSION_ENDED, exited)
 
@@ -592,7 +592,7 @@ class SessionActor:
 
     def _drop_process(self, *, kill: bool) -> None:
         if (handle := self._detach()) is not None:
-            self._stopping.add(handle, kill=kill)
+            self._retiring.add(handle, kill=kill)
             self._on_change(self)
 
     def reap(self) -> None:
@@ -602,7 +602,7 @@ class SessionActor:
 
     async def close(self, *, delete: bool = False) -> None:
         """End the turn (if any) and the process: politely for a while, then it is killed."""
-        if (own := self._own) is not None:
+        if (own := self._local_work) is not None:
             self.abort()
             await own.wait()
         if delete or self.main.machine.busy:
@@ -613,7 +613,7 @@ class SessionActor:
             self._launching.cancel()
             with suppress(asyncio.CancelledError):
                 await self._launching
-        await self.steps.close()
+        await self.snapshots.close()
         self._drop_process(kill=False)
-        await self._stopping.close()
+        await self._retiring.close()
         await self._host.close()

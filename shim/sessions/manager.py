@@ -28,16 +28,16 @@ from shim.errors import (
 from shim.host.roots import require
 from shim.ids import slug
 from shim.sessions.actor import SessionActor
-from shim.sessions.branch import Branch, OpenRequests
-from shim.sessions.context import default_title
-from shim.sessions.deps import ProjectLike, SessionDeps
-from shim.sessions.ended import ended_by_us
+from shim.sessions.dependencies import ProjectLike, SessionDeps
+from shim.sessions.exit_errors import termination_data
 from shim.sessions.feed import ChangeFeed
-from shim.sessions.known import Known, from_row
+from shim.sessions.journal_loader import load_journal
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.requests import check_unattended, unattended_of_session
-from shim.sessions.reading import read as read_journal
+from shim.sessions.prompts.context import default_title
+from shim.sessions.session_entry import SessionEntry, entry_from_row
+from shim.sessions.session_state import OpenRequests, SessionState
 from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
@@ -71,12 +71,12 @@ class SessionManager:
 
     def __init__(self, deps: SessionDeps) -> None:
         self.deps = deps
-        self._known: dict[str, Known] = {}
+        self._entries: dict[str, SessionEntry] = {}
         self._requests = OpenRequests()
         self.grants = Grants(deps.clock, deps.ids)
         self.generating = 0
-        """Answers of `shim.sessions.generate` that are being made."""
-        self._loading: dict[str, asyncio.Task[Known]] = {}
+        """Answers of `shim.sessions.prompts.generate` that are being made."""
+        self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
         self._reaper: asyncio.Task[None] | None = None
         self._unsaved: set[str] = set()
         self.others = OtherServers(self, deps.clean_up)
@@ -86,10 +86,10 @@ class SessionManager:
     async def start(self) -> None:
         """Read the rows; close what was busy when the server died."""
         for row in await self.deps.store.sessions():
-            self._known[row.id] = from_row(row)
+            self._entries[row.id] = entry_from_row(row)
         await self.others.start()
-        for session_id, known in list(self._known.items()):
-            if known.busy and self.others.owner(session_id) is None:
+        for session_id, entry in list(self._entries.items()):
+            if entry.busy and self.others.owner(session_id) is None:
                 with suppress(SessionElsewhere):
                     await self._load(session_id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
@@ -100,17 +100,17 @@ class SessionManager:
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.wait([self._reaper])
-        actors = {id(k.actor): k.actor for k in self._known.values() if k.actor is not None}
+        actors = {id(k.actor): k.actor for k in self._entries.values() if k.actor is not None}
         await asyncio.gather(*(actor.close() for actor in actors.values()))
         self._save_rest()
 
     def _save_rest(self) -> None:
-        for known in self._known.values():
-            if known.branch is not None:
-                known.branch.save_rest()
+        for entry in self._entries.values():
+            if entry.state is not None:
+                entry.state.save_rest()
         unsaved, self._unsaved = self._unsaved, set()
-        for session_id in unsaved & self._known.keys():
-            self._save(self._known[session_id])
+        for session_id in unsaved & self._entries.keys():
+            self._save(self._entries[session_id])
 
     async def _reap_idle(self) -> None:
         while True:
@@ -121,22 +121,24 @@ class SessionManager:
     def reap(self, now_ms: int) -> int:
         """End agents that have been idle for long; how many."""
         limit = now_ms - int(self.deps.idle_reap_s * 1000)
-        idle = [k.actor for k in self._known.values() if k.actor is not None and k.actor.alive and k.actor.last_active_ms < limit]
+        idle = [
+            k.actor for k in self._entries.values() if k.actor is not None and k.actor.alive and k.actor.last_active_ms < limit
+        ]
         for actor in set(idle):
             actor.reap()
         return len(idle)
 
     # --- making and finding ----------------------------------------------------------------------------------
 
-    def _branch(self, session_id: str, agent: str) -> Branch:
-        return Branch(
+    def _new_state(self, session_id: str, agent: str) -> SessionState:
+        return SessionState(
             session_id,
             agent,
             store=self.deps.store,
             changes=self.deps.changes,
             clock=self.deps.clock,
             ids=self.deps.ids,
-            on_change=self._branch_changed,
+            on_change=self._state_changed,
             feed=self.deps.feed.publish,
             requests=self._requests,
         )
@@ -190,19 +192,19 @@ class SessionManager:
         """The same with a record that exists already: an imported session. Raises LimitReached, BadRequest."""
         require(record.directory, self.deps.roots)
         check_unattended(record.metadata)
-        if len(self._known) >= self.deps.max_sessions:
+        if len(self._entries) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         name = agent_name or self.deps.agents.default().spec.name
-        known = Known(record, name, {}, facts={"fork": fork} if fork else {})
-        self._known[record.id] = known
-        self._open(known, self._branch(record.id, name))
-        assert known.branch is not None
+        entry = SessionEntry(record, name, {}, facts={"fork": fork} if fork else {})
+        self._entries[record.id] = entry
+        self._open(entry, self._new_state(record.id, name))
+        assert entry.state is not None
         metadata = {"record": record_json(record), "agent": name, **({"fork": fork} if fork else {})}
-        known.branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
-        self._save(known)
-        return known.branch.session.record
+        entry.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
+        self._save(entry)
+        return entry.state.session.record
 
-    def copy_of(self, session_id: str, title: str, fork: Fields | None) -> Branch:
+    def copy_of(self, session_id: str, title: str, fork: Fields | None) -> SessionState:
         """A new, empty session beside an existing one: same directory, agent, model and rules. `fork` as for `create`."""
         record = self.record(session_id)
         made = self.create(
@@ -217,38 +219,38 @@ class SessionManager:
             metadata=record.metadata,
             fork=fork,
         )
-        branch = self._known[made.id].branch
-        assert branch is not None
-        return branch
+        state = self._entries[made.id].state
+        assert state is not None
+        return state
 
-    def _open(self, known: Known, branch: Branch, actor: SessionActor | None = None) -> None:
-        known.branch, branch.facts = branch, known.facts
-        known.actor = actor or SessionActor(
+    def _open(self, entry: SessionEntry, state: SessionState, actor: SessionActor | None = None) -> None:
+        entry.state, state.facts = state, entry.facts
+        entry.actor = actor or SessionActor(
             self.deps,
-            branch,
-            directory=known.record.directory,
+            state,
+            directory=entry.record.directory,
             open_child=self._open_child,
             policy=self.policy,
             on_change=self._actor_changed,
-            native=known.native,
+            native=entry.native,
         )
 
     def replace(self, session_id: str) -> SessionActor:
         """The session is in another directory now: a new one is at work in it, with what waits. The old one, to be closed."""
-        known = self._known[session_id]
-        old, branch = known.actor, known.branch
-        assert old is not None and branch is not None
-        known.native = {}
+        entry = self._entries[session_id]
+        old, state = entry.actor, entry.state
+        assert old is not None and state is not None
+        entry.native = {}
         old.native = {}
-        self._open(known, branch)
-        assert known.actor is not None
-        known.actor.inbox.parked = old.inbox.parked
-        self._branch_changed(branch)
+        self._open(entry, state)
+        assert entry.actor is not None
+        entry.actor.prompt_queue.parked = old.prompt_queue.parked
+        self._state_changed(state)
         return old
 
-    def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> Branch:
+    def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
         """A subagent begins: a session of its own below the one whose tool call made it."""
-        parent = self._known[actor.main.id]
+        parent = self._entries[actor.main.id]
         meta = obj(fact.data.metadata) if isinstance(fact.data, SessionStartedData) else {}
         subagent = text(meta.get("agent"), "general")
         session_id = self.deps.ids.new("session")
@@ -269,64 +271,64 @@ class SessionManager:
             model=above.model,
             permission=(Rule("task", "*", "deny").to_json(),),
         )
-        branch = self._branch(session_id, actor.main.session.agent)
-        known = Known(record, actor.main.session.agent, {}, subagent=True)
-        self._known[session_id] = known
-        self._open(known, branch, actor)
+        state = self._new_state(session_id, actor.main.session.agent)
+        entry = SessionEntry(record, actor.main.session.agent, {}, subagent=True)
+        self._entries[session_id] = entry
+        self._open(entry, state, actor)
         metadata = {**meta, "parent_session_id": actor.main.id, "record": record_json(record), "agent": parent.agent}
-        branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
-        self._save(known)
+        state.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
+        self._save(entry)
         actor.main.status("child", call_id=text(meta.get("call_id"), key), session_id=session_id)
-        return branch
+        return state
 
-    def known(self, session_id: str) -> Known | None:
+    def entry(self, session_id: str) -> SessionEntry | None:
         """A session's row, and what is loaded of it."""
-        return self._known.get(session_id)
+        return self._entries.get(session_id)
 
-    def adopt(self, known: Known) -> None:
+    def adopt(self, entry: SessionEntry) -> None:
         """A session that another server has made."""
-        self._known[known.record.id] = known
+        self._entries[entry.record.id] = entry
 
     def drop(self, session_id: str) -> None:
         """Another server has deleted a session."""
-        self._known.pop(session_id, None)
+        self._entries.pop(session_id, None)
 
-    def detached(self, session_id: str, agent: str) -> Branch:
-        """A branch to read another server's session into: it publishes nothing, and nobody waits for its requests."""
+    def detached_state(self, session_id: str, agent: str) -> SessionState:
+        """A state to read another server's session into: it publishes nothing, and nobody waits for its requests."""
         deps = self.deps
-        return Branch(
+        return SessionState(
             session_id, agent, store=deps.store, changes=ChangeFeed(), clock=deps.clock, ids=deps.ids, on_change=lambda _: None
         )
 
-    async def _load(self, session_id: str) -> Known:
-        known = self._known.get(session_id)
-        if known is None:
+    async def _load(self, session_id: str) -> SessionEntry:
+        entry = self._entries.get(session_id)
+        if entry is None:
             raise SessionNotFound(session_id)
-        if known.branch is not None:
-            return known
+        if entry.state is not None:
+            return entry
         task = self._loading.get(session_id)
         if task is None:
-            task = self._loading[session_id] = asyncio.create_task(self._read(session_id, known), name=f"load {session_id}")
+            task = self._loading[session_id] = asyncio.create_task(self._read(session_id, entry), name=f"load {session_id}")
             task.add_done_callback(lambda _: self._loading.pop(session_id, None))
         return await asyncio.shield(task)
 
-    async def _read(self, session_id: str, known: Known) -> Known:
-        await self.others.claim(known)
-        branch = self._branch(session_id, known.agent)
-        await read_journal(branch, self.deps.store)
-        self._open(known, branch)
-        branch.recover()
-        if known.busy != branch.machine.busy:
-            self._branch_changed(branch)
-        self.restore(session_id)
-        return known
+    async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
+        await self.others.claim(entry)
+        state = self._new_state(session_id, entry.agent)
+        await load_journal(state, self.deps.store)
+        self._open(entry, state)
+        state.recover()
+        if entry.busy != state.machine.busy:
+            self._state_changed(state)
+        self.restore_pending_prompts(session_id)
+        return entry
 
-    def restore(self, session_id: str) -> None:
+    def restore_pending_prompts(self, session_id: str) -> None:
         """Prompts that wait in a journal that was read, or copied, wait in the session's inbox."""
-        known = self._known[session_id]
-        if known.actor is not None and known.branch is not None and not known.subagent:
-            known.actor.inbox.restore(known.branch.waiting.prompts)
-            known.branch.waiting.prompts.clear()
+        entry = self._entries[session_id]
+        if entry.actor is not None and entry.state is not None and not entry.subagent:
+            entry.actor.prompt_queue.restore(entry.state.pending_prompts.prompts)
+            entry.state.pending_prompts.prompts.clear()
 
     def record(self, session_id: str) -> SessionRecord:
         """A session's record, loaded or not. Raises SessionNotFound."""
@@ -337,60 +339,60 @@ class SessionManager:
 
     def find(self, session_id: str) -> SessionRecord | None:
         """A session's record, None if there is no such session."""
-        known = self._known.get(session_id)
-        return None if known is None else known.current
+        entry = self._entries.get(session_id)
+        return None if entry is None else entry.current_record
 
     def facts(self, session_id: str) -> Fields:
-        """What only OpenCode 2 tells of a session, loaded or not: see `Branch.facts`. Raises NotFound."""
+        """What only OpenCode 2 tells of a session, loaded or not: see `SessionState.facts`. Raises NotFound."""
         self.record(session_id)
-        known = self._known[session_id]
-        return known.branch.facts if known.branch is not None else known.facts
+        entry = self._entries[session_id]
+        return entry.state.facts if entry.state is not None else entry.facts
 
     def records(self) -> Iterable[SessionRecord]:
         """The records of all sessions, in no order."""
-        return (known.current for known in self._known.values())
+        return (entry.current_record for entry in self._entries.values())
 
     async def session(self, session_id: str) -> Session:
         """What can be read of a session, also of another server's. Raises NotFound."""
-        return (await self.reading(session_id)).session
+        return (await self.readable_state(session_id)).session
 
-    async def reading(self, session_id: str) -> Branch:
-        """A branch to read the session from; nothing may be recorded in it, since it may be another server's. Raises NotFound."""
-        known = self._known.get(session_id)
-        if known is not None and known.branch is None and self.others.must_only_read(session_id):
-            return await self.others.branch(known)
-        return await self.branch(session_id)
+    async def readable_state(self, session_id: str) -> SessionState:
+        """A state to read the session from; nothing may be recorded in it, since it may be another server's. Raises NotFound."""
+        entry = self._entries.get(session_id)
+        if entry is not None and entry.state is None and self.others.must_only_read(session_id):
+            return await self.others.state(entry)
+        return await self.state(session_id)
 
-    async def branch(self, session_id: str) -> Branch:
+    async def state(self, session_id: str) -> SessionState:
         """The session's writer. Raises NotFound, SessionElsewhere."""
-        known = await self._load(session_id)
-        assert known.branch is not None
-        return known.branch
+        entry = await self._load(session_id)
+        assert entry.state is not None
+        return entry.state
 
     async def actor(self, session_id: str) -> SessionActor:
         """The session at work. Raises NotFound, SessionElsewhere, Conflict (terminated), InvalidRequest (a subagent's)."""
-        known = await self._load(session_id)
-        assert known.actor is not None
-        require(known.record.directory, self.deps.roots)
-        if known.subagent:
+        entry = await self._load(session_id)
+        assert entry.actor is not None
+        require(entry.record.directory, self.deps.roots)
+        if entry.subagent:
             raise InvalidRequest(
                 "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
             )
-        known.actor.main.need_open()
-        return known.actor
+        entry.actor.main.require_open()
+        return entry.actor
 
     def agent_of(self, session_id: str) -> str:
         """The name of the agent that the session used last."""
-        known = self._known.get(session_id)
-        if known is None:
+        entry = self._entries.get(session_id)
+        if entry is None:
             raise SessionNotFound(session_id)
-        return known.branch.session.agent if known.branch is not None else known.agent
+        return entry.state.session.agent if entry.state is not None else entry.agent
 
     def native_id(self, session_id: str) -> str | None:
-        """The agent's own id of the conversation, as far as it is known."""
+        """The agent's own id of the conversation, as far as it is entry."""
         self.record(session_id)
-        known = self._known[session_id]
-        native = known.native.get(self.agent_of(session_id))
+        entry = self._entries[session_id]
+        native = entry.native.get(self.agent_of(session_id))
         return native.id if native is not None else None
 
     async def abort(self, session_id: str) -> None:
@@ -400,10 +402,10 @@ class SessionManager:
         """
         if (owner := self.others.owner(session_id)) is not None:
             raise SessionElsewhere(session_id, owner)
-        known = self._known.get(session_id)
-        if known is not None and known.actor is not None and known.branch is not None and known.branch.machine.busy:
-            known.actor.abort()
-            await known.branch.idle()
+        entry = self._entries.get(session_id)
+        if entry is not None and entry.actor is not None and entry.state is not None and entry.state.machine.busy:
+            entry.actor.abort()
+            await entry.state.idle()
 
     def children(self, session_id: str) -> list[SessionRecord]:
         """The records of the sessions below this one, oldest first."""
@@ -415,31 +417,31 @@ class SessionManager:
 
     def directories_at_work(self) -> set[str]:
         """Directories in which an agent's process runs."""
-        return {known.actor.directory for known in self._known.values() if known.actor is not None and known.actor.alive}
+        return {entry.actor.directory for entry in self._entries.values() if entry.actor is not None and entry.actor.alive}
 
     def busy(self) -> list[Session]:
         """Sessions whose turn runs."""
-        return [session for session in self._loaded() if session.is_busy]
+        return [session for session in self._loaded_sessions() if session.is_busy]
 
-    def _loaded(self) -> Iterable[Session]:
-        return (known.branch.session for known in self._known.values() if known.branch is not None)
+    def _loaded_sessions(self) -> Iterable[Session]:
+        return (entry.state.session for entry in self._entries.values() if entry.state is not None)
 
     # --- changing ---------------------------------------------------------------------------------------------
 
     async def patch(self, session_id: str, **changes: Any) -> SessionRecord:
         """Set fields of the record, as `importer.patched` names them; the new record."""
-        branch = await self.branch(session_id)
+        state = await self.state(session_id)
         check_unattended(changes.get("metadata"))
         if changes:
-            branch.status("session", **changes)
-            self._branch_changed(branch)
-        return branch.session.record
+            state.status("session", **changes)
+            self._state_changed(state)
+        return state.session.record
 
     async def delete(self, session_id: str) -> None:
         """End it and remove it and all below it, children first."""
         self.record(session_id)
         for below in reversed(self._with_all_below(session_id)):
-            if below in self._known:
+            if below in self._entries:
                 await self._delete(below)
 
     def _with_all_below(self, session_id: str) -> list[str]:
@@ -456,64 +458,64 @@ class SessionManager:
         return list(found)
 
     async def _delete(self, session_id: str) -> None:
-        known = await self._load(session_id)
+        entry = await self._load(session_id)
         record = self.record(session_id)
-        if known.subagent and known.branch is not None and known.branch.machine.busy:
+        if entry.subagent and entry.state is not None and entry.state.machine.busy:
             raise SessionBusy(session_id)
-        if known.actor is not None and not known.subagent:
-            await known.actor.close(delete=True)
-        self._known.pop(session_id, None)
-        if known.branch is not None:
-            known.branch.record(EventType.SESSION_ENDED, ended_by_us("The session was deleted."))
-            known.branch.deleted = True
+        if entry.actor is not None and not entry.subagent:
+            await entry.actor.close(delete=True)
+        self._entries.pop(session_id, None)
+        if entry.state is not None:
+            entry.state.record(EventType.SESSION_ENDED, termination_data("The session was deleted."))
+            entry.state.deleted = True
         collector.give_up(self.deps.store.last_sequence(session_id))
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
-        session = known.branch.session if known.branch is not None else Session(record, "")
+        session = entry.state.session if entry.state is not None else Session(record, "")
         self.deps.changes.publish([SessionDeleted(record)], session, self.deps.clock.now_ms())
 
     async def terminate(self, session_id: str) -> None:
         """End its agent and its turn for good; it can be read. Again is fine. Raises InvalidRequest for a subagent's."""
-        known = await self._load(session_id)
-        assert known.actor is not None and known.branch is not None
-        if known.subagent:
+        entry = await self._load(session_id)
+        assert entry.actor is not None and entry.state is not None
+        if entry.subagent:
             raise InvalidRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
-        await known.actor.close(delete=True)
-        for branch in (known.branch, *known.actor.children.values()):
-            if branch.ended is None or branch.ended.terminated_by != "daemon":
-                branch.record(EventType.SESSION_ENDED, ended_by_us())
-                self._branch_changed(branch)
+        await entry.actor.close(delete=True)
+        for state in (entry.state, *entry.actor.children.values()):
+            if state.ended is None or state.ended.terminated_by != "daemon":
+                state.record(EventType.SESSION_ENDED, termination_data())
+                self._state_changed(state)
 
     def is_ended(self, session_id: str) -> bool:
         """Whether its last agent's process has ended by itself, or we terminated it. Raises NotFound."""
         self.record(session_id)
-        known = self._known[session_id]
-        return known.ended if known.branch is None else known.branch.ended is not None
+        entry = self._entries[session_id]
+        return entry.ended if entry.state is None else entry.state.ended is not None
 
     async def dispose(self, directory: str | None) -> None:
         """`/instance/dispose`: turns of this directory (None: of all) end, agents stop; the sessions stay."""
-        for known in list(self._known.values()):
-            if known.actor is None or known.subagent or directory not in (None, known.record.directory):
+        for entry in list(self._entries.values()):
+            if entry.actor is None or entry.subagent or directory not in (None, entry.record.directory):
                 continue
-            if known.actor.main.machine.busy:
-                known.actor.abort()
-                await known.actor.main.idle()
-            known.actor.reap()
+            if entry.actor.main.machine.busy:
+                entry.actor.abort()
+                await entry.actor.main.idle()
+            entry.actor.reap()
         self.grants.clear(directory)
 
     # --- permissions and questions -------------------------------------------------------------------------------
 
-    def policy(self, branch: Branch, mode: str = "") -> Policy:
+    def policy(self, state: SessionState, mode: str = "") -> Policy:
         """The permission rules in force for a session, with `mode` as the mode in force."""
-        record = branch.session.record
+        record = state.session.record
         session = rules_from_json(list(record.permission or ()))
-        parent, variables = self._known.get(record.parent_id or ""), branch.variables
-        if parent is not None and parent.branch is not None:
-            if self._known[branch.id].subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
+        parent, variables = self._entries.get(record.parent_id or ""), state.variables
+        if parent is not None and parent.state is not None:
+            if self._entries[state.id].subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
                 session = ()
-            session = (*rules_from_json(list(parent.branch.session.record.permission or ())), *session)
-            variables = {**parent.branch.variables, **variables}
-        agent = self.deps.agents.get(branch.session.agent)
+            session = (*rules_from_json(list(parent.state.session.record.permission or ())), *session)
+            variables = {**parent.state.variables, **variables}
+        agent = self.deps.agents.get(state.session.agent)
         environment = {**self.deps.agents.environment(), **variables}
         own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
         defaults = (*DEFAULT_RULES, *own)
@@ -522,78 +524,78 @@ class SessionManager:
 
     def permissions(self, directory: str | None = None) -> list[tuple[Session, PermissionRequest]]:
         """Open permission requests with their sessions, oldest first; of one directory if given."""
-        found = [(session, one) for session in self._in(directory) for one in session.permissions.values()]
+        found = [(session, one) for session in self._waiting_in(directory) for one in session.permissions.values()]
         return sorted(found, key=lambda pair: pair[1].id)
 
     def questions(self, directory: str | None = None) -> list[tuple[Session, QuestionRequest]]:
         """Open questions with their sessions, oldest first; of one directory if given."""
-        found = [(session, one) for session in self._in(directory) for one in session.questions.values()]
+        found = [(session, one) for session in self._waiting_in(directory) for one in session.questions.values()]
         return sorted(found, key=lambda pair: pair[1].id)
 
-    def _in(self, directory: str | None) -> Iterable[Session]:
+    def _waiting_in(self, directory: str | None) -> Iterable[Session]:
         """Sessions that wait for an answer."""
-        sessions = (branch.session for branch in self._requests.branches())
+        sessions = (state.session for state in self._requests.states())
         return (session for session in sessions if directory is None or session.record.directory == directory)
 
     def unattended(self, session_id: str) -> Unattended:
         """What happens to asks of this session that nobody answers. Raises NotFound."""
         record = self.record(session_id)
-        actor = self._known[session_id].actor
+        actor = self._entries[session_id].actor
         return actor.unattended if actor is not None else unattended_of_session(record) or self.deps.unattended
 
     def waiting_since_ms(self, session_id: str) -> int | None:
         """Since when the oldest ask of a session (subagents' included) waits for a person; None if nothing waits."""
-        known = self._known.get(session_id)
-        if known is None or known.actor is None:
+        entry = self._entries.get(session_id)
+        if entry is None or entry.actor is None:
             return None
-        return known.actor.waiting_since_ms(known.branch if known.subagent else None)
+        return entry.actor.waiting_since_ms(entry.state if entry.subagent else None)
 
     def open_asks(self) -> tuple[int, int | None]:
         """How many asks wait for a person, and since when the oldest does."""
-        actors = [k.actor for k in self._known.values() if k.actor is not None and not k.subagent and k.actor.open_asks]
+        actors = [k.actor for k in self._entries.values() if k.actor is not None and not k.subagent and k.actor.open_asks]
         since = [at for actor in actors if (at := actor.waiting_since_ms()) is not None]
         return sum(actor.open_asks for actor in actors), min(since, default=None)
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """`once`, `always` or `reject`. Raises PermissionNotFound."""
-        branch = self._requests.branch_of(request_id)
-        known = self._known.get(branch.id) if branch is not None else None
-        request = branch.session.permissions.get(request_id) if branch is not None else None
-        if branch is None or known is None or known.actor is None or request is None:
+        state = self._requests.state_of(request_id)
+        entry = self._entries.get(state.id) if state is not None else None
+        request = state.session.permissions.get(request_id) if state is not None else None
+        if state is None or entry is None or entry.actor is None or request is None:
             raise PermissionNotFound(request_id)
         if reply == "always":
-            self.grants.allow(branch.session.record.directory, request.access.permission, list(request.access.always))
-        known.actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
+            self.grants.allow(state.session.record.directory, request.access.permission, list(request.access.always))
+        entry.actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
         """Labels per question, or None to refuse. Raises QuestionNotFound."""
-        branch = self._requests.branch_of(request_id)
-        known = self._known.get(branch.id) if branch is not None else None
-        if branch is None or known is None or known.actor is None or request_id not in branch.session.questions:
+        state = self._requests.state_of(request_id)
+        entry = self._entries.get(state.id) if state is not None else None
+        if state is None or entry is None or entry.actor is None or request_id not in state.session.questions:
             raise QuestionNotFound(request_id)
-        known.actor.reply_question(QuestionReply(request_id, answers))
+        entry.actor.reply_question(QuestionReply(request_id, answers))
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def _branch_changed(self, branch: Branch) -> None:
-        branch.release()
-        known = self._known.get(branch.id)
-        if known is not None:
-            known.record = branch.session.record
-            known.busy = branch.machine.busy
-            known.agent = branch.session.agent
-            known.ended = branch.ended is not None
-            known.facts = branch.facts
-            self._save(known)
+    def _state_changed(self, state: SessionState) -> None:
+        state.release()
+        entry = self._entries.get(state.id)
+        if entry is not None:
+            entry.record = state.session.record
+            entry.busy = state.machine.busy
+            entry.agent = state.session.agent
+            entry.ended = state.ended is not None
+            entry.facts = state.facts
+            self._save(entry)
 
     def _actor_changed(self, actor: SessionActor) -> None:
-        known = self._known.get(actor.main.id)
-        if known is not None:
-            known.native = actor.native
-            self._branch_changed(actor.main)
+        entry = self._entries.get(actor.main.id)
+        if entry is not None:
+            entry.native = actor.native
+            self._state_changed(actor.main)
 
-    def _save(self, known: Known) -> None:
-        row = known.row()
+    def _save(self, entry: SessionEntry) -> None:
+        row = entry.to_row()
         try:
             self.deps.store.save_session(row)
         except StoreError as error:  # in the middle of a turn's end, perhaps: that goes on

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from shim.errors import SessionElsewhere, StoreError
-from shim.sessions.branch import Branch
-from shim.sessions.known import Known, from_row
-from shim.sessions.reading import read as read_journal
+from shim.sessions.journal_loader import load_journal
+from shim.sessions.session_entry import SessionEntry, entry_from_row
+from shim.sessions.session_state import SessionState
 from shim.store.ownership import Claimed, SessionChange
 from shim.store.servers import ServerRef
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
@@ -34,14 +34,14 @@ KEPT = 64
 
 
 class OtherServers:
-    """What is known of the other servers' sessions. In: `clean_up` ends what a dead server has left behind."""
+    """What is entry of the other servers' sessions. In: `clean_up` ends what a dead server has left behind."""
 
     def __init__(self, manager: SessionManager, clean_up: Callable[[str], Awaitable[None]]) -> None:
         self._manager = manager
         self._ownership = manager.deps.store.ownership
         self._clean_up = clean_up
         self._owners: dict[str, ServerRef] = {}
-        self._read: dict[str, Branch] = {}
+        self._read: dict[str, SessionState] = {}
         self._task: asyncio.Task[None] | None = None
         self._failing = False
 
@@ -60,9 +60,9 @@ class OtherServers:
         """The living server that a session belongs to; None if it is ours or nobody's."""
         return self._owners.get(session_id)
 
-    async def claim(self, known: Known) -> None:
+    async def claim(self, entry: SessionEntry) -> None:
         """Make a session ours, as it is stored now. Raises SessionElsewhere."""
-        session_id = known.record.id
+        session_id = entry.record.id
         claimed = await self._ownership.claim(session_id)
         if not isinstance(claimed, Claimed):
             self._owners[session_id] = claimed
@@ -70,33 +70,33 @@ class OtherServers:
         self._owners.pop(session_id, None)
         self._read.pop(session_id, None)
         if claimed.row is not None:
-            known.take(from_row(claimed.row))
+            entry.update_from(entry_from_row(claimed.row))
 
     def must_only_read(self, session_id: str) -> bool:
         """Whether reading a session must not make it ours: another server has it, or may want it."""
         return session_id in self._owners or self._ownership.is_shared()
 
-    async def branch(self, known: Known) -> Branch:
+    async def state(self, entry: SessionEntry) -> SessionState:
         """A session that is not ours as it is stored now. Nothing is written."""
-        session_id = known.record.id
-        branch = self._read.pop(session_id, None) or self._manager.detached(session_id, known.agent)
+        session_id = entry.record.id
+        state = self._read.pop(session_id, None) or self._manager.detached_state(session_id, entry.agent)
         await self._ownership.refresh(session_id)
-        await read_journal(branch, self._manager.deps.store)
-        self._read[session_id] = branch
+        await load_journal(state, self._manager.deps.store)
+        self._read[session_id] = state
         while len(self._read) > KEPT:
             del self._read[next(iter(self._read))]
-        return branch
+        return state
 
     async def refresh(self, session_id: str) -> None:
         """Learn how far the journal of a session that is not ours has come."""
-        known = self._manager.known(session_id)
-        if known is not None and known.branch is None and self.must_only_read(session_id):
+        entry = self._manager.entry(session_id)
+        if entry is not None and entry.state is None and self.must_only_read(session_id):
             await self._ownership.refresh(session_id)
 
     def statuses(self) -> dict[str, Status]:
         """The sessions of others in which a turn runs."""
-        known = ((id_, self._manager.known(id_)) for id_ in self._owners)
-        return {id_: BUSY for id_, one in known if one is not None and one.busy}
+        entry = ((id_, self._manager.entry(id_)) for id_ in self._owners)
+        return {id_: BUSY for id_, one in entry if one is not None and one.busy}
 
     async def _follow(self) -> None:
         while True:
@@ -118,29 +118,29 @@ class OtherServers:
             await self._take_over(server_id)
 
     def _apply(self, change: SessionChange) -> None:
-        known = self._manager.known(change.session_id)
-        if known is not None and known.branch is not None:
+        entry = self._manager.entry(change.session_id)
+        if entry is not None and entry.state is not None:
             return  # ours meanwhile
         if change.row is None:
             self._owners.pop(change.session_id, None)
             self._read.pop(change.session_id, None)
-            if known is not None:
+            if entry is not None:
                 self._manager.drop(change.session_id)
-                self._publish(SessionDeleted(known.record), known)
+                self._publish(SessionDeleted(entry.record), entry)
             return
         if change.owner.pid:
             self._owners[change.session_id] = change.owner
-        fresh = from_row(change.row)
-        if known is None:
+        fresh = entry_from_row(change.row)
+        if entry is None:
             self._manager.adopt(fresh)
             self._publish(SessionCreated(fresh.record), fresh)
             return
-        was_busy, before = known.busy, known.record
-        known.take(fresh)
-        if known.record != before:
-            self._publish(SessionChanged(known.record), known)
-        if known.busy != was_busy:
-            self._publish(StatusChanged(BUSY if known.busy else IDLE), known)
+        was_busy, before = entry.busy, entry.record
+        entry.update_from(fresh)
+        if entry.record != before:
+            self._publish(SessionChanged(entry.record), entry)
+        if entry.busy != was_busy:
+            self._publish(StatusChanged(BUSY if entry.busy else IDLE), entry)
 
     async def _take_over(self, server_id: str) -> None:
         """A server is gone: its agents too, and turns that it has not ended are ended here."""
@@ -148,13 +148,13 @@ class OtherServers:
         for session_id in ours:
             del self._owners[session_id]
         await self._clean_up(server_id)
-        left = [session_id for session_id in ours if (known := self._manager.known(session_id)) is not None and known.busy]
+        left = [session_id for session_id in ours if (entry := self._manager.entry(session_id)) is not None and entry.busy]
         if left:
             log.warning("other_servers.took_over", server=server_id, sessions=len(left))
         for session_id in left:
             with suppress(SessionElsewhere):  # a third server was quicker
-                await self._manager.branch(session_id)
+                await self._manager.state(session_id)
 
-    def _publish(self, change: Change, known: Known) -> None:
+    def _publish(self, change: Change, entry: SessionEntry) -> None:
         deps = self._manager.deps
-        deps.changes.publish([change], Session(known.record, known.agent), deps.clock.now_ms())
+        deps.changes.publish([change], Session(entry.record, entry.agent), deps.clock.now_ms())

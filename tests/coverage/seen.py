@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from shim.record.driver import counting, is_own
-from shim.sessions.branch import Branch
+from shim.sessions.session_state import SessionState
 from tests.support import own_replay
 from tests.support.amp_replay import AmpReplay
 from tests.support.recordings import ROOT, load
@@ -74,13 +74,13 @@ class Seen:
         return [part for part in self.parts if part["type"] == type_ and (not tool or part.get("tool") == tool)]
 
 
-def _face(branches: list[Branch], hub: Any) -> dict[str, Any]:
-    messages = [m.wire() for branch in branches for m in view(branch.session).messages.values()]
+def _face(states: list[SessionState], hub: Any) -> dict[str, Any]:
+    messages = [m.wire() for state in states for m in view(state.session).messages.values()]
     return {
         "events": tuple((event.type, event.properties) for event in hub.events),
         "parts": tuple(part for message in messages for part in message["parts"]),
         "infos": tuple(message["info"] for message in messages),
-        "sessions": len(branches),
+        "sessions": len(states),
     }
 
 
@@ -94,7 +94,7 @@ def _of_own(name: str, played: own_replay.OwnReplay, *, resumed: bool) -> Seen:
         resumed=resumed,
         native_session_id=played.codec.native_session_id,
         catalogue=played.codec.catalogue,
-        **_face(list(played.branches.values()), played.hub),
+        **_face(list(played.states.values()), played.hub),
     )
 
 
@@ -110,7 +110,7 @@ async def _amp(version: str, scene: str) -> Seen:
         written=tuple(row.msg for row in recording.rows if row.direction == "in"),
         resumed="continue" in recording.argv,
         native_session_id=played.codec.native_session_id,
-        **_face([played.branch], played.hub),
+        **_face([played.state], played.hub),
     )
 
 

@@ -35,7 +35,7 @@ from universal.codec import (
 )
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, ReasoningPart, TextPart, ToolResultPart
-from universal.turn import Effect, Ended, Hand, Input, InterruptAgent, KillAgent, Started, TurnMachine
+from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent, Started, TurnMachine
 
 WAIT_S = 5.0
 Reply = Callable[[Fact], Command | None]
@@ -116,7 +116,7 @@ class MockSession:
         if child is None:
             self.effects += effects
         for effect in effects:
-            if isinstance(effect, Hand):
+            if isinstance(effect, DispatchPrompt):
                 self._process(self.codec.send(self.prompts[effect.key]))
             elif isinstance(effect, InterruptAgent) and child is None:
                 self._process(self.codec.send(Interrupt()))

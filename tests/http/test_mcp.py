@@ -14,9 +14,9 @@ UP, DOWN = {"status": "connected"}, {"status": "failed", "error": "no such file"
 
 async def tell(server: Live, session: str, agent: str, servers: dict[str, Any]) -> None:
     """As the codec of `agent` does, in a turn of this session."""
-    branch = (await server.api.raw.app[SERVICES].sessions.actor(session)).main
-    branch.session.agent = agent
-    branch.status("mcp", servers=servers)
+    state = (await server.api.raw.app[SERVICES].sessions.actor(session)).main
+    state.session.agent = agent
+    state.status("mcp", servers=servers)
 
 
 async def mcp(server: Live) -> Any:

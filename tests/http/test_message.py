@@ -14,8 +14,8 @@ from shim.app import DATABASE
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.routes import message as message_routes
 from shim.http import long_list
-from shim.sessions import reading
-from shim.sessions.branch import Branch
+from shim.sessions import journal_loader
+from shim.sessions.session_state import SessionState
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live, prompt_body
 from universal.events import UniversalEvent
@@ -315,15 +315,15 @@ async def test_a_journal_is_read_in_pages_and_others_have_their_turn(
         told = await server.messages(session)
         before = await server.api.post("/sync/history", {}, status=200)
     seen: list[tuple[int, int]] = []
-    load = Branch.load
+    load = SessionState.load
 
-    def watched(branch: Branch, events: Sequence[UniversalEvent]) -> None:
+    def watched(state: SessionState, events: Sequence[UniversalEvent]) -> None:
         seen.append((turns.count, len(events)))
-        load(branch, events)
+        load(state, events)
 
-    monkeypatch.setattr(Branch, "load", watched)
-    monkeypatch.setattr(reading, "PAGE", 50)
-    monkeypatch.setattr(reading, "SLICE_S", -1.0)
+    monkeypatch.setattr(SessionState, "load", watched)
+    monkeypatch.setattr(journal_loader, "PAGE", 50)
+    monkeypatch.setattr(journal_loader, "SLICE_S", -1.0)
     async with live(tmp_path, store=SqliteStore(tmp_path / "data" / DATABASE)) as server:
         assert await server.messages(session) == told
         assert len({at for at, _ in seen}) == len(seen) > 2

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shim.http.operation import SERVICES
-from shim.sessions import steps
+from shim.sessions.undo import step_snapshots
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live
 from tests.unit.host.test_snapshot import repository, state
@@ -276,7 +276,7 @@ async def test_a_snapshot_that_takes_too_long_does_not_hold_the_turn(server: Liv
         await release.wait()
         return ""
 
-    monkeypatch.setattr(steps, "LAST_S", 0.01)
+    monkeypatch.setattr(step_snapshots, "LAST_S", 0.01)
     async with server.api.stream("/event") as events:
         await server.prompt(session, "edit")
         await events.until(lambda e: e["type"] == "message.part.updated" and e["properties"]["part"]["type"] == "step-start")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shim.sessions import context
+from shim.sessions.prompts import context
 from tests.support.api import EventStream
 from tests.support.live import Live, live
 

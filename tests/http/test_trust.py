@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import shim.app
-from shim.sessions import trust_gate
-from shim.sessions.trust_question import REFUSE, TRUST, WITHOUT
+from shim.sessions.permissions import trust_gate
+from shim.sessions.permissions.trust_question import REFUSE, TRUST, WITHOUT
 from tests.support.api import EventStream
 from tests.support.fold import Fold
 from tests.support.live import Live, live

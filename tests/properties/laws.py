@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 
-from universal.turn import OURS, Cancelled, Effect, Ended, Hand, Input, InterruptAgent, KillAgent, Started, TurnMachine
+from universal.turn import OURS, Cancelled, DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent, Started, TurnMachine
 
 IDLE_MAY_HEED = (Input.PROMPT, Input.ACTIVITY, Input.DELETE)
 REPLAYS = (Input.REPLAY_STARTED, Input.REPLAY_ENDED)
@@ -134,7 +134,7 @@ class LawBook:
                 law("L1 turns are numbered without gaps", turn == self.turns + 1)
                 law("the origin is told", origin == ("agent" if input_ is Input.ACTIVITY else "user"))
                 self.turns, self.live = turn, True
-            case Hand(key):
+            case DispatchPrompt(key):
                 law("a prompt is handed only in a running turn", self.live and not self.aborting and not self.deleted)
                 law("L4 no prompt is handed twice", key not in self.handed)
                 law("prompts are handed in order", self.pending[:1] == [key])

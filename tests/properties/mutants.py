@@ -12,9 +12,9 @@ from universal.turn import (
     OURS,
     TRANSITIONS,
     Cancelled,
+    DispatchPrompt,
     Effect,
     Ended,
-    Hand,
     Input,
     InterruptAgent,
     KillAgent,
@@ -238,7 +238,7 @@ class DeletedTwice(TurnMachine):
 
     def apply(self, input_: Input, key: str = "") -> list[Effect]:
         if self.state is State.CLOSED and input_ is Input.PROMPT:
-            return [Hand(key)]
+            return [DispatchPrompt(key)]
         return super().apply(input_, key)
 
 

@@ -1,7 +1,7 @@
 """Histories of one session, drawn as bytes: whatever agents may say, in whatever order, as far as the turn's laws allow it.
 
 Each pair of bytes is an action and what it is done with. Turns begin and end by their laws (`universal.turn`), and what is asked
-is withdrawn before the end (`Branch.end_turn`); all else may come in any order, twice, late, or of things that nobody knows.
+is withdrawn before the end (`SessionState`); all else may come in any order, twice, late, or of things that nobody knows.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from universal.agents.acp.profiles import KNOWN, Profile
 from universal.codec import Interrupt, LaunchOptions, PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData
 from universal.items import ItemKind, ItemRole
-from universal.turn import Effect, Hand, Input
+from universal.turn import DispatchPrompt, Effect, Input
 
 PROFILES = {
     "claude-agent-acp-0.100.0": "claude-agent-acp",
@@ -100,7 +100,7 @@ class AcpReplay(Played):
         Played.apply(self, input_, key)
         new: list[Effect] = self.effects[known:]
         for effect in new:
-            if isinstance(effect, Hand):
+            if isinstance(effect, DispatchPrompt):
                 self.take(self.codec.send(self._waiting[effect.key]))
                 while self._own:
                     self.receive(encode(self._own.pop(0)))

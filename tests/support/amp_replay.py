@@ -37,7 +37,7 @@ class AmpReplay(Played):
 
     def command(self, row: Row) -> None:
         """We write to Amp only while it is idle: others wait in the session."""
-        if isinstance(row.msg, dict) and not self.branch.machine.busy:
+        if isinstance(row.msg, dict) and not self.state.machine.busy:
             self.prompt(row.msg["message"]["content"][0]["text"])
 
     def signalled(self, row: Row) -> None:

@@ -34,7 +34,7 @@ from universal.codec import (
 )
 from universal.events import EventType, PermissionData, QuestionData, UnparsedData
 from universal.items import Item, ItemKind, ItemRole
-from universal.turn import Effect, Ended, Hand, Input, Started, TurnMachine
+from universal.turn import DispatchPrompt, Effect, Ended, Input, Started, TurnMachine
 
 
 def counting() -> IdFactory:
@@ -167,7 +167,7 @@ class Replay:
         """One input of a session's turn machine."""
         for effect in self.machines[child].apply(input_, key):
             self.effects.append((child, effect))
-            if isinstance(effect, Hand):
+            if isinstance(effect, DispatchPrompt):
                 assert effect.key in self._prompts
 
     def _row(self, row: Row, feed: Callable[[Replay, bytes], None]) -> None:

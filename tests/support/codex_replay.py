@@ -1,7 +1,7 @@
 """A recording of Codex's app-server, played to a new codec.
 
 The recorder began its thread at once, our codec with the first prompt: the recorded answer is kept until it is asked for.
-Ids of requests are put in the place of the recorded ones. Subagents have branches of their own.
+Ids of requests are put in the place of the recorded ones. Subagents have states of their own.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.sessions.branch import Branch
-from tests.support.branches import bare
+from shim.sessions.session_state import SessionState
 from tests.support.oracle import check_event, check_response
 from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
+from tests.support.session_states import bare
 from tests.support.views import view
 from universal.agents.codex.codec import CodexCodec
 from universal.codec import Attachment, Fact, Interrupt, LaunchOptions, Output, PermissionReply, QuestionReply, Signal
@@ -37,7 +37,7 @@ class CodexReplay(Played):
 
     agent: str = "codex"
     codec: CodexCodec = field(default_factory=lambda: CodexCodec(counting()))
-    children: dict[str, Branch] = field(default_factory=dict)
+    children: dict[str, SessionState] = field(default_factory=dict)
     child_effects: dict[str, list[Effect]] = field(default_factory=dict)
     _asked: dict[Any, str] = field(default_factory=dict)
     """Recorded ids -> method."""
@@ -137,38 +137,38 @@ class CodexReplay(Played):
         if isinstance(output, Fact) and output.type is EventType.SESSION_STARTED:
             self._open(output, key)
             return
-        branch = self.children[key]
+        state = self.children[key]
         if isinstance(output, Signal):
-            self.child_effects[key] += branch.apply(output.input, output.key)
+            self.child_effects[key] += state.apply(output.input, output.key)
             return
         item = getattr(output.data, "item", None)
-        if not branch.machine.busy and item is not None and item.kind is not ItemKind.STATUS and item.role is not ItemRole.USER:
+        if not state.machine.busy and item is not None and item.kind is not ItemKind.STATUS and item.role is not ItemRole.USER:
             self.idle_items.append(output)
-        branch.fact(output)
+        state.fact(output)
 
     def _open(self, fact: Fact, key: str) -> None:
         session_id = f"ses_{len(self.children) + 1:026d}"
-        branch = bare(session_id, "codex", self.store, self.hub, self.clock)
-        info = {**view(self.branch.session).info, "id": session_id, "parentID": self.branch.id}
-        branch.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**(fact.data.metadata or {}), "opencode": info}))
-        self.children[key] = branch
+        state = bare(session_id, "codex", self.store, self.hub, self.clock)
+        info = {**view(self.state.session).info, "id": session_id, "parentID": self.state.id}
+        state.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**(fact.data.metadata or {}), "opencode": info}))
+        self.children[key] = state
         self.child_effects[key] = []
-        self.branch.status("child", call_id=fact.data.metadata["call_id"], session_id=session_id)
+        self.state.status("child", call_id=fact.data.metadata["call_id"], session_id=session_id)
 
-    def cards_of(self, branch: Branch) -> list[dict[str, Any]]:
+    def cards_of(self, state: SessionState) -> list[dict[str, Any]]:
         """The tool parts of a session."""
-        parts = [p for m in view(branch.session).messages.values() for p in m.wire()["parts"]]
+        parts = [p for m in view(state.session).messages.values() for p in m.wire()["parts"]]
         return [p for p in parts if p["type"] == "tool"]
 
     def check_children(self) -> None:
         """Their turns begin and end once, and clients see what HTTP answers."""
-        for key, branch in self.children.items():
-            assert not branch.machine.busy
+        for key, state in self.children.items():
+            assert not state.machine.busy
             ends = [type(effect) for effect in self.child_effects[key] if isinstance(effect, (Started, Ended))]
             assert ends == [Started, Ended] * (len(ends) // 2)
-            http = [m.wire() for m in view(branch.session).messages.values()]
+            http = [m.wire() for m in view(state.session).messages.values()]
             check_response("session.messages", 200, http)
-            fold = self.hub.folds[branch.id]
+            fold = self.hub.folds[state.id]
             fold.check()
             assert fold.wire() == http
         for number, event in enumerate(self.hub.events):

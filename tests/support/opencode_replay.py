@@ -13,16 +13,16 @@ from typing import Any
 
 from shim.clock import ManualClock
 from shim.record.driver import is_own
-from shim.sessions.branch import Branch
+from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
-from tests.support.branches import bare, begin
 from tests.support.claude_replay import counting
 from tests.support.scripted import Recorder
+from tests.support.session_states import bare, begin
 from universal.agents.opencode.codec import OpenCodeCodec
 from universal.codec import Exit, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.events import EventType, ItemData, PermissionData, QuestionData, UnparsedData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
-from universal.turn import Effect, Ended, Hand, Input, Started
+from universal.turn import DispatchPrompt, Effect, Ended, Input, Started
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents" / "opencode"
 DIRECTORY = "/home/user/project"
@@ -47,7 +47,7 @@ class OpenCodeReplay:
     codec: OpenCodeCodec = field(default_factory=lambda: OpenCodeCodec(counting()))
     outputs: list[Output] = field(default_factory=list)
     effects: list[tuple[str | None, Effect]] = field(default_factory=list)
-    branches: dict[str | None, Branch] = field(default_factory=dict)
+    states: dict[str | None, SessionState] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=ManualClock)
     store: MemoryStore = field(default_factory=MemoryStore)
     hub: Recorder = field(default_factory=Recorder)
@@ -101,7 +101,7 @@ class OpenCodeReplay:
             ):
                 self.native = row["body"]
         self.take(self.codec.eof(Exit(code=0)))
-        for child in list(self.branches):
+        for child in list(self.states):
             self.apply(child, Input.EXIT)
         return self
 
@@ -154,9 +154,9 @@ class OpenCodeReplay:
             self.outputs.append(output)
             if isinstance(output, Fact) and output.type is EventType.SESSION_STARTED:
                 child = self._open(output.child)
-                self.branches[None].status("child", call_id=output.child, session_id=child.id)
+                self.states[None].status("child", call_id=output.child, session_id=child.id)
             elif isinstance(output, Fact):
-                self.branches[output.child].fact(output)
+                self.states[output.child].fact(output)
             elif isinstance(output, Signal):
                 if output.child is not None and output.aborted:
                     self.apply(output.child, Input.ABORT)
@@ -179,7 +179,7 @@ class OpenCodeReplay:
 
     def apply(self, child: str | None, input_: Input, key: str = "") -> None:
         """One input of a session's turn machine."""
-        branch = self.branches[child]
+        state = self.states[child]
         if input_ is Input.PROMPT:
             model = {"providerID": "opencode", "modelID": "scripted/scripted"}
             item = Item(
@@ -190,23 +190,23 @@ class OpenCodeReplay:
                 content=(TextPart(text=self._prompts[key].text),),
                 metadata={"opencode": {"model": model, "agent": self._bodies[key].get("agent", "build")}},
             )
-            branch.record(EventType.ITEM_COMPLETED, ItemData(item=item))
-        for effect in branch.apply(input_, key):
+            state.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+        for effect in state.apply(input_, key):
             self.effects.append((child, effect))
-            if isinstance(effect, Hand):
-                branch.status("prompt", state="handed", item_id=effect.key, agent="opencode", carried=[])
+            if isinstance(effect, DispatchPrompt):
+                state.status("prompt", state="handed", item_id=effect.key, agent="opencode", carried=[])
                 self.take(self.codec.send(self._prompts[effect.key]))
             elif type(effect).__name__ == "InterruptAgent" and child is None:
                 self.take(self.codec.send(Interrupt()))
 
-    def _open(self, key: str | None) -> Branch:
-        session_id = f"ses_{len(self.branches):026d}"
-        branch = self.branch(session_id, self.hub)
-        begin(branch, DIRECTORY)
-        self.branches[key] = branch
-        return branch
+    def _open(self, key: str | None) -> SessionState:
+        session_id = f"ses_{len(self.states):026d}"
+        state = self.state(session_id, self.hub)
+        begin(state, DIRECTORY)
+        self.states[key] = state
+        return state
 
-    def branch(self, session_id: str, hub: Recorder) -> Branch:
+    def state(self, session_id: str, hub: Recorder) -> SessionState:
         """A session of ours over this replay's journal."""
         return bare(session_id, "opencode", self.store, hub, self.clock)
 

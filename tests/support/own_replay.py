@@ -15,13 +15,13 @@ from typing import Any
 from shim.clock import ManualClock
 from shim.record.driver import counting, is_own
 from shim.record.report import request_of
-from shim.sessions.branch import Branch
+from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
 from tests.support.both import check_second
-from tests.support.branches import bare, begin, show
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import ROOT
 from tests.support.scripted import Recorder
+from tests.support.session_states import bare, begin, show
 from tests.support.views import view
 from universal import host
 from universal.codec import (
@@ -46,7 +46,7 @@ from universal.events import EventType, PermissionData, QuestionData
 from universal.host import HostAnswer
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
 from universal.registry import agents
-from universal.turn import Effect, Ended, Hand, Input, InterruptAgent, Started
+from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, Started
 
 DIRECTORY = "/home/user/project"
 Wire = dict[str, Any]
@@ -66,13 +66,13 @@ def _specs() -> dict[str, AgentSpec]:
 
 @dataclass(slots=True)
 class OwnReplay:
-    """The codec at work, a branch for each session (None: the main one), and the stream of their events."""
+    """The codec at work, a state for each session (None: the main one), and the stream of their events."""
 
     agent: str
     codec: Codec
     outputs: list[Output] = field(default_factory=list)
     effects: list[tuple[str | None, Effect]] = field(default_factory=list)
-    branches: dict[str | None, Branch] = field(default_factory=dict)
+    states: dict[str | None, SessionState] = field(default_factory=dict)
     idle_items: list[Fact] = field(default_factory=list)
     """Facts about messages and tools that came while no turn of their session ran: nobody would see them."""
     clock: ManualClock = field(default_factory=ManualClock)
@@ -117,7 +117,7 @@ class OwnReplay:
             case "exit":
                 number = signals.Signals[msg["signal"]].value if "signal" in msg else None
                 self.take(self.codec.eof(Exit(code=msg.get("code"), signal=number, stderr=self.stderr)))
-                for child in list(self.branches):
+                for child in list(self.states):
                     self.apply(child, Input.EXIT)
 
     def _pair(self, msg: Any) -> None:
@@ -174,7 +174,7 @@ class OwnReplay:
             elif isinstance(output, Signal):
                 if output.child is not None and output.aborted:
                     self.apply(output.child, Input.ABORT)
-                self.apply(output.child if output.child in self.branches else None, output.input, output.key)
+                self.apply(output.child if output.child in self.states else None, output.input, output.key)
             elif isinstance(output, WriteLine):
                 request = request_of(json.loads(output.data))
                 if request is not None and request[0] is not None:
@@ -189,36 +189,36 @@ class OwnReplay:
             if fact.child is not None:
                 child = self._open(fact.child)
                 call = (getattr(fact.data, "metadata", None) or {}).get("call_id", fact.child)
-                self.branches[None].status("child", call_id=call, session_id=child.id)
+                self.states[None].status("child", call_id=call, session_id=child.id)
             return
-        branch = self.branches[fact.child]
+        state = self.states[fact.child]
         item = getattr(fact.data, "item", None)
         aside = item is not None and (item.kind in (ItemKind.STATUS, ItemKind.SYSTEM) or item.role is ItemRole.USER)
-        if fact.type in ITEMS and not aside and not branch.machine.busy:
+        if fact.type in ITEMS and not aside and not state.machine.busy:
             self.idle_items.append(fact)
-        branch.fact(fact)
+        state.fact(fact)
 
     def apply(self, child: str | None, input_: Input, key: str = "") -> None:
         """One input of a session's turn machine."""
-        branch = self.branches[child]
+        state = self.states[child]
         if input_ is Input.PROMPT:
-            show(branch, key, self.prompts[key].text)
-        for effect in branch.apply(input_, key):
+            show(state, key, self.prompts[key].text)
+        for effect in state.apply(input_, key):
             self.effects.append((child, effect))
-            if isinstance(effect, Hand):
-                branch.status("prompt", state="handed", item_id=effect.key, agent=self.agent, carried=[])
+            if isinstance(effect, DispatchPrompt):
+                state.status("prompt", state="handed", item_id=effect.key, agent=self.agent, carried=[])
                 self.take(self.codec.send(self.prompts[effect.key]))
             elif isinstance(effect, InterruptAgent) and child is None:
                 self.take(self.codec.send(Interrupt()))
 
-    def _open(self, key: str | None) -> Branch:
-        session_id = f"ses_{len(self.branches):026d}"
-        branch = self.branch(session_id, self.hub)
-        begin(branch, DIRECTORY)
-        self.branches[key] = branch
-        return branch
+    def _open(self, key: str | None) -> SessionState:
+        session_id = f"ses_{len(self.states):026d}"
+        state = self.state(session_id, self.hub)
+        begin(state, DIRECTORY)
+        self.states[key] = state
+        return state
 
-    def branch(self, session_id: str, hub: Recorder) -> Branch:
+    def state(self, session_id: str, hub: Recorder) -> SessionState:
         """A session over this replay's journal."""
         return bare(session_id, self.agent, self.store, hub, self.clock)
 
@@ -298,8 +298,8 @@ def check_asks(played: OwnReplay) -> None:
 
 def check_turns(played: OwnReplay) -> None:
     """Turns begin and end once, one at a time, and nothing is said outside of them."""
-    for key, branch in played.branches.items():
-        assert not branch.machine.busy
+    for key, state in played.states.items():
+        assert not state.machine.busy
         ends = [type(e) for k, e in played.effects if k == key and isinstance(e, (Started, Ended))]
         assert ends == [Started, Ended] * (len(ends) // 2)
     assert played.idle_items == []
@@ -309,18 +309,18 @@ async def check_clients(played: OwnReplay) -> None:
     """Every event is what OpenCode's document allows; folded, they are what HTTP answers; a rebuilt session is the same."""
     for number, event in enumerate(played.hub.events):
         check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})
-    for key, branch in played.branches.items():
-        fold = played.hub.folds[branch.id]
+    for key, state in played.states.items():
+        fold = played.hub.folds[state.id]
         fold.check()
-        live = view(branch.session)
+        live = view(state.session)
         http = [m.wire() for m in live.messages.values()]
         check_response("session.messages", 200, http)
         check_response("session.get", 200, live.info)
         assert fold.wire() == http
         assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
         assert fold.idles == len([e for k, e in played.effects if k == key and isinstance(e, Ended)])
-        rebuilt = played.branch(branch.id, Recorder())
-        journal = await played.store.events(branch.id)
+        rebuilt = played.state(state.id, Recorder())
+        journal = await played.store.events(state.id)
         rebuilt.load(journal)
         assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
         check_second(journal, played.agent, live)

@@ -92,7 +92,7 @@ class PiReplay(Played):
         msg = row.msg
         if not isinstance(msg, dict):
             return  # bad_stdin: we send nothing like it
-        if msg["type"] == "prompt" and not self.branch.machine.busy:
+        if msg["type"] == "prompt" and not self.state.machine.busy:
             images = [Attachment(mime=image["mimeType"], base64=image["data"]) for image in msg.get("images", ())]
             outputs = self.prompt(msg["message"], attachments=images)
             [line] = [json.loads(out.data) for out in outputs]

@@ -1,7 +1,7 @@
-"""A recording played to a codec as a session would, through the journal and the projection of its branch.
+"""A recording played to a codec as a session would, through the journal and the projection of its state.
 
 One session, without subagents. Agents differ in how their recorded lines become commands of ours: `commands` of a
-subclass. Everything that came out is kept, and the turn machine of the branch is driven by the signals.
+subclass. Everything that came out is kept, and the turn machine of the state is driven by the signals.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from itertools import count
 from typing import Any, Literal
 
 from shim.clock import ManualClock
-from shim.sessions.branch import Branch
+from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
 from tests.support.both import check_second
-from tests.support.branches import bare, begin, show
 from tests.support.oracle import check_event, check_response
 from tests.support.recordings import Recording, Row
 from tests.support.scripted import Recorder
+from tests.support.session_states import bare, begin, show
 from tests.support.views import view
 from universal.codec import Codec, Exit, Fact, IdFactory, LaunchOptions, Output, Prompt, Signal, WriteLine
 from universal.events import EventType
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
-from universal.turn import Effect, Ended, Hand, Input, Started
+from universal.turn import DispatchPrompt, Effect, Ended, Input, Started
 
 DIRECTORY = "/home/user/project"
 
@@ -59,16 +59,16 @@ class Played:
     clock: ManualClock = field(default_factory=ManualClock)
     store: MemoryStore = field(default_factory=MemoryStore)
     hub: Recorder = field(default_factory=Recorder)
-    branch: Branch = field(init=False)
+    state: SessionState = field(init=False)
 
     async def begin(self) -> Played:
         """Opens the session."""
         await self.store.open()
-        self.branch = self._branch(self.hub)
-        begin(self.branch, DIRECTORY)
+        self.state = self._new_state(self.hub)
+        begin(self.state, DIRECTORY)
         return self
 
-    def _branch(self, hub: Recorder) -> Branch:
+    def _new_state(self, hub: Recorder) -> SessionState:
         return bare(f"ses_{0:026d}", self.agent, self.store, hub, self.clock)
 
     # --- playing --------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Played:
                 if output.type is EventType.SESSION_STARTED:
                     continue
                 self._note_idle(output)
-                self.branch.fact(output)
+                self.state.fact(output)
             elif isinstance(output, Signal):
                 self.apply(output.input, output.key)
             elif isinstance(output, WriteLine):
@@ -146,17 +146,17 @@ class Played:
         item = getattr(fact.data, "item", None)
         if item is not None and (item.kind in (ItemKind.STATUS, ItemKind.SYSTEM) or item.role is ItemRole.USER):
             return
-        if not self.branch.machine.busy:
+        if not self.state.machine.busy:
             self.idle_items.append(fact)
 
     def apply(self, input_: Input, key: str = "") -> None:
         """One input of the turn machine."""
         if input_ is Input.PROMPT:
-            show(self.branch, key, "prompt")
-        for effect in self.branch.apply(input_, key):
+            show(self.state, key, "prompt")
+        for effect in self.state.apply(input_, key):
             self.effects.append(effect)
-            if isinstance(effect, Hand):
-                self.branch.status("prompt", state="handed", item_id=effect.key, agent=self.agent, carried=[])
+            if isinstance(effect, DispatchPrompt):
+                self.state.status("prompt", state="handed", item_id=effect.key, agent=self.agent, carried=[])
 
     # --- what came of it ------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Played:
 
     def cards(self) -> list[tuple[str, str]]:
         """(tool, status) of the tool cards that clients show."""
-        parts = [p for m in view(self.branch.session).messages.values() for p in m.wire()["parts"]]
+        parts = [p for m in view(self.state.session).messages.values() for p in m.wire()["parts"]]
         return [(p["tool"], p["state"]["status"]) for p in parts if p["type"] == "tool"]
 
 
@@ -258,7 +258,7 @@ def check_asks(played: Played) -> None:
 
 def check_turns(played: Played) -> None:
     """Turns begin and end once, one at a time, and nothing is said outside of them."""
-    assert not played.branch.machine.busy
+    assert not played.state.machine.busy
     ends = [type(effect) for effect in played.effects if isinstance(effect, (Started, Ended))]
     assert ends == [Started, Ended] * (len(ends) // 2)
     assert played.idle_items == []
@@ -268,17 +268,17 @@ async def check_clients(played: Played) -> None:
     """Every event is what OpenCode's document allows; folded, they are what HTTP answers; a rebuilt session is the same."""
     for number, event in enumerate(played.hub.events):
         check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})
-    fold = played.hub.folds[played.branch.id]
+    fold = played.hub.folds[played.state.id]
     fold.check()
-    live = view(played.branch.session)
+    live = view(played.state.session)
     http = [m.wire() for m in live.messages.values()]
     check_response("session.messages", 200, http)
     check_response("session.get", 200, live.info)
     assert fold.wire() == http
     assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
     assert fold.idles == len([effect for effect in played.effects if isinstance(effect, Ended)])
-    rebuilt = played._branch(Recorder())
-    rebuilt.load(await played.store.events(played.branch.id))
+    rebuilt = played._new_state(Recorder())
+    rebuilt.load(await played.store.events(played.state.id))
     assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
     assert (view(rebuilt.session).info, view(rebuilt.session).todos) == (live.info, live.todos)
-    check_second(await played.store.events(played.branch.id), played.agent, live)
+    check_second(await played.store.events(played.state.id), played.agent, live)

@@ -18,11 +18,11 @@ from shim.faces.opencode1.build import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.publisher import EventPublisher
 from shim.ids import Ids
-from shim.sessions.deps import SessionDeps
+from shim.sessions.dependencies import SessionDeps
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.manager import SessionManager
-from shim.sessions.prompting import Body
-from shim.sessions.submit import submit
+from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.submit import submit
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.fold import Fold
@@ -458,8 +458,8 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
     return World(SessionManager(deps), agents, hub, kept, clock, rules)
 
 
-def body(text: str = "hello", **more: object) -> Body:
-    return Body(parts=[{"type": "text", "text": text}], **more)  # type: ignore[arg-type]
+def body(text: str = "hello", **more: object) -> PromptRequest:
+    return PromptRequest(parts=[{"type": "text", "text": text}], **more)  # type: ignore[arg-type]
 
 
 async def ask(w: World, session: str, text: str = "hello", **more: object) -> str:

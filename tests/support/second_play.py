@@ -50,7 +50,7 @@ class MockReplay(OwnReplay):
             self.take(self.codec.receive(line))
         elif direction == "exit":
             self.take(self.codec.eof(Exit(code=msg["code"], signal=msg["signal"])))
-            for child in list(self.branches):
+            for child in list(self.states):
                 self.apply(child, Input.EXIT)
 
     def _command(self, msg: Wire) -> None:
@@ -102,7 +102,7 @@ EARLIER = ("claude/2.1.197/", "claude/2.1.330/")
 async def journals(name: str) -> list[list[UniversalEvent]]:
     """The journal of each session, the main one first."""
     play = await seen(*name.split("/")[1:]) if name.startswith(EARLIER) else await played(name)
-    return [list(await play.store.events(branch.id)) for branch in play.branches.values()]
+    return [list(await play.store.events(state.id)) for state in play.states.values()]
 
 
 # --- of OpenCode 2 --------------------------------------------------------------------------------------------

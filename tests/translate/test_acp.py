@@ -105,7 +105,7 @@ async def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
         "-Hello",
         "+Hello\\nAdded line",
     ]
-    edit = next(p for m in view(replay.branch.session).messages.values() for p in m.wire()["parts"] if p.get("tool") == "edit")
+    edit = next(p for m in view(replay.state.session).messages.values() for p in m.wire()["parts"] if p.get("tool") == "edit")
     assert edit["state"]["input"]["filePath"].endswith("README.md")
 
 

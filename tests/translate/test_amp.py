@@ -94,7 +94,7 @@ async def test_thinking_is_told() -> None:
 
 
 async def test_the_diff_of_an_edit_is_in_the_session() -> None:
-    [entry] = view((await play("read_edit")).branch.session).diffs
+    [entry] = view((await play("read_edit")).state.session).diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)
 
 

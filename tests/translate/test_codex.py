@@ -43,7 +43,7 @@ async def test_what_holds_for_every_recording(scene: str) -> None:
 
 
 def shown(replay: CodexReplay) -> list[tuple[str, str]]:
-    return [(card["tool"], card["state"]["status"]) for card in replay.cards_of(replay.branch)]
+    return [(card["tool"], card["state"]["status"]) for card in replay.cards_of(replay.state)]
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ async def test_cards(scene: str, cards: list[tuple[str, str]]) -> None:
 
 async def test_a_patch_shows_its_diff_and_the_turn_its_changes() -> None:
     replay = await play("read_edit")
-    _, card = replay.cards_of(replay.branch)
+    _, card = replay.cards_of(replay.state)
     (file,) = card["state"]["metadata"]["files"]
     assert (file["relativePath"], file["type"], file["additions"], file["deletions"]) == ("README.md", "update", 1, 1)
     assert "-Hello\n+Hello" in file["patch"]
     assert card["state"]["input"]["patchText"].startswith("*** Begin Patch\n*** Update File: /home/user/project/README.md\n@@")
-    assert view(replay.branch.session).info["summary"] == {"additions": 1, "deletions": 1, "files": 1}
+    assert view(replay.state.session).info["summary"] == {"additions": 1, "deletions": 1, "files": 1}
 
 
 async def test_a_command_shows_its_output_and_exit_code() -> None:
     replay = await play("fail_tool")
-    (card,) = replay.cards_of(replay.branch)
+    (card,) = replay.cards_of(replay.state)
     assert "No such file" in card["state"]["output"]
     assert card["state"]["metadata"]["exit"] == 1
     assert card["state"]["input"]["command"].startswith("cat ")
@@ -133,7 +133,7 @@ async def test_subagents_have_sessions_of_their_own() -> None:
     assert (opened.child, opened.data.metadata["prompt"]) == (key, "[scene:text] say what you see")
     messages = [m.wire() for m in view(replay.children[key].session).messages.values()]
     assert [m["info"]["role"] for m in messages] == ["user", "assistant"]
-    card = replay.cards_of(replay.branch)[0]
+    card = replay.cards_of(replay.state)[0]
     assert card["state"]["metadata"]["sessionId"] == replay.children[key].id
 
 

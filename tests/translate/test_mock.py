@@ -146,8 +146,8 @@ def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
 async def test_clients_of_2x_see_what_clients_of_1x_see(name: str) -> None:
     """Every event and message is as OpenCode 2's wire has them; folded, they are what either face reads."""
     played = await played_through(f"mock/{name}")
-    for branch in played.branches.values():
-        check_second(await played.store.events(branch.id), "mock", view(branch.session))
+    for state in played.states.values():
+        check_second(await played.store.events(state.id), "mock", view(state.session))
 
 
 def test_no_recording_is_left_over() -> None:

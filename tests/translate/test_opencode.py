@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shim.sessions.reading import read
+from shim.sessions.journal_loader import load_journal
 from tests.support.both import check_second
 from tests.support.opencode_replay import names, replay
 from tests.support.oracle import check_event, check_response
@@ -62,20 +62,20 @@ async def test_a_recording_as_clients_see_it(name: str) -> None:
     played = await replay(name)
     for number, event in enumerate(played.hub.events):
         check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})
-    for key, branch in played.branches.items():
-        fold = played.hub.folds[branch.id]
+    for key, state in played.states.items():
+        fold = played.hub.folds[state.id]
         fold.check()
-        live = view(branch.session)
+        live = view(state.session)
         http = [m.wire() for m in live.messages.values()]
         check_response("session.messages", 200, http)
         assert fold.wire() == http
         ended = [e for k, e in played.effects if k == key and isinstance(e, Ended)]
         started = [e for k, e in played.effects if k == key and isinstance(e, Started)]
         assert fold.idles == len(ended) == len(started)
-        rebuilt = played.branch(branch.id, Recorder())
-        await read(rebuilt, played.store)
+        rebuilt = played.state(state.id, Recorder())
+        await load_journal(rebuilt, played.store)
         assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
-        check_second(await played.store.events(branch.id), "opencode", view(branch.session))
+        check_second(await played.store.events(state.id), "opencode", view(state.session))
 
 
 # --- faithfulness ----------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def our_message(message: Wire) -> Wire:
 async def test_what_clients_see_is_what_the_native_server_says(name: str) -> None:
     played = await replay(name)
     native = [native_message(m) for m in played.native if m["info"]["role"] == "assistant"]
-    fold = played.hub.folds[played.branches[None].id]
+    fold = played.hub.folds[played.states[None].id]
     ours = [our_message(m) for m in fold.wire() if m["info"]["role"] == "assistant"]
     assert native, "the recording tells no final state"
     assert json.dumps(ours, indent=1, sort_keys=True).split("\n") == json.dumps(native, indent=1, sort_keys=True).split("\n")
@@ -163,8 +163,8 @@ async def test_turns(scene: str, turns: list[tuple[str, str]]) -> None:
 
 async def test_a_subagent_has_a_session_of_its_own() -> None:
     played = await replay("1.18.33/task")
-    [child] = [key for key in played.branches if key is not None]
-    fold = played.hub.folds[played.branches[child].id]
+    [child] = [key for key in played.states if key is not None]
+    fold = played.hub.folds[played.states[child].id]
     assert played.turns(child) == [("agent", "completed")]
     assert [m["info"]["role"] for m in fold.wire()] == ["user", "assistant"]
     assert fold.wire()[1]["parts"][1]["text"] == "You said: say what you see"
@@ -172,7 +172,7 @@ async def test_a_subagent_has_a_session_of_its_own() -> None:
 
 async def test_a_changed_file_is_in_the_session_diff() -> None:
     played = await replay("1.18.33/read_edit")
-    [entry] = view(played.branches[None].session).diffs
+    [entry] = view(played.states[None].session).diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 0)
 
 

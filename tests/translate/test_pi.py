@@ -93,7 +93,7 @@ async def test_cards(version: str, scene: str, cards: list[tuple[str, str]]) -> 
 
 @pytest.mark.parametrize("version", BOTH)
 async def test_the_diff_of_an_edit_is_in_the_session(version: str) -> None:
-    conversation = view((await play(version, "read_edit")).branch.session)
+    conversation = view((await play(version, "read_edit")).state.session)
     [entry] = conversation.diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from shim.ids import Ids
-from shim.sessions.branch import Branch
-from shim.sessions.reading import read
+from shim.sessions.journal_loader import load_journal
+from shim.sessions.session_state import SessionState
 from tests.support.both import check_second
 from tests.support.claude_seen import Seen, seen
 from tests.support.oracle import check_event, check_response
@@ -28,10 +28,10 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
     replay = await seen(*name)
     for number, event in enumerate(replay.hub.events):
         check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})
-    for key, branch in replay.branches.items():
-        fold = replay.hub.folds[branch.id]
+    for key, state in replay.states.items():
+        fold = replay.hub.folds[state.id]
         fold.check()
-        live = view(branch.session)
+        live = view(state.session)
         http = [m.wire() for m in live.messages.values()]
         check_response("session.messages", 200, http)
         check_response("session.get", 200, live.info)
@@ -40,8 +40,8 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
         ended = [e for k, e in replay.effects if k == key and isinstance(e, Ended)]
         started = [e for k, e in replay.effects if k == key and isinstance(e, Started)]
         assert fold.idles == len(ended) == len(started)
-        rebuilt = Branch(
-            branch.id,
+        rebuilt = SessionState(
+            state.id,
             "claude",
             store=replay.store,
             changes=Recorder().changes,
@@ -49,14 +49,14 @@ async def test_a_recording_as_opencode_clients_see_it(name: tuple[str, str]) -> 
             ids=Ids(replay.clock),
             on_change=lambda _: None,
         )
-        await read(rebuilt, replay.store)
+        await load_journal(rebuilt, replay.store)
         assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
         assert (view(rebuilt.session).info, view(rebuilt.session).todos) == (live.info, live.todos)
-        check_second(await replay.store.events(branch.id), "claude", live)
+        check_second(await replay.store.events(state.id), "claude", live)
 
 
 def _cards(replay: Seen, key: str | None = None) -> list[tuple[str, str]]:
-    parts = [p for m in view(replay.branches[key].session).messages.values() for p in m.wire()["parts"]]
+    parts = [p for m in view(replay.states[key].session).messages.values() for p in m.wire()["parts"]]
     return [(p["tool"], p["state"]["status"]) for p in parts if p["type"] == "tool"]
 
 
@@ -79,7 +79,7 @@ async def test_cards(scene: str, cards: list[tuple[str, str]]) -> None:
 
 async def test_an_error_is_told_once() -> None:
     replay = await seen("2.1.330", "error")
-    fold = replay.hub.folds[replay.branches[None].id]
+    fold = replay.hub.folds[replay.states[None].id]
     assert [e["name"] for e in fold.errors] == ["APIError"]
     texts = [p["text"] for m in fold.wire() if m["info"]["role"] == "assistant" for p in m["parts"] if p["type"] == "text"]
     assert texts == []
@@ -87,20 +87,20 @@ async def test_an_error_is_told_once() -> None:
 
 async def test_a_refused_login_tells_what_to_do() -> None:
     replay = await seen("2.1.330", "bad_start.no_auth")
-    [error] = replay.hub.folds[replay.branches[None].id].errors
+    [error] = replay.hub.folds[replay.states[None].id].errors
     assert error["name"] == "ProviderAuthError"
     assert "/login" in error["data"]["message"]
 
 
 async def test_a_subagent_has_a_session_with_its_own_tools() -> None:
     replay = await seen("2.1.330", "task_edit")
-    [child] = [k for k in replay.branches if k is not None]
+    [child] = [k for k in replay.states if k is not None]
     assert [tool for tool, _ in _cards(replay, child)] == ["read", "edit"]
 
 
 async def test_the_diff_of_an_edit_is_in_the_session() -> None:
     replay = await seen("2.1.330", "read_edit")
-    conversation = view(replay.branches[None].session)
+    conversation = view(replay.states[None].session)
     [entry] = conversation.diffs
     # the scripted model wrote a backslash and an n: one line for one line
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)

@@ -35,7 +35,7 @@ async def test_a_recording(name: str) -> None:
 async def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
     """Its card ends with its result, not as an error because another message began (claude-agent-acp)."""
     played = await replay("acp/claude-agent-acp-0.99.1/task")
-    parts = [p for m in view(played.branches[None].session).messages.values() for p in m.wire()["parts"]]
+    parts = [p for m in view(played.states[None].session).messages.values() for p in m.wire()["parts"]]
     assert [p["type"] for p in parts if p["type"] in ("tool", "text")][-3:] == ["tool", "text", "text"]
     cards = [(p["tool"], p["state"]["status"], p["state"].get("output", "")) for p in parts if p["type"] == "tool"]
     assert [card[:2] for card in cards] == [("task", "completed"), ("bash", "completed")]
@@ -45,5 +45,5 @@ async def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
 @pytest.mark.parametrize("name", ["claude/2.1.329/text", "codex/0.166.0/text"])
 async def test_the_agents_mcp_servers_are_known(name: str) -> None:
     played = await replay(name)
-    (servers,) = view(played.branches[None].session).mcp.values()
+    (servers,) = view(played.states[None].session).mcp.values()
     assert servers == {"scripted": {"status": "connected"}}

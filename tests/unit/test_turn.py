@@ -11,9 +11,9 @@ from universal.turn import (
     OURS,
     TRANSITIONS,
     Cancelled,
+    DispatchPrompt,
     Effect,
     Ended,
-    Hand,
     Input,
     InterruptAgent,
     KillAgent,
@@ -27,7 +27,7 @@ P, Q = "prompt one", "prompt two"
 PROMPT, SECOND = (Input.PROMPT, P), (Input.PROMPT, Q)
 OPENED, CLOSED = (Input.OPENED, "task"), (Input.CLOSED, "task")
 OTHER_OPENED, OTHER_CLOSED = (Input.OPENED, "other"), (Input.CLOSED, "other")
-BEGUN: list[Effect] = [Started(1, "user"), Hand(P)]
+BEGUN: list[Effect] = [Started(1, "user"), DispatchPrompt(P)]
 
 Move = Input | tuple[Input, str]
 
@@ -73,7 +73,7 @@ ROWS: dict[tuple[State, Move], tuple[list[Effect], State]] = {
     (State.RUNNING, Input.ABORT): ([InterruptAgent()], State.ABORTING),
     (State.RUNNING, Input.EXIT): ([Ended(1, "agent_exited")], State.IDLE),
     (State.RUNNING, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
-    (State.DRAINING, SECOND): ([Hand(Q)], State.RUNNING),
+    (State.DRAINING, SECOND): ([DispatchPrompt(Q)], State.RUNNING),
     (State.DRAINING, Input.ACTIVITY): ([], State.RUNNING),
     (State.DRAINING, Input.DONE): ([], State.DRAINING),
     (State.DRAINING, Input.FAILED): ([], State.DRAINING),
@@ -187,22 +187,22 @@ def test_a_continuation_that_is_told_after_the_task_closed_is_a_new_turn() -> No
 def test_a_prompt_while_draining_is_handed_at_once() -> None:
     """It must not wait for a background task that may take hours."""
     turn = machine(PROMPT, OPENED, Input.DONE)
-    assert say(turn, SECOND) == [Hand(Q)]
+    assert say(turn, SECOND) == [DispatchPrompt(Q)]
     assert say(turn, CLOSED) == []
     assert say(turn, Input.DONE) == [Ended(1, "completed")]
 
 
 def test_prompts_while_busy_are_one_turn_with_one_idle() -> None:
     turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"))
-    assert say(turn, Input.DONE) == [Hand(Q)]
-    assert say(turn, Input.DONE) == [Hand("three")]
+    assert say(turn, Input.DONE) == [DispatchPrompt(Q)]
+    assert say(turn, Input.DONE) == [DispatchPrompt("three")]
     assert say(turn, Input.DONE) == [Ended(1, "completed")]
 
 
 def test_a_prompt_waits_for_what_the_agent_began_by_itself() -> None:
     turn = machine(Input.ACTIVITY)
     assert say(turn, PROMPT) == []
-    assert say(turn, Input.DONE) == [Hand(P)]
+    assert say(turn, Input.DONE) == [DispatchPrompt(P)]
 
 
 @pytest.mark.parametrize("end", [Input.FAILED, Input.EXIT])
@@ -214,7 +214,7 @@ def test_an_error_ends_the_turn(end: Input) -> None:
 
 def test_an_error_of_one_prompt_does_not_stop_the_next_nor_stain_it() -> None:
     turn = machine(PROMPT, SECOND)
-    assert say(turn, Input.FAILED) == [Hand(Q)]
+    assert say(turn, Input.FAILED) == [DispatchPrompt(Q)]
     assert say(turn, Input.DONE) == [Ended(1, "completed")]
 
 
@@ -232,14 +232,14 @@ def test_an_error_is_not_made_good_by_a_background_task() -> None:
 def test_a_crash_with_queued_prompts_hands_the_next_one() -> None:
     """The queue does not die with the process."""
     turn = machine(PROMPT, SECOND, OPENED)
-    assert say(turn, Input.EXIT) == [Hand(Q)]
+    assert say(turn, Input.EXIT) == [DispatchPrompt(Q)]
     assert not turn.open
     assert say(turn, Input.DONE) == [Ended(1, "completed")]
 
 
 def test_a_crash_at_each_prompt_ends_the_turn_all_the_same() -> None:
     turn = machine(PROMPT, SECOND)
-    assert say(turn, Input.EXIT) == [Hand(Q)]
+    assert say(turn, Input.EXIT) == [DispatchPrompt(Q)]
     assert say(turn, Input.EXIT) == [Ended(1, "agent_exited")]
 
 
@@ -278,7 +278,7 @@ def test_an_abort_that_crosses_the_answer() -> None:
 
 def test_a_deaf_agent_is_killed_and_a_prompt_that_came_meanwhile_goes_to_the_next_process() -> None:
     turn = machine(PROMPT, Input.ABORT, SECOND)
-    assert say(turn, Input.ABORT_TIMEOUT) == [KillAgent(), Ended(1, "aborted"), Started(2, "user"), Hand(Q)]
+    assert say(turn, Input.ABORT_TIMEOUT) == [KillAgent(), Ended(1, "aborted"), Started(2, "user"), DispatchPrompt(Q)]
 
 
 def test_a_second_abort_cancels_what_was_queued_since_the_first() -> None:

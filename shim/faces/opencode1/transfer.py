@@ -18,7 +18,7 @@ from shim.faces.opencode1.check import problem
 from shim.faces.opencode2 import imported
 from shim.host.roots import require
 from shim.ids import ID_FORM, is_id, slug
-from shim.sessions.deps import ProjectLike
+from shim.sessions.dependencies import ProjectLike
 from shim.sessions.manager import SessionManager
 from universal.events import EventType, ItemData
 from universal.items import (
@@ -132,13 +132,13 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
     else:
         place = {"directory": directory, "projectID": project.id, "path": path}
         manager.add(importer.session({**info, **place}), _agent(manager, info, messages))
-    branch = await manager.branch(session_id)
-    if branch.machine.busy:
+    state = await manager.state(session_id)
+    if state.machine.busy:
         raise SessionBusy(session_id)
     for message in messages:
-        if message["info"]["id"] not in branch.session.messages:
-            branch.record(EventType.ITEM_COMPLETED, ItemData(item=item_of(manager.deps.ids.new("item"), message)))
-    return branch.session.record
+        if message["info"]["id"] not in state.session.messages:
+            state.record(EventType.ITEM_COMPLETED, ItemData(item=item_of(manager.deps.ids.new("item"), message)))
+    return state.session.record
 
 
 def _agent(manager: SessionManager, info: JsonObject, messages: list[JsonObject]) -> str | None:

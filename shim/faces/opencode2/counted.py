@@ -16,7 +16,7 @@ from shim.clock import from_rfc3339
 from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.projector import Projector2
 from shim.faces.opencode2.state import Conversation2
-from shim.sessions.reading import PAGE, SLICE, joined
+from shim.sessions.journal_loader import PAGE, SLICE, join_deltas
 from shim.store.base import Store
 from universal.events import UniversalEvent
 
@@ -65,7 +65,7 @@ class Counted:
         self.read += 1
         projector, sequence = None, 0
         while page := await self._store.brief(session_id, sequence, PAGE):
-            for number, event in enumerate(joined(page)):
+            for number, event in enumerate(join_deltas(page)):
                 projector = projector or self._projector_of(event)
                 projector.feed(event, from_rfc3339(event.time))
                 if number % SLICE == 0:

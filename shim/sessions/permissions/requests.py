@@ -16,7 +16,7 @@ import structlog
 
 from shim.clock import Clock
 from shim.errors import InvalidRequest
-from shim.sessions.branch import Branch
+from shim.sessions.session_state import SessionState
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
@@ -79,7 +79,7 @@ class Attendance:
 class _Wait:
     """An ask that waits for a person. `timer` rejects it, None if it waits without end."""
 
-    branch: Branch
+    state: SessionState
     since_ms: int
     timer: Timer | None
 
@@ -88,7 +88,7 @@ class _Wait:
 class _Arrival:
     """A call that waits until it is known which files it touches. `is_check`: its agent would not ask about it by itself."""
 
-    branch: Branch
+    state: SessionState
     fact: Fact
     data: PermissionData
     agent: str
@@ -102,7 +102,7 @@ class _Request:
     `shown_id` is the id of the request that clients see now, `access` what it asks for, `rest` what is asked after it.
     """
 
-    branch: Branch
+    state: SessionState
     fact: Fact
     data: PermissionData
     agent: str
@@ -126,7 +126,7 @@ class _Verdict:
 
 @dataclass(slots=True)
 class _Calls:
-    """The last calls of a branch, to notice a loop."""
+    """The last calls of a state, to notice a loop."""
 
     ids: deque[str] = field(default_factory=lambda: deque[str](maxlen=64))
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=LOOP_CALLS))
@@ -142,7 +142,7 @@ class _Calls:
 class Requests:
     """The open requests of one session.
 
-    `place` is where its calls are made, `policy` gives the rules in force for a branch, `send` gives a command to the agent,
+    `place` is where its calls are made, `policy` gives the rules in force for a state, `send` gives a command to the agent,
     `proceed` lets a checked call go on, `new_id` makes ids of permission requests, `attendance` says what happens to those that
     nobody answers.
     """
@@ -150,7 +150,7 @@ class Requests:
     def __init__(
         self,
         place: Callable[[], Place],
-        policy: Callable[[Branch], Policy],
+        policy: Callable[[SessionState], Policy],
         send: Callable[[Command], None],
         proceed: Callable[[str], None],
         new_id: Callable[[], str],
@@ -168,17 +168,17 @@ class Requests:
         self._waits: dict[str, _Wait] = {}
         self._calls: dict[str, _Calls] = {}
         self._granted: dict[str, dict[str, list[Access]]] = {}
-        """Branch -> call -> what a person has granted of it, for when the agent asks about the rest of it."""
+        """SessionState -> call -> what a person has granted of it, for when the agent asks about the rest of it."""
 
     # --- from the agent -----------------------------------------------------------------------------------
 
-    def permission(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
+    def permission(self, state: SessionState, fact: Fact, data: PermissionData, agent: str) -> None:
         """The agent asks about a call: the rules answer, or a person is asked."""
-        self._arrive(_Arrival(branch, fact, data, agent, is_check=False))
+        self._arrive(_Arrival(state, fact, data, agent, is_check=False))
 
-    def check(self, branch: Branch, fact: Fact, data: PermissionData, agent: str) -> None:
+    def check(self, state: SessionState, fact: Fact, data: PermissionData, agent: str) -> None:
         """Apply the rules to a call that the agent would not ask about; it goes on if none concerns it."""
-        self._arrive(_Arrival(branch, fact, data, agent, is_check=True))
+        self._arrive(_Arrival(state, fact, data, agent, is_check=True))
 
     def _arrive(self, arrival: _Arrival) -> None:
         """Judge a call, in the order in which calls come. Links are followed in a thread: no check reads a file on the loop."""
@@ -212,11 +212,11 @@ class Requests:
             async with asyncio.timeout(LOOKUP_S):
                 return await asyncio.to_thread(accesses_of, arrival.agent, arrival.data, place)
         except Exception:  # whatever it is, the agent must have an answer, and it is no
-            log.exception("permission.lookup_failed", session_id=arrival.branch.id)
+            log.exception("permission.lookup_failed", session_id=arrival.state.id)
             return None
 
     def _decide(self, arrival: _Arrival, accesses: tuple[Access, ...]) -> None:
-        branch, fact, data, agent = arrival.branch, arrival.fact, arrival.data, arrival.agent
+        state, fact, data, agent = arrival.state, arrival.fact, arrival.data, arrival.agent
         verdict = self._judge(arrival, accesses)
         if verdict is None:
             return
@@ -225,20 +225,20 @@ class Requests:
                 self._proceed(data.permission_id)
                 return
             asks_itself = verdict.action is None and verdict.call.permission not in READS
-            self._ask_or_reject(_Request(branch, fact, data, agent, verdict.to_ask[0], verdict.to_ask[1:], asks_itself))
+            self._ask_or_reject(_Request(state, fact, data, agent, verdict.to_ask[0], verdict.to_ask[1:], asks_itself))
             return
         to_ask = verdict.to_ask or ([verdict.call] if verdict.action is None else [])
         if to_ask:
-            self._ask_or_reject(_Request(branch, fact, data, agent, to_ask[0], to_ask[1:]))
+            self._ask_or_reject(_Request(state, fact, data, agent, to_ask[0], to_ask[1:]))
             return
-        self._record_automatic(branch, fact, data, "allow")
+        self._record_automatic(state, fact, data, "allow")
         self._send(PermissionReply(data.permission_id, "accept"))
 
     def _judge(self, arrival: _Arrival, needed: tuple[Access, ...]) -> _Verdict | None:
         """Apply the rules to a call. None if they deny it: the agent has been answered then."""
-        branch = arrival.branch
-        accesses = self._with_loop(branch, arrival.data, needed)
-        policy = self._policy(branch)
+        state = arrival.state
+        accesses = self._with_loop(state, arrival.data, needed)
+        policy = self._policy(state)
         actions: list[Action | None] = [policy.action(access) for access in accesses]
         if "deny" in actions:
             denied = accesses[actions.index("deny")]
@@ -247,14 +247,14 @@ class Requests:
         to_ask = [access for access, action in zip(accesses, actions, strict=True) if action == "ask"]
         return _Verdict(to_ask, accesses[-1], actions[-1])
 
-    def _with_loop(self, branch: Branch, data: PermissionData, needed: tuple[Access, ...]) -> tuple[Access, ...]:
+    def _with_loop(self, state: SessionState, data: PermissionData, needed: tuple[Access, ...]) -> tuple[Access, ...]:
         """What a call needs beside what a person has granted of it; first `doom_loop`, if it is one of too many equal calls."""
         meta = obj(data.metadata)
         *others, call = needed
-        granted = self._granted.get(branch.id, {}).get(text(meta.get("call_id")), [])
+        granted = self._granted.get(state.id, {}).get(text(meta.get("call_id")), [])
         accesses = (*(access for access in others if access not in granted), call)
         tool = text(meta.get("tool"), data.action)
-        calls = self._calls.setdefault(branch.id, _Calls())
+        calls = self._calls.setdefault(state.id, _Calls())
         call_id = text(meta.get("call_id"))
         if not call_id or not calls.repeats(call_id, f"{tool} {meta.get('input')!r}"):
             return accesses
@@ -262,7 +262,7 @@ class Requests:
         return accesses if loop in granted else (loop, *accesses)
 
     def _reject(self, arrival: _Arrival, message: str) -> None:
-        self._record_automatic(arrival.branch, arrival.fact, arrival.data, "deny")
+        self._record_automatic(arrival.state, arrival.fact, arrival.data, "deny")
         self._send(PermissionReply(arrival.data.permission_id, "reject", message))
 
     def _ask_or_reject(self, request: _Request) -> None:
@@ -270,12 +270,14 @@ class Requests:
         if self._attendance.in_force().action != "rules":
             self._ask(request)
             return
-        self._note_unattended(request.branch, request.data.permission_id, "rules", NOT_ALLOWED)
-        self._record_automatic(request.branch, request.fact, request.data, "deny")
+        self._note_unattended(request.state, request.data.permission_id, "rules", NOT_ALLOWED)
+        self._record_automatic(request.state, request.fact, request.data, "deny")
         self._send(PermissionReply(request.data.permission_id, "reject", NOT_ALLOWED))
 
-    def _record_automatic(self, branch: Branch, fact: Fact, data: PermissionData, decision: Literal["allow", "deny"]) -> None:
-        branch.fact(replace(fact, data=_with_metadata(data, auto=decision)))
+    def _record_automatic(
+        self, state: SessionState, fact: Fact, data: PermissionData, decision: Literal["allow", "deny"]
+    ) -> None:
+        state.fact(replace(fact, data=_with_metadata(data, auto=decision)))
 
     def _ask(self, request: _Request) -> None:
         """Show a person what is asked now. The last request of a call has the agent's own id."""
@@ -283,8 +285,8 @@ class Requests:
         request.shown_id = request.data.permission_id if is_last else self._new_id()
         self._open[request.shown_id] = request
         fact = replace(request.fact, data=_shown(request), synthetic=request.fact.synthetic or not is_last)
-        request.branch.fact(fact)
-        self._wait(request.shown_id, request.branch)
+        request.state.fact(fact)
+        self._wait(request.shown_id, request.state)
 
     def withdraw(self, permission_id: str) -> bool:
         """The agent takes a request back. True if nobody has been shown it yet."""
@@ -298,39 +300,39 @@ class Requests:
         """The agent's process is gone: calls of it that were not judged yet are of no interest."""
         self._arrivals.clear()
 
-    def resolved(self, permission_id: str) -> None:
+    def on_permission_resolved(self, permission_id: str) -> None:
         """The agent has answered or withdrawn a request of its own: a person is not asked about it any more."""
         self._take(permission_id)
         for request in [r for r in self._open.values() if r.data.permission_id == permission_id]:
             self._take(request.shown_id)
             self._resolve_shown(request, "reject", withdrawn=True)
 
-    def forget(self, branch: Branch) -> None:
-        """The branch's turn is over: nothing of it is open, and its next calls are no loop."""
-        self._arrivals = deque(arrival for arrival in self._arrivals if arrival.branch is not branch)
-        for id_ in [id_ for id_, wait in self._waits.items() if wait.branch is branch]:
+    def forget(self, state: SessionState) -> None:
+        """The state's turn is over: nothing of it is open, and its next calls are no loop."""
+        self._arrivals = deque(arrival for arrival in self._arrivals if arrival.state is not state)
+        for id_ in [id_ for id_, wait in self._waits.items() if wait.state is state]:
             self._end_wait(id_)
-        self._open = {id_: request for id_, request in self._open.items() if request.branch is not branch}
-        self._calls.pop(branch.id, None)
-        self._granted.pop(branch.id, None)
+        self._open = {id_: request for id_, request in self._open.items() if request.state is not state}
+        self._calls.pop(state.id, None)
+        self._granted.pop(state.id, None)
 
-    def question(self, branch: Branch, fact: Fact, data: QuestionData) -> None:
+    def question(self, state: SessionState, fact: Fact, data: QuestionData) -> None:
         """The agent has a question; a client that answers none (`opencode run`) has a rule that denies them."""
-        policy = self._policy(branch)
+        policy = self._policy(state)
         name = "plan_exit" if text(obj(data.metadata).get("tool")) in PLAN_TOOLS else "question"
         if policy.action(Access(name, ("*",))) == "deny":
-            branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
+            state.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
             self._send(QuestionReply(data.question_id, None))
             return
         if self._attendance.in_force().action == "rules":
-            self._note_unattended(branch, data.question_id, "rules", NO_QUESTIONS)
-            branch.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
+            self._note_unattended(state, data.question_id, "rules", NO_QUESTIONS)
+            state.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
             self._send(QuestionReply(data.question_id, None, NO_QUESTIONS))
             return
-        branch.fact(fact)
-        self._wait(data.question_id, branch)
+        state.fact(fact)
+        self._wait(data.question_id, state)
 
-    def question_resolved(self, question_id: str) -> None:
+    def on_question_resolved(self, question_id: str) -> None:
         """The agent has its answer, or has withdrawn the question."""
         self._end_wait(question_id)
 
@@ -341,9 +343,9 @@ class Requests:
         """How many permission requests and questions wait for a person."""
         return len(self._waits)
 
-    def waiting_since_ms(self, branch: Branch | None = None) -> int | None:
-        """Since when the oldest ask waits, of one branch if given; None if nothing waits."""
-        return min((wait.since_ms for wait in self._waits.values() if branch in (None, wait.branch)), default=None)
+    def waiting_since_ms(self, state: SessionState | None = None) -> int | None:
+        """Since when the oldest ask waits, of one state if given; None if nothing waits."""
+        return min((wait.since_ms for wait in self._waits.values() if state in (None, wait.state)), default=None)
 
     def close(self) -> None:
         """Nobody can answer any more: no ask is rejected later."""
@@ -351,11 +353,11 @@ class Requests:
         for id_ in list(self._waits):
             self._end_wait(id_)
 
-    def _wait(self, id_: str, branch: Branch) -> None:
+    def _wait(self, id_: str, state: SessionState) -> None:
         unattended, timer = self._attendance.in_force(), None
         if unattended.action == "reject":
             timer = self._attendance.call_later(unattended.reject_s, lambda: self._nobody_answered(id_, unattended))
-        self._waits[id_] = _Wait(branch, self._attendance.clock.now_ms(), timer)
+        self._waits[id_] = _Wait(state, self._attendance.clock.now_ms(), timer)
 
     def _end_wait(self, id_: str) -> None:
         wait = self._waits.pop(id_, None)
@@ -372,19 +374,19 @@ class Requests:
         wait, request = self._waits.get(id_), self._take(id_)
         if wait is None:
             return
-        session = wait.branch.session
+        session = wait.state.session
         if id_ not in session.permissions and id_ not in session.questions:
             return  # a subagent's turn has ended meanwhile
-        self._note_unattended(wait.branch, id_, "timeout", unattended.rejection)
+        self._note_unattended(wait.state, id_, "timeout", unattended.rejection)
         if request is not None:
             self._answer(request, PermissionReply(id_, "reject", unattended.rejection))
         else:
             self._send(QuestionReply(id_, None, unattended.rejection))
 
-    def _note_unattended(self, branch: Branch, id_: str, action: Literal["timeout", "rules"], message: str) -> None:
+    def _note_unattended(self, state: SessionState, id_: str, action: Literal["timeout", "rules"], message: str) -> None:
         self._attendance.counts[action] += 1
-        log.info("ask.unattended", session_id=branch.id, request_id=id_, action=action)
-        branch.status("unattended", message, request_id=id_, action=action)
+        log.info("ask.unattended", session_id=state.id, request_id=id_, action=action)
+        state.status("unattended", message, request_id=id_, action=action)
 
     # --- from a person ------------------------------------------------------------------------------------
 
@@ -395,10 +397,10 @@ class Requests:
             self._send(reply)
             return
         self._answer(request, reply)
-        for open_request in [r for r in self._open.values() if r.branch is request.branch]:
+        for open_request in [r for r in self._open.values() if r.state is request.state]:
             if open_request.shown_id not in self._open or open_request is request:
                 continue
-            is_covered = self._policy(open_request.branch).action(open_request.access) == "allow"
+            is_covered = self._policy(open_request.state).action(open_request.access) == "allow"
             if reply.decision == "reject" or (reply.decision == "accept_for_session" and is_covered):
                 self._take(open_request.shown_id)
                 self._answer(open_request, reply)
@@ -415,19 +417,19 @@ class Requests:
             return
         if reply.decision != "reject" and request.asks_itself:
             call_id = text(obj(request.data.metadata).get("call_id"))
-            self._granted.setdefault(request.branch.id, {})[call_id] = request.granted
+            self._granted.setdefault(request.state.id, {})[call_id] = request.granted
             self._proceed(request.data.permission_id)
             return
         if request.shown_id != request.data.permission_id:  # the agent's own request was never shown
-            self._record_automatic(request.branch, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")
+            self._record_automatic(request.state, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")
         self._send(replace(reply, permission_id=request.data.permission_id))
-        if request.data.permission_id in request.branch.session.permissions:  # the agent knows nothing of it any more
+        if request.data.permission_id in request.state.session.permissions:  # the agent knows nothing of it any more
             data = PermissionData(permission_id=request.data.permission_id, action="withdrawn", status=reply.decision)
-            request.branch.record(EventType.PERMISSION_RESOLVED, data)
+            request.state.record(EventType.PERMISSION_RESOLVED, data)
 
     def _still_to_ask(self, request: _Request) -> list[Access]:
         """What is left to ask: an `always` may have answered it meanwhile."""
-        policy = self._policy(request.branch)
+        policy = self._policy(request.state)
         return [access for access in request.rest if policy.action(access) != "allow"]
 
     def _resolve_shown(
@@ -441,7 +443,7 @@ class Requests:
         """Close the request that a person sees, where it is ours and not the agent's."""
         extra: dict[str, Json] = {**({"message": message} if message else {}), **({"withdrawn": True} if withdrawn else {})}
         data = _shown(request).model_copy(update={"status": status})
-        request.branch.record(EventType.PERMISSION_RESOLVED, _with_metadata(data, **extra))
+        request.state.record(EventType.PERMISSION_RESOLVED, _with_metadata(data, **extra))
 
     def reply_question(self, reply: QuestionReply) -> None:
         """A person's answers, or their refusal."""
@@ -465,7 +467,7 @@ def _shown(request: _Request) -> PermissionData:
     """The request for one access of a call, as it stands in the journal and as clients see it."""
     data, access = request.data, request.access
     shown = data.model_copy(update={"permission_id": request.shown_id})
-    if access == primary_access(request.agent, data, request.branch.session.record.directory):
+    if access == primary_access(request.agent, data, request.state.session.record.directory):
         return shown
     wire = {
         "permission": access.permission,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shim.sessions import generate as module
+from shim.sessions.prompts import generate as module
 from tests.http.opencode2.client import Tui
 
 TEXT = "/api/experimental/generate"

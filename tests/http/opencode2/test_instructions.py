@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shim.sessions.instructions import HEAD, MAX_ENTRIES, MAX_VALUE_BYTES
+from shim.sessions.prompts.instructions import HEAD, MAX_ENTRIES, MAX_VALUE_BYTES
 from tests.http.opencode2.client import Tui
 
 

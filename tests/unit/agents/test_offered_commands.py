@@ -9,7 +9,7 @@ import pytest
 from shim.agents.client_commands import FOUND
 from shim.agents.offered_commands import commands, native_name, withheld
 from shim.agents.reserved_commands import BREAKING, RESERVED
-from shim.sessions.built_in_commands import BuiltInCommand, templates
+from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from universal.agents.claude.spec import CLAUDE
 from universal.codec import Catalogue, SlashCommand

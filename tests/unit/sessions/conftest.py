@@ -32,7 +32,7 @@ async def _rebuilt_is_live(w: World) -> None:
         if "session.deleted" in w.hub.kinds(session_id):
             continue
         again = world(w.store)
-        again.manager._known = {}
+        again.manager._entries = {}
         await again.manager.start()
         live = view(await w.manager.session(session_id))
         rebuilt = view(await again.manager.session(session_id))
@@ -46,5 +46,5 @@ async def _rebuilt_is_live(w: World) -> None:
 
 def _parked(w: World, session_id: str) -> dict[str, Prompt]:
     """What waits for a person's word."""
-    actor = w.manager._known[session_id].actor
-    return {id_: one.prompt for id_, one in actor.inbox.parked.items()} if actor is not None else {}
+    actor = w.manager._entries[session_id].actor
+    return {id_: one.prompt for id_, one in actor.prompt_queue.parked.items()} if actor is not None else {}

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from shim.errors import Conflict, InvalidRequest, NotFound
-from shim.sessions import prompting
-from shim.sessions.prompting import Body
-from shim.sessions.steps import Trees
-from shim.sessions.submit import submit
+from shim.sessions.prompts import prompt_request
+from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.submit import submit
+from shim.sessions.undo.step_snapshots import Trees
 from tests.support.scripted import World, ask, body, world
 from tests.support.views import info, permissions, questions, statuses, view
 from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
@@ -351,7 +351,7 @@ async def test_an_invalid_prompt_stores_nothing(w: World) -> None:
         (body(mode="nosuch"), InvalidRequest),
         (body(model={"providerID": "nosuch", "modelID": "m1"}), InvalidRequest),
         (body(model={"providerID": "one", "modelID": "nosuch"}), InvalidRequest),
-        (Body(parts=[{"type": "text", "text": "x", "id": "xyz"}]), InvalidRequest),
+        (PromptRequest(parts=[{"type": "text", "text": "x", "id": "xyz"}]), InvalidRequest),
     ]:
         with pytest.raises(error):
             await submit(w.manager, session, wrong)
@@ -443,7 +443,7 @@ async def test_a_turn_that_ran_when_the_server_died_is_closed_at_the_next_start(
 
 
 async def test_fork_has_the_conversation_before_a_message_and_tells_its_agent(w: World) -> None:
-    from shim.sessions.fork import fork
+    from shim.sessions.transfer.fork import fork
 
     session = w.session()
     await ask(w, session, "one", message_id="msg_client1")
@@ -485,7 +485,7 @@ async def test_a_retry_is_shown_until_something_comes(w: World) -> None:
 
 
 async def test_an_agent_that_does_not_leave_is_killed_when_the_server_stops(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.sessions.stopping.CLOSE_S", 0.01)
+    monkeypatch.setattr("shim.sessions.agent_process.CLOSE_S", 0.01)
     session = w.session()
     await ask(w, session)
     w.agent.done()
@@ -510,13 +510,13 @@ async def test_a_prompt_whose_session_ends_while_it_is_read_is_refused(
     w: World, monkeypatch: pytest.MonkeyPatch, how: str, error: type[Exception]
 ) -> None:
     session = w.session()
-    choose = prompting.choose
+    choose = prompt_request.choose
 
-    async def slowly(*given: Any) -> prompting.Choice:
+    async def slowly(*given: Any) -> prompt_request.Choice:
         await getattr(w.manager, how)(session)
         return await choose(*given)
 
-    monkeypatch.setattr(prompting, "choose", slowly)
+    monkeypatch.setattr(prompt_request, "choose", slowly)
     with pytest.raises(error):
         await submit(w.manager, session, body())
     assert w.hub.folds[session].idles == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shim.clock import from_rfc3339
 from shim.errors import StoreError
-from shim.sessions.reading import joined
+from shim.sessions.journal_loader import join_deltas
 from shim.store import stretches
 from shim.store.rows import EventRow, event_of, row_of
 from shim.store.sqlite import SqliteStore
@@ -46,7 +46,7 @@ def brief(journal: Iterable[UniversalEvent], over: Iterable[Stretch]) -> Iterato
 def folded(session_id: str, rows: Iterable[EventRow]) -> tuple[dict[str, Message], int]:
     """Messages, and how many lasting events there were."""
     reducer = Reducer(session_id, "mock")
-    for one in joined(rows):
+    for one in join_deltas(rows):
         reducer.load(one, from_rfc3339(one.time))
     return reducer.session.messages, reducer.session.lasting
 

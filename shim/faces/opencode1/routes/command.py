@@ -5,7 +5,7 @@ from __future__ import annotations
 from shim.agents import offered_commands as projection
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
-from shim.sessions.built_in_commands import templates
+from shim.sessions.prompts.built_in_commands import templates
 
 
 @operation("command.list")

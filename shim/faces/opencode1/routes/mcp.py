@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
-from shim.sessions.mcp import servers_of
+from shim.sessions.mcp_servers import servers_of
 
 
 @operation("mcp.status")

@@ -49,11 +49,11 @@ LONG = 500
 @operation("session.messages")
 async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
-    branch = await ctx.services.sessions.reading(path.sessionID)
-    branch.was_read()
-    newest = branch.session.newest_first()
+    state = await ctx.services.sessions.readable_state(path.sessionID)
+    state.on_read()
+    newest = state.session.newest_first()
     if query.before is not None:
-        newest = _before(branch.session, newest, query.before)
+        newest = _before(state.session, newest, query.before)
     page = list(islice(newest, query.limit or None))
     page.reverse()
     headers: dict[str, str] = {}
@@ -64,7 +64,7 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     if len(page) < LONG:
         return to_response([read.message(one, path.sessionID) for one in page], headers=headers)
     response = await send(ctx.request, page, partial(read.message, session_id=path.sessionID), headers)
-    branch.was_read()  # again: only now has the client all of it
+    state.on_read()  # again: only now has the client all of it
     return response
 
 
@@ -108,8 +108,8 @@ async def delete(ctx: Ctx, path: MessagePath) -> object:
     """Removes a message from what is shown; the agent's own memory keeps it."""
     await need_idle(ctx, path.sessionID)
     await message_of(ctx, path.sessionID, path.messageID)
-    branch = await ctx.services.sessions.branch(path.sessionID)
-    branch.status("message.removed", message_id=path.messageID)
+    state = await ctx.services.sessions.state(path.sessionID)
+    state.status("message.removed", message_id=path.messageID)
     await ctx.services.store.flush()
     return True
 
@@ -120,8 +120,8 @@ async def delete_part(ctx: Ctx, path: PartPath) -> object:
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:
         raise PartNotFound(path.messageID, path.partID)
-    branch = await ctx.services.sessions.branch(path.sessionID)
-    branch.status("part.removed", message_id=path.messageID, part_id=path.partID)
+    state = await ctx.services.sessions.state(path.sessionID)
+    state.status("part.removed", message_id=path.messageID, part_id=path.partID)
     await ctx.services.store.flush()
     return True
 
@@ -149,7 +149,7 @@ async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
     if body.type != old["type"]:
         raise InvalidRequest(f'The part is of type "{old["type"]}", not "{body.type}"', path=("type",))
     part: dict[str, Any] = body.model_dump(exclude_unset=True)
-    branch = await ctx.services.sessions.branch(path.sessionID)
-    branch.status("part.updated", part=part)
+    state = await ctx.services.sessions.state(path.sessionID)
+    state.status("part.updated", part=part)
     await ctx.services.store.flush()
     return part

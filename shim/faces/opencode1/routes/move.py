@@ -14,8 +14,8 @@ from shim.faces.opencode1.errors import SessionNotMoved, SessionNotWarped
 from shim.faces.opencode1.routes.workspace import WorkspaceID
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, need_id
-from shim.sessions.moving import move as move_session
-from shim.sessions.moving import subpath
+from shim.sessions.transfer.move import move as move_session
+from shim.sessions.transfer.move import subpath
 
 CHANGES = (
     "Changes that are not committed stay where they are: this server does not move files. "

@@ -12,14 +12,14 @@ from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.built_in_commands import templates
-from shim.sessions.command import command as run_command
-from shim.sessions.compact import compact as run_compact
-from shim.sessions.init import init as run_init
 from shim.sessions.permissions.requests import unattended_of_headers
-from shim.sessions.prompting import Body
-from shim.sessions.shell import shell as run_shell
-from shim.sessions.submit import submit
+from shim.sessions.prompts.built_in_commands import templates
+from shim.sessions.prompts.command import command as run_command
+from shim.sessions.prompts.command import init as run_init
+from shim.sessions.prompts.compact import compact as run_compact
+from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.shell_turn import shell as run_shell
+from shim.sessions.prompts.submit import submit
 from universal.jsonvalue import JsonObject
 
 
@@ -66,14 +66,14 @@ class PromptBody(BaseModel):
     variant: str | None = None
     format: dict[str, Any] | None = None
 
-    def body(self) -> Body:
+    def body(self) -> PromptRequest:
         """What the sessions need of it."""
         model: JsonObject | None = None
         if self.model is not None:
             model = self.model.model_dump(exclude_none=True)
         elif self.providerID is not None and self.modelID is not None:
             model = {"providerID": self.providerID, "modelID": self.modelID}
-        return Body(
+        return PromptRequest(
             parts=[p.model_dump() for p in self.parts],
             message_id=self.messageID,
             model=model,
@@ -114,11 +114,11 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
 
 
 async def _answer(ctx: Ctx, session_id: str, message_id: str) -> JsonObject:
-    branch = await ctx.services.sessions.branch(session_id)
-    await branch.idle()
+    state = await ctx.services.sessions.state(session_id)
+    await state.idle()
     # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
-    await ctx.services.hub.settled(branch.session.record.directory)
-    last = next((message for message in branch.session.newest_first() if not message.is_user), None)
+    await ctx.services.hub.settled(state.session.record.directory)
+    last = next((message for message in state.session.newest_first() if not message.is_user), None)
     if last is None:
         raise AnswerNotFound(message_id)
     return read.message(last, session_id)
@@ -151,7 +151,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
         path.sessionID,
         body.command,
         body.arguments,
-        Body(
+        PromptRequest(
             parts=[p.model_dump() for p in body.parts],
             message_id=body.messageID,
             model=model,
@@ -176,7 +176,7 @@ class InitBody(BaseModel):
 async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
     """The agent writes AGENTS.md; answers when the turn has ended."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
-    given = Body((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
+    given = PromptRequest((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
     message_id = await run_init(ctx.services.sessions, path.sessionID, given)
     await ctx.services.store.flush()
     await _answer(ctx, path.sessionID, message_id)

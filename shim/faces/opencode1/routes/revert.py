@@ -8,7 +8,7 @@ from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.http.operation import Ctx
-from shim.sessions import undo
+from shim.sessions.undo import undo
 
 
 class RevertBody(BaseModel):

@@ -15,7 +15,7 @@ from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.host.roots import visible
 from shim.http.operation import Ctx, need_id
-from shim.sessions.fork import fork as fork_session
+from shim.sessions.transfer.fork import fork as fork_session
 from universal.diffs import relative
 from universal.session.importer import session_model
 from universal.session.model import UserInfo

@@ -11,7 +11,7 @@ from shim.faces.opencode1.endpoint import extra
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.transfer import import_
 from shim.http.operation import Ctx
-from shim.sessions.deps import ProjectLike
+from shim.sessions.dependencies import ProjectLike
 from universal.diffs import relative
 
 

@@ -19,7 +19,7 @@ from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.located import located
 from shim.host import skills
 from shim.http.operation import Ctx
-from shim.sessions.built_in_commands import templates
+from shim.sessions.prompts.built_in_commands import templates
 from universal.permissions import rules_from_config
 
 

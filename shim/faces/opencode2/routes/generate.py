@@ -1,4 +1,4 @@
-"""Texts that are asked beside all conversations. Source: API notes of 2.0.21; `shim.sessions.generate`."""
+"""Texts that are asked beside all conversations. Source: API notes of 2.0.21; `shim.sessions.prompts.generate`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from shim.errors import ServiceUnavailable
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.sessions import ModelRef, SessionPath
 from shim.http.operation import Ctx
-from shim.sessions.generate import NotGenerated, text
-from shim.sessions.prompting import Body, choose
+from shim.sessions.prompts.generate import NotGenerated, text
+from shim.sessions.prompts.prompt_request import PromptRequest, choose
 from universal.jsonvalue import JsonObject
 from universal.session.model import Session, SessionRecord
 
@@ -52,7 +52,7 @@ async def _generated(
     variant: str | None = None,
     told: Session | None = None,
 ) -> object:
-    choice = await choose(ctx.services.agents, session, Body((), model=model, variant=variant))
+    choice = await choose(ctx.services.agents, session, PromptRequest((), model=model, variant=variant))
     try:
         return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, told)}}
     except NotGenerated as error:

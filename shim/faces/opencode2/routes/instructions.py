@@ -11,8 +11,8 @@ from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import InstructionTooLarge
 from shim.faces.opencode2.routes.sessions import SessionPath
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.branch import Branch
-from shim.sessions.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, dumped
+from shim.sessions.prompts.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, dumped
+from shim.sessions.session_state import SessionState
 
 
 class EntryPath(SessionPath):
@@ -30,21 +30,21 @@ class EntryBody(BaseModel):
 @operation2("experimental.session.instructions.entry.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
     """Those that hold from the next prompt on."""
-    entries = (await ctx.services.sessions.reading(path.sessionID)).instructions.entries
+    entries = (await ctx.services.sessions.readable_state(path.sessionID)).instructions.entries
     return {"data": [{"key": key, "value": value} for key, value in entries.items()]}
 
 
 @operation2("experimental.session.instructions.entry.put")
 async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
     """Set one. Raises InstructionTooLarge, LimitReached."""
-    branch = await _open(ctx, path)
-    entries = branch.instructions.entries
+    state = await _open(ctx, path)
+    entries = state.instructions.entries
     if (size := len(dumped(body.value).encode())) > MAX_VALUE_BYTES:
         raise InstructionTooLarge(path.key, size, MAX_VALUE_BYTES)
     if path.key not in entries and len(entries) >= MAX_ENTRIES:
         raise LimitReached("instructions", MAX_ENTRIES, "There are too many instructions in this session: remove some.")
     if path.key not in entries or entries[path.key] != body.value:
-        branch.status(LABEL, key=path.key, json=dumped(body.value))
+        state.status(LABEL, key=path.key, json=dumped(body.value))
         await ctx.services.store.flush()
     return NO_CONTENT
 
@@ -52,14 +52,14 @@ async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
 @operation2("experimental.session.instructions.entry.remove")
 async def remove(ctx: Ctx, path: EntryPath) -> object:
     """It holds no longer. Nothing to remove is fine."""
-    branch = await _open(ctx, path)
-    if path.key in branch.instructions.entries:
-        branch.status(LABEL, key=path.key)
+    state = await _open(ctx, path)
+    if path.key in state.instructions.entries:
+        state.status(LABEL, key=path.key)
         await ctx.services.store.flush()
     return NO_CONTENT
 
 
-async def _open(ctx: Ctx, path: EntryPath) -> Branch:
-    branch = await ctx.services.sessions.branch(path.sessionID)
-    branch.need_open()
-    return branch
+async def _open(ctx: Ctx, path: EntryPath) -> SessionState:
+    state = await ctx.services.sessions.state(path.sessionID)
+    state.require_open()
+    return state

@@ -1,6 +1,6 @@
 """MCP servers, which belong to the agents, and plugins, which are Python packages that bring agents.
 
-Source: API notes of 2.0.21; `shim.sessions.mcp`, `shim.agents.plugins`.
+Source: API notes of 2.0.21; `shim.sessions.mcp_servers`, `shim.agents.plugins`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.located import located
 from shim.http.operation import Ctx
-from shim.sessions.mcp import servers_of
+from shim.sessions.mcp_servers import servers_of
 
 STATUSES = {"connected": "connected", "disabled": "disabled", "failed": "failed", "needs_auth": "needs_auth"}
 """Of the first wire -> of the second; what is not here needs a login, which the agent must be told."""

@@ -14,8 +14,8 @@ from shim.faces.opencode2.routes.session import Limit, first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, seen
 from shim.faces.opencode2.state import Conversation2
 from shim.http.operation import Ctx
-from shim.sessions.steps import WHOLE_FILE
-from shim.sessions.turn_diff import changes
+from shim.sessions.undo.step_snapshots import WHOLE_FILE
+from shim.sessions.undo.turn_diff import changes
 from universal.jsonvalue import JsonObject
 
 DEFAULT_LIMIT = 50

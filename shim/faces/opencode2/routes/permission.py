@@ -87,7 +87,7 @@ class CreateBody(BaseModel):
 async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
     """What the rules say of it: allow, deny, or ask. Nobody is asked here: only the session's agent asks its person."""
     await ctx.services.config.fresh(need(ctx, path.sessionID).directory)
-    policy = ctx.services.sessions.policy(await ctx.services.sessions.branch(path.sessionID))
+    policy = ctx.services.sessions.policy(await ctx.services.sessions.state(path.sessionID))
     effect = policy.action(Access(PERMISSIONS.get(body.action, body.action), tuple(body.resources))) or "ask"
     return {"data": {"id": body.id or ctx.services.ids.new("permission"), "effect": effect}}
 

@@ -19,12 +19,12 @@ from shim.faces.opencode2.state import Conversation2
 from shim.host import skills
 from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.built_in_commands import templates
-from shim.sessions.command import UnknownCommand
-from shim.sessions.command import command as run_command
 from shim.sessions.permissions.requests import unattended_of_headers
-from shim.sessions.prompting import Body
-from shim.sessions.submit import submit
+from shim.sessions.prompts.built_in_commands import templates
+from shim.sessions.prompts.command import UnknownCommand
+from shim.sessions.prompts.command import command as run_command
+from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.submit import submit
 from universal.jsonvalue import JsonObject
 
 Delivery = Literal["steer", "queue"]
@@ -137,7 +137,7 @@ async def _admit(
     whole = {"text": parts[0]["text"], **payload}
     if message_id is not None and (known := admitted(await seen(ctx, session_id), message_id)) is not None:
         return _same(known, kind, whole)
-    body = Body(parts=parts, message_id=message_id, unattended=unattended_of_headers(ctx.request.headers))
+    body = PromptRequest(parts=parts, message_id=message_id, unattended=unattended_of_headers(ctx.request.headers))
     try:
         made = await submit(ctx.services.sessions, session_id, body, reply=resume, second={**extra, "kind": kind})
     except Conflict:
@@ -207,7 +207,7 @@ async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
     if found is None:
         raise SkillNotFound(body.id)
     need(ctx, path.sessionID)
-    given = Body(parts=[{"type": "text", "text": found.told()}], unattended=unattended_of_headers(ctx.request.headers))
+    given = PromptRequest(parts=[{"type": "text", "text": found.told()}], unattended=unattended_of_headers(ctx.request.headers))
     told = {"kind": "skill", "skill": {"id": found.id, "name": found.name, "text": found.content}, "delivery": "steer"}
     await submit(ctx.services.sessions, path.sessionID, given, reply=body.resume is not False, second=told)
     await ctx.services.store.flush()
@@ -236,7 +236,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     config = await ctx.services.config.fresh(directory)
     commands = templates(directory, config.commands)
     extra = {**payload, "delivery": body.delivery or "steer"}
-    request = Body(parts=parts[1:], unattended=unattended_of_headers(ctx.request.headers))
+    request = PromptRequest(parts=parts[1:], unattended=unattended_of_headers(ctx.request.headers))
     try:
         await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request, second=extra)
     except UnknownCommand as error:
@@ -270,7 +270,7 @@ async def inbox(ctx: Ctx, path: SessionPath) -> object:
 async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
     """Let it go before the others, or after them. 409 when it waits no more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
-    if not actor.inbox.redeliver(path.inboxID, body.delivery):
+    if not actor.prompt_queue.redeliver(path.inboxID, body.delivery):
         raise ResourceConflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
     await ctx.services.store.flush()
     return NO_CONTENT
@@ -280,6 +280,6 @@ async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
 async def inbox_cancel(ctx: Ctx, path: InboxPath) -> object:
     """Take it back: it is not handed over, and not shown. Nothing to take back is fine."""
     actor = await ctx.services.sessions.actor(path.sessionID)
-    if actor.inbox.withdraw(path.inboxID):
+    if actor.prompt_queue.withdraw(path.inboxID):
         await ctx.services.store.flush()
     return NO_CONTENT

@@ -9,7 +9,7 @@ from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.session import first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, seen
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions import undo
+from shim.sessions.undo import undo
 
 
 class StageBody(BaseModel):

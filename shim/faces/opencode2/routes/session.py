@@ -20,9 +20,9 @@ from shim.faces.opencode2.session_info import info_of
 from shim.host.roots import visible
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.fork import fork as fork_session
-from shim.sessions.moving import move as move_session
-from shim.sessions.moving import subpath
+from shim.sessions.transfer.fork import fork as fork_session
+from shim.sessions.transfer.move import move as move_session
+from shim.sessions.transfer.move import subpath
 from universal.jsonvalue import JsonObject
 from universal.session.importer import session_model
 from universal.session.model import SessionRecord
@@ -304,7 +304,7 @@ class ViewBody(BaseModel):
 @operation2("session.view")
 async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
     """The person has seen how it ended."""
-    branch = await ctx.services.sessions.branch(path.sessionID)
-    branch.viewed(int(body.idle))
+    state = await ctx.services.sessions.state(path.sessionID)
+    state.record_viewed(int(body.idle))
     await ctx.services.store.flush()
     return NO_CONTENT

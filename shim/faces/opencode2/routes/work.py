@@ -15,9 +15,9 @@ from shim.faces.opencode2.errors import ResourceConflict
 from shim.faces.opencode2.routes.prompt import Delivery
 from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.compact import begin
-from shim.sessions.shell import shell as run_shell
-from shim.sessions.submit import resume as resume_session
+from shim.sessions.prompts.compact import begin
+from shim.sessions.prompts.shell_turn import shell as run_shell
+from shim.sessions.prompts.submit import resume as resume_session
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 """The name of one."""
@@ -26,7 +26,7 @@ Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 @operation2("experimental.session.wait")
 async def wait(ctx: Ctx, path: SessionPath) -> object:
     """Answers when nothing runs in it (any more)."""
-    await (await ctx.services.sessions.branch(path.sessionID)).idle()
+    await (await ctx.services.sessions.state(path.sessionID)).idle()
     return NO_CONTENT
 
 
@@ -48,8 +48,8 @@ class InterruptQuery(BaseModel):
 @operation2("session.interrupt")
 async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> object:
     """Stop what runs; answers when it has stopped. Prompts that wait are parked. `interrupted`: something ran."""
-    branch = await ctx.services.sessions.branch(path.sessionID)
-    ran = branch.machine.busy
+    state = await ctx.services.sessions.state(path.sessionID)
+    ran = state.machine.busy
     await ctx.services.sessions.abort(path.sessionID)
     if query.resume == "true":
         await resume_session(ctx.services.sessions, await ctx.services.sessions.actor(path.sessionID))
@@ -121,5 +121,5 @@ async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
     """Runs a command of the person's in the session's directory; answers when it has ended. The agent hears of it later."""
     mode = need(ctx, path.sessionID).mode or "build"
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
-    await (await ctx.services.sessions.branch(path.sessionID)).idle()
+    await (await ctx.services.sessions.state(path.sessionID)).idle()
     return NO_CONTENT

@@ -51,7 +51,7 @@ def sent(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
         if (text := face.sessions.wire_of(entry, include_raw=include_raw)) is not None:
             return text
         entry = event_of(entry)
-    out = face.sessions.renamed(entry).model_dump(by_alias=True, exclude={"raw"})
+    out = face.sessions.with_names(entry).model_dump(by_alias=True, exclude={"raw"})
     out["raw"] = entry.raw if include_raw else None
     return wire_json.exact(out)
 

@@ -17,10 +17,10 @@ from shim.faces.v1.routes.sessions import SessionPath
 from shim.http.log_stream import stream
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
-from shim.sessions.branch import Branch
 from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of, unattended_of_headers
-from shim.sessions.prompting import Body
-from shim.sessions.submit import submit
+from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.submit import submit
+from shim.sessions.session_state import SessionState
 from universal.events import EventType, ItemData, SessionEndedData, UniversalEvent
 from universal.items import ItemRole
 from universal.jsonvalue import JsonObject
@@ -51,23 +51,23 @@ async def post_message_stream(ctx: Ctx, path: SessionPath, query: StreamQuery, b
     """The same, and the events from the message to the end of its turn, through permissions and questions."""
     face = universal(ctx)
     session_id = face.sessions.id_of(path.session_id)
-    branch = await ctx.services.sessions.branch(session_id)
-    start = branch.sequence
+    state = await ctx.services.sessions.state(session_id)
+    start = state.sequence
     need_room(ctx.services)
     message_id = await _submit(ctx, session_id, body)
     follower = await face.sessions.follower(session_id, start)
     encode = encoder(face, include_raw=query.include_raw)
-    return await stream(ctx.request, follower, encode, until=_end_of_turn(branch, message_id))
+    return await stream(ctx.request, follower, encode, until=_end_of_turn(state, message_id))
 
 
-def _end_of_turn(branch: Branch, message_id: str) -> Callable[[UniversalEvent], bool]:
+def _end_of_turn(state: SessionState, message_id: str) -> Callable[[UniversalEvent], bool]:
     """Whether an event ends the turn that this message belongs to. A turn that ended before it does not count."""
     seen = False
 
     def is_end(event: UniversalEvent) -> bool:
         nonlocal seen
         if isinstance(event.data, ItemData) and event.data.item.role is ItemRole.USER:
-            seen = seen or branch.reducer.transcript.prompt_of_item(event.data.item.item_id) == message_id
+            seen = seen or state.reducer.transcript.prompt_of_item(event.data.item.item_id) == message_id
         if isinstance(event.data, SessionEndedData):
             return event.data.terminated_by == "daemon"
         return seen and event.type is EventType.TURN_ENDED
@@ -76,13 +76,13 @@ def _end_of_turn(branch: Branch, message_id: str) -> Callable[[UniversalEvent], 
 
 
 async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
-    if (await ctx.services.sessions.branch(session_id)).terminated:
+    if (await ctx.services.sessions.state(session_id)).terminated:
         raise SessionTerminated(session_id)
     directory = ctx.services.sessions.record(session_id).directory
     parts: list[JsonObject] = [{"type": "text", "text": body.message}]
     parts += [_file(directory, attachment) for attachment in body.attachments]
     unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
-    message_id = await submit(ctx.services.sessions, session_id, Body(parts=parts, unattended=unattended))
+    message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts=parts, unattended=unattended))
     await ctx.services.store.flush()
     return message_id
 

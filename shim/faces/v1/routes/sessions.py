@@ -13,7 +13,7 @@ from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, Se
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.host.roots import require, within
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.universal import Wanted
+from shim.sessions.named_sessions import NewSession
 from universal.session.model import SessionRecord
 
 
@@ -54,7 +54,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
             raise InvalidRequest(why, None)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
     require(directory, ctx.services.settings.roots)
-    wanted = Wanted(
+    wanted = NewSession(
         agent=body.agent,
         mode=body.agentMode,
         permission_mode=body.permissionMode,

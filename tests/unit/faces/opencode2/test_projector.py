@@ -133,7 +133,7 @@ def test_a_prompt_is_in_the_inbox_until_the_agent_has_it() -> None:
 
 
 def test_what_an_abort_cancels_is_parked_and_goes_along_with_the_next_prompt() -> None:
-    """The agent is told of it then (`shim.sessions.context`); native keeps it in the inbox as well."""
+    """The agent is told of it then (`shim.sessions.prompts.context`); native keeps it in the inbox as well."""
     story = Story()
     story.prompt("one")
     parked = story.accept("two")

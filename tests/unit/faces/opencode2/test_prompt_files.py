@@ -13,7 +13,7 @@ from shim.faces.opencode2 import prompt_files as second
 from shim.faces.opencode2.prompt_files import sniffed
 from shim.ids import Ids
 from shim.sessions.permissions.grants import Grants
-from universal.turn import Cancelled, Hand, Input, TurnMachine
+from universal.turn import Cancelled, DispatchPrompt, Input, TurnMachine
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_prompt_that_is_taken_back_is_neither_handed_nor_cancelled() -> None:
     assert machine.withdraw("a")
     assert not machine.withdraw("a")
     assert not machine.withdraw("first")
-    assert Hand("b") in machine.apply(Input.DONE)
+    assert DispatchPrompt("b") in machine.apply(Input.DONE)
     assert not any(isinstance(effect, Cancelled) for effect in machine.apply(Input.ABORT))
 
 

@@ -74,9 +74,9 @@ async def test_live_events_wait_while_the_journal_is_read(
     await server.ask(session, "tool")
     reader = views(server).hub.subscribe(ENCODERS[R.name])
     store(server).gate.clear()
-    branch = await services(server).sessions.branch(session)
+    state = await services(server).sessions.state(session)
     await server.prompt(session, "echo second")
-    await branch.idle()
+    await state.idle()
     store(server).gate.set()
     conversation = await views(server).of(session)
     assert [m["outcome"] for m in conversation.messages.values() if m["type"] == "idle"] == ["succeeded", "succeeded"]

@@ -11,7 +11,7 @@ import pytest
 
 from shim.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.permissions import requests
-from shim.sessions.submit import submit
+from shim.sessions.prompts.submit import submit
 from tests.support.scripted import World, ask, body
 from tests.support.views import children, permissions, questions, statuses, view
 from universal.codec import Enforcement, Fact, OwnFolder, PermissionReply, Prompt, QuestionReply, Signal
@@ -334,14 +334,14 @@ async def test_default_rules_follow_the_agents_folder_of_the_server_and_of_the_s
     w.agents.variables["OWN_DIR"] = "/srv/server"
     session = w.session()
     await ask(w, session)
-    branch = await w.manager.branch(session)
+    state = await w.manager.state(session)
 
     def actions() -> list[str | None]:
-        policy = w.manager.policy(branch)
+        policy = w.manager.policy(state)
         return [policy.action(Access("external_directory", (f"/srv/{name}/*",))) for name in ("server", "session")]
 
     assert actions() == ["allow", "ask"]
-    branch.variables["OWN_DIR"] = "/srv/session"
+    state.variables["OWN_DIR"] = "/srv/session"
     assert actions() == ["ask", "allow"]
     w.agent.done()
 

@@ -10,7 +10,7 @@ import pytest
 from shim.errors import InvalidRequest
 from shim.sessions.manager import SessionManager
 from shim.sessions.permissions.requests import unattended_of_headers
-from shim.sessions.submit import submit
+from shim.sessions.prompts.submit import submit
 from tests.support.scripted import Project, World, ask, body
 from tests.support.views import children, permissions, questions
 from universal.codec import Fact, PermissionReply, QuestionReply, Signal
@@ -182,7 +182,7 @@ async def test_no_rejection_comes_after_the_turn(w: World, timers: ManualTimers,
     assert len(timers.pending) == 3
     match how:
         case "abort":
-            w.manager._known[id_].actor.abort()  # type: ignore[union-attr]
+            w.manager._entries[id_].actor.abort()  # type: ignore[union-attr]
             w.agent.aborted()
         case "crash":
             w.agent.exits(1)

@@ -1,0 +1,55 @@
+"""What is said of an agent's process that has ended, or did not start: the error of the turn, and `session.ended`. Pure."""
+
+from __future__ import annotations
+
+from shim.runtime.tail import structured
+from shim.sessions.prompts.pending_prompt import PendingPrompt
+from universal.codec import Exit
+from universal.events import ErrorData, SessionEndedData
+from universal.session.model import NOT_BEGUN, START_FAILED
+
+SESSION_NOT_FOUND = "session_not_found"
+"""Code of a codec's error: the agent does not know the conversation that it was to resume."""
+SERVER_STOPPED = (
+    "The server was stopped while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
+)
+STDERR_SHOWN_CHARS = 2_000
+"""How much of a dead agent's stderr is shown to the person."""
+
+
+def exit_error(agent: str, exit_: Exit) -> ErrorData:
+    """The error of a turn whose agent exited."""
+    message = (
+        f"{agent} exited in the middle of the turn ({_how(exit_)}). Send the prompt again to go on: the conversation is kept."
+    )
+    stderr = exit_.stderr.strip()[-STDERR_SHOWN_CHARS:]
+    if stderr:
+        message += f"\n{stderr}"
+    return ErrorData(message=message, code="agent_exited", details={"exit_code": exit_.code, "signal": exit_.signal})
+
+
+def start_error(accepted: PendingPrompt, message: str) -> ErrorData:
+    """The error of a turn whose agent could not be started, or whose agent or model does not exist."""
+    return ErrorData(message=message, code=NOT_BEGUN if accepted.refused else START_FAILED)
+
+
+def agent_exit_data(agent: str, exit_: Exit, *, in_turn: bool) -> SessionEndedData:
+    """The process ended, and we did not end it. Whoever prompts again resumes the conversation (`session.started` then)."""
+    if exit_.code == 0 and not in_turn:
+        return SessionEndedData(reason="completed", terminated_by="agent", exit_code=0)
+    return SessionEndedData(
+        reason="error",
+        terminated_by="agent",
+        message=f"{agent} exited ({_how(exit_)}).",
+        exit_code=exit_.code,
+        stderr=structured(exit_.stderr),
+    )
+
+
+def termination_data(message: str | None = None) -> SessionEndedData:
+    """Our termination API was used: for good."""
+    return SessionEndedData(reason="terminated", terminated_by="daemon", message=message)
+
+
+def _how(exit_: Exit) -> str:
+    return f"signal {exit_.signal}" if exit_.signal is not None else f"exit code {exit_.code}"

@@ -1,0 +1,83 @@
+"""A session's journal into its conversation: in slices between which others have their turn, growing texts in few pieces.
+
+Most events of a long session are pieces of text, and what counts of them is what they add up to. So pieces of one part that
+stand between two other events are fed as two: the first, whose time is the part's, and the rest as one. What HTTP reads is
+the same as if each had been fed (tests/unit/sessions/test_journal_loader.py), at a third of the time. Of long runs of pieces
+the store has kept that already (docs/adr/0024).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import starmap
+from time import perf_counter
+from typing import Any
+
+from shim.collector import collector
+from shim.sessions.session_state import SessionState
+from shim.store.base import Store
+from shim.store.rows import EventRow, body_of, event_of
+from shim.store.stretches import JOINED, Key
+from universal.events import EventType, ItemDeltaData, UniversalEvent
+from universal.growing import PartsRun
+from universal.jsonvalue import obj
+
+PAGE = 1_000
+"""Rows of the journal that are read at once."""
+SLICE = 100
+"""Events that are folded in at once, for who does not look at the clock: some 5 ms."""
+SLICE_S = 0.002
+"""The same by the clock. A request that comes meanwhile waits for some four of them: it is read, begun, answered and written."""
+LONG = 5_000
+"""Events from which on a journal leaves so much in memory that the collector of cycles is kept from it."""
+
+
+async def load_journal(state: SessionState, store: Store) -> None:
+    """Feed a session's state its whole journal. Raises StoreError if an event cannot be read."""
+    long = store.last_sequence(state.id) - state.sequence >= LONG
+    with collector.rests() if long else nullcontext():
+        while page := await store.brief(state.id, state.sequence, PAGE):
+            until = perf_counter() + SLICE_S
+            for event in join_deltas(page):
+                state.load((event,))
+                if perf_counter() > until:
+                    await asyncio.sleep(0)
+                    until = perf_counter() + SLICE_S
+
+
+def join_deltas(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
+    """The events of these rows without raw payloads, fewer of them: see above. Sequences ascend; the last one is the last row's.
+
+    Raises StoreError for a row that cannot be read.
+    """
+    run: PartsRun[tuple[EventRow, Any]] = PartsRun()
+    for row in rows:
+        body = body_of(row)
+        key, piece = _delta_of(body) if row.type == EventType.ITEM_DELTA else (None, "")
+        if key is not None:
+            yield from starmap(_join, run.add(key, piece, (row, body)))
+        else:
+            yield from starmap(_join, run.take())
+            yield event_of(row, with_raw=False, body=body)
+    yield from starmap(_join, run.take())
+
+
+def _delta_of(body: Any) -> tuple[Key | None, str]:
+    """Which part it is for, and its text; no part if it is none that can be join_deltas."""
+    data = obj(obj(body).get("data"))
+    piece = data.get("delta")
+    if data.get("part_type") not in JOINED or not isinstance(piece, str):
+        return None, ""
+    return (data.get("item_id"), data.get("part_index")), piece
+
+
+def _join(last: tuple[EventRow, Any], text: str) -> UniversalEvent:
+    """The event of the last piece, with the text of all."""
+    row, body = last
+    event = event_of(row, with_raw=False, body=body)
+    assert isinstance(event.data, ItemDeltaData)
+    if event.data.delta == text:
+        return event
+    return event.model_copy(update={"data": event.data.model_copy(update={"delta": text})})

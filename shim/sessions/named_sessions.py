@@ -1,0 +1,211 @@
+"""Sessions as `/v1` names them. They are the same sessions as OpenCode's clients see: this module only knows their other names.
+
+A client of `/v1` chooses an id; OpenCode's clients demand `ses_...`. So a session that is made here has both, kept in the
+store (namespace `universal`); one that OpenCode's clients made is known by its OpenCode id on both faces.
+Owner of: the names, and `permissionMode` as it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from shim.agents.directory import Agent, AgentDirectory
+from shim.errors import (
+    AgentNotInstalled,
+    AgentUnknown,
+    InvalidRequest,
+    ModeNotSupported,
+    SessionExists,
+    SessionNotFound,
+)
+from shim.host.roots import require
+from shim.ids import NAME_LIMIT, is_name
+from shim.sessions.dependencies import ProjectLike
+from shim.sessions.feed import Follower, T
+from shim.sessions.manager import SessionManager
+from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of
+from shim.store.base import Store
+from shim.store.rows import EventRow, wire_of
+from universal.codec import modes_of
+from universal.events import EventType, SessionStartedData, UniversalEvent
+from universal.jsonvalue import JsonObject, obj, text
+from universal.permissions import Rule
+from universal.session.importer import session_model
+
+NAMESPACE = "universal"
+
+MODES: Mapping[str, str] = {"default": "", "plan": "plan", "acceptEdits": "accept-edits", "bypass": "bypass"}
+"""`permissionMode` -> the mode of ours that does it; "" is what the agent does anyway. `accept-edits` is taken too."""
+RULES: Mapping[str, Rule] = {"acceptEdits": Rule("edit", "*", "allow"), "bypass": Rule("*", "*", "allow")}
+"""What the same is in rules, for agents without such a mode: what they ask is answered before anybody sees it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to be made."""
+
+    agent: str
+    mode: str | None = None
+    permission_mode: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    version: str | None = None
+    title: str | None = None
+    unattended: str | None = None
+
+
+class NamedSessions:
+    """Names of sessions, and making them by name. Everything else is the manager's."""
+
+    def __init__(self, manager: SessionManager, agents: AgentDirectory, store: Store) -> None:
+        self.manager = manager
+        self._agents = agents
+        self._store = store
+        self._ids: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._permission_modes: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Read the names. After the manager's start."""
+        for name, value in (await self._store.values(NAMESPACE)).items():
+            self._learn(name, text(obj(value).get("session")), text(obj(value).get("permission_mode"), "default"))
+
+    def _learn(self, name: str, session_id: str, permission_mode: str) -> None:
+        self._ids[name], self._names[session_id], self._permission_modes[session_id] = session_id, name, permission_mode
+
+    # --- names ---------------------------------------------------------------------------------------------
+
+    def id_of(self, name: str) -> str:
+        """The session's id in the core. Raises SessionNotFound; OutsideRoots for one outside of the roots."""
+        session_id = self._ids.get(name, name)
+        if not self._exists(session_id) or (session_id == name and name in self._names):
+            raise SessionNotFound(name)
+        require(self.manager.record(session_id).directory, self.manager.deps.roots)
+        return session_id
+
+    def name_of(self, session_id: str) -> str:
+        """How `/v1` calls a session."""
+        return self._names.get(session_id, session_id)
+
+    def permission_mode(self, session_id: str) -> str:
+        """As it was asked for."""
+        return self._permission_modes.get(session_id, "default")
+
+    def _exists(self, session_id: str) -> bool:
+        try:
+            self.manager.record(session_id)
+        except SessionNotFound:
+            return False
+        return True
+
+    # --- making --------------------------------------------------------------------------------------------
+
+    async def create(self, name: str, wanted: NewSession, directory: str, project: ProjectLike) -> str:
+        """A new session under this name; its id in the core. Raises RequestError: a bad or taken name, something unknown."""
+        self._free(name)
+        unattended = unattended_of(wanted.unattended, UNATTENDED_KEY)
+        metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None
+        agent = await self._agent(wanted)
+        model = self._model(agent, wanted)
+        mode, rules = self._mode(agent, wanted)
+        self._free(name)  # agents were asked meanwhile
+        record = self.manager.create(
+            directory,
+            project,
+            title=wanted.title,
+            permission=rules,
+            agent_name=agent.spec.name,
+            mode=mode,
+            model=session_model(model),
+            metadata=metadata,
+        )
+        permission_mode = wanted.permission_mode or "default"
+        self._learn(name, record.id, permission_mode)
+        self._store.set_value(NAMESPACE, name, {"session": record.id, "permission_mode": permission_mode})
+        await self._store.flush()
+        return str(record.id)
+
+    def _free(self, name: str) -> None:
+        if not is_name(name):
+            message = f"A session id has 1 to {NAME_LIMIT} printable characters without '/' and '\\', and is not '.' or '..'."
+            raise InvalidRequest(message, None)
+        if self._exists(self._ids.get(name, name)):
+            raise SessionExists(name)
+
+    async def _agent(self, wanted: NewSession) -> Agent:
+        known = self._agents.get(wanted.agent)
+        if known is None:
+            raise AgentUnknown(wanted.agent, (a.spec.name for a in self._agents.all()))
+        await self._agents.available(only=wanted.agent)
+        agent = self._agents.get(wanted.agent) or known
+        if not agent.usable:
+            raise AgentNotInstalled(agent.spec.title, agent.located.why)
+        version = agent.located.version
+        if wanted.version not in (None, "", "latest", version):
+            raise InvalidRequest(f"{agent.spec.title} is installed in version {version}, not {wanted.version}.", None)
+        return agent
+
+    def _model(self, agent: Agent, wanted: NewSession) -> JsonObject:
+        catalogue = agent.catalogue
+        default = catalogue.default_model or (catalogue.models[0].id if catalogue.models else "default")
+        asked = (wanted.model or default).removeprefix(f"{agent.spec.name}/")
+        model = next((m for m in catalogue.models if m.id == asked), None)
+        if model is None and wanted.model:
+            names = ", ".join(m.id for m in catalogue.models)
+            raise InvalidRequest(f"{agent.spec.title} has no model {wanted.model!r}. It offers: {names}.", None)
+        if wanted.variant and (model is None or wanted.variant not in model.variants):
+            names = ", ".join(model.variants if model is not None else ()) or "none"
+            raise InvalidRequest(f"Model {asked!r} has no variant {wanted.variant!r}. It has: {names}.", None)
+        return {"id": asked, "providerID": agent.spec.name, **({"variant": wanted.variant} if wanted.variant else {})}
+
+    def _mode(self, agent: Agent, wanted: NewSession) -> tuple[str, list[JsonObject] | None]:
+        """The mode of ours, and rules where the agent has no such mode."""
+        known = [mode.id for mode in modes_of(agent.spec, agent.catalogue)]
+        if wanted.mode and wanted.mode not in known:
+            have = ", ".join(known)
+            raise ModeNotSupported(f"{agent.spec.title} has no mode {wanted.mode!r}. It has: {have}.")
+        asked = {"accept-edits": "acceptEdits"}.get(wanted.permission_mode or "default", wanted.permission_mode or "default")
+        if asked not in MODES:
+            raise ModeNotSupported(f"No permissionMode {asked!r}. There are: {', '.join(MODES)}.")
+        if asked == "default" or MODES[asked] == wanted.mode:
+            return wanted.mode or "build", None
+        if MODES[asked] in known and wanted.mode in (None, "build"):
+            return MODES[asked], None
+        if asked not in RULES:
+            raise ModeNotSupported(f"{agent.spec.title} has no {asked} mode beside {wanted.mode!r}.")
+        return wanted.mode or "build", [dict(RULES[asked].to_json())]
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def with_names(self, event: UniversalEvent) -> UniversalEvent:
+        """The event with the names of `/v1` in it."""
+        changes: dict[str, Any] = {}
+        if event.session_id in self._names:
+            changes["session_id"] = self._names[event.session_id]
+        if isinstance(event.data, SessionStartedData):
+            metadata = obj(event.data.metadata)
+            parent = text(metadata.get("parent_session_id"))
+            if parent in self._names:
+                changes["data"] = SessionStartedData(metadata={**metadata, "parent_session_id": self._names[parent]})
+        return event.model_copy(update=changes) if changes else event
+
+    def wire_of(self, row: EventRow, *, include_raw: bool) -> bytes | None:
+        """A stored event as `/v1` sends it, without reading it; None if it must be read."""
+        if row.type == EventType.SESSION_STARTED:  # it may name another session
+            return None
+        return wire_of(row, self._names.get(row.session_id, row.session_id), include_raw=include_raw)
+
+    async def follower(self, session_id: str, after: int) -> Follower[UniversalEvent]:
+        """Events of a session after a sequence; one that is beyond its end means its end. Raises NotFound."""
+        return await self._follower(session_id, after, self._store.events)
+
+    async def row_follower(self, session_id: str, after: int) -> Follower[EventRow]:
+        """The same; those of the journal as stored texts, for who sends them on."""
+        return await self._follower(session_id, after, self._store.rows)
+
+    async def _follower(self, session_id: str, after: int, journal: Callable[[str, int, int], Awaitable[list[T]]]) -> Follower[T]:
+        state = await self.manager.readable_state(session_id)
+        return Follower(self.manager.deps.feed, session_id, partial(journal, session_id), min(after, state.sequence))

@@ -1,0 +1,181 @@
+"""Whether a session's agent may be started with the settings of its project, asked of a person if nobody has decided.
+
+`TrustGate.may_use` is awaited before an agent is started or given a prompt, while the turn is busy already. Where a project
+brings nothing that would run, it costs one look at the state of some files. Nobody is blocked: a client that cannot answer, or
+does not in time, goes on without those settings, and a notice says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from shim.errors import AgentError, ShimError
+from shim.host.project_settings import ProjectSettings
+from shim.host.trust import ProjectTrust
+from shim.sessions.permissions.trust_question import TRUST, Answer, TrustQuestions, question_of
+from shim.sessions.session_state import SessionState
+from universal.codec import AgentSpec, QuestionReply
+from universal.events import EventType
+from universal.permissions import Access, Policy
+
+if TYPE_CHECKING:
+    from shim.sessions.dependencies import SessionDeps
+
+log = structlog.get_logger(__name__)
+
+NOBODY_S = 5.0
+"""How long a question stays open that no client could see."""
+LOOK_S = 0.5
+"""Seconds between checks for a connected client."""
+ASKED_AGAIN = 4
+"""Times that one prompt asks, when the settings change while the question is open."""
+
+
+class TrustGate:
+    """One session's. `listened`: whether a client is connected that could show a question of this session."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        directory: str,
+        trust: ProjectTrust,
+        questions: TrustQuestions,
+        *,
+        policy: Callable[[SessionState, str], Policy],
+        listened: Callable[[str, str], bool],
+        new_id: Callable[[], str],
+        wait_s: float,
+    ) -> None:
+        self._state = state
+        self._directory = directory
+        self._trust = trust
+        self._questions = questions
+        self._policy = policy
+        self._listened = listened
+        self._new_id = new_id
+        self._wait_s = wait_s
+        self._open: tuple[str, ProjectSettings] | None = None
+        self._future: asyncio.Future[Answer | None] | None = None
+        self._answers: dict[str, Answer | None] = {}
+        self._noticed: set[str] = set()
+
+    async def may_use(self, spec: AgentSpec) -> bool | None:
+        """Whether this agent is to be started with the project's settings; asks a person if nobody has decided.
+
+        None: the turn is over meanwhile. Raises AgentError where the agent cannot be started without them.
+        """
+        for _ in range(ASKED_AGAIN):
+            verdict = await asyncio.to_thread(self._trust.look, self._directory, spec.project_settings.reads)
+            settings, decision = verdict.settings, verdict.decision
+            if decision == "undecided" and settings.digest in self._answers:
+                decision = self._answers[settings.digest] or "undecided"
+            elif decision == "undecided":
+                if not await self._ask(spec, settings):
+                    return None
+                continue  # they may have changed while the question was open
+            return decision == "trusted" or self._without(spec, settings, answered=decision == "declined")
+        raise AgentError(f"{spec.title} was not started: the project's settings change all the time. Send the prompt again.")
+
+    def reply(self, reply: QuestionReply) -> bool:
+        """A client's answer; False if the question is not open here. A dismissal leaves the settings out for this session."""
+        if self._open is None or self._open[0] != reply.question_id:
+            return False
+        if reply.answers is None:
+            self.cancel()
+        else:
+            labels = [label for answer in reply.answers for label in answer]
+            self._questions.answer(self._open[1], "trusted" if labels == [TRUST] else "declined")
+        return True
+
+    def cancel(self) -> None:
+        """The turn is over: nobody waits for an answer any more."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def _ask(self, spec: AgentSpec, settings: ProjectSettings) -> bool:
+        """Ask, and remember the answer. False if the turn is over meanwhile."""
+        if self._policy(self._state, "").action(Access("question", ("*",))) == "deny":
+            self._answers[settings.digest] = None
+            return True
+        id_, future = self._new_id(), self._questions.wait(settings)
+        self._open = id_, settings
+        data = question_of(id_, spec, settings)
+        self._state.record(EventType.QUESTION_REQUESTED, data)
+        self._future = future
+        try:
+            answer = await self._answer(future)
+        finally:
+            future.cancel()
+            self._open = self._future = None
+        if id_ not in self._state.session.questions:  # the turn's end has closed it
+            return False
+        label = {"trusted": TRUST, "declined": data.options[1]}.get(answer or "")
+        given = {"status": "answered", "answers": ((label,),), "response": label} if label else {"status": "rejected"}
+        self._state.record(EventType.QUESTION_RESOLVED, data.model_copy(update=given))
+        self._answers[settings.digest] = answer
+        if answer is not None:
+            try:
+                await asyncio.to_thread(self._trust.decide, settings, trusted=answer == "trusted")
+            except ShimError as error:  # the answer holds for this session all the same
+                log.warning("trust.not_kept", session_id=self._state.id, error=str(error))
+                self._state.status("notice", str(error))
+        return True
+
+    async def _answer(self, future: asyncio.Future[Answer | None]) -> Answer | None:
+        """The answer, or None after `wait_s`, or after NOBODY_S without a client that could show the question."""
+        waited = alone = 0.0
+        while waited < self._wait_s:
+            step = min(LOOK_S, self._wait_s - waited)
+            done, _ = await asyncio.wait({future}, timeout=step)
+            if done:
+                return future.result()
+            waited += step
+            alone = 0.0 if self._listened(self._directory, self._state.id) else alone + step
+            if alone >= NOBODY_S:
+                return None
+        return None
+
+    def _without(self, spec: AgentSpec, settings: ProjectSettings, *, answered: bool) -> bool:
+        """Go on without the settings, and say so once. Raises AgentError if the agent cannot."""
+        use = spec.project_settings
+        own = [setting for setting in settings.settings if setting.family in use.reads]
+        kept = [setting for setting in own if not use.leaves_out or setting.key in use.always]
+        command = f"`opencode-shim trust {self._directory}`"
+        if kept:
+            raise AgentError(
+                f"{spec.title} was not started: this project brings settings that run programs or allow calls, nobody has "
+                f"trusted them, and {spec.title} cannot be started without them ({kept[0].line}"
+                f"{f', and {len(kept) - 1} more' if len(kept) > 1 else ''}). To trust them: {command}."
+            )
+        if settings.digest not in self._noticed:
+            self._noticed.add(settings.digest)
+            why = "as you answered" if answered else "since nobody has trusted them"
+            count = len(settings.settings)
+            self._state.status(
+                "notice",
+                f"{count} setting{'s' if count > 1 else ''} of this project that would run programs or allow calls "
+                f"{'are' if count > 1 else 'is'} left out, {why}. To trust: {command}.",
+            )
+        return False
+
+
+def trust_gate(
+    deps: SessionDeps, state: SessionState, directory: str, policy: Callable[[SessionState, str], Policy]
+) -> TrustGate | None:
+    """The gate of one session; None where all settings count."""
+    if deps.trust is None:
+        return None
+    return TrustGate(
+        state,
+        directory,
+        deps.trust,
+        deps.trust_questions,
+        policy=policy,
+        listened=deps.listened,
+        new_id=lambda: deps.ids.new("question"),
+        wait_s=deps.trust_question_s,
+    )

@@ -1,0 +1,211 @@
+"""Slash commands: templates (the server's own, the config's) and those of the agent. Source: recording `command` of 1.18.33."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shim.agents.directory import Agent
+from shim.agents.offered_commands import SEPARATOR, Template, commands, native_name, withheld
+from shim.errors import InvalidRequest
+from shim.host import disk
+from shim.host.roots import repository_of, within
+from shim.runtime.environment import child_environment
+from shim.runtime.shell import ShellCommand
+from shim.sessions.manager import SessionManager
+from shim.sessions.prompts.built_in_commands import INIT, INIT_PROMPT
+from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice, choose
+from shim.sessions.prompts.submit import submit
+from shim.sessions.session_state import SessionState
+from universal.jsonvalue import JsonObject
+
+SHELL_TIMEOUT_S = 30.0
+"""For one !`command` in a template."""
+_NUMBERED = re.compile(r"\$(\d+)")
+_VARIABLE = re.compile(r"\$(?:(\d+)|ARGUMENTS)")
+_SHELL = re.compile(r"!`([^`]+)`")
+_FILE = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a template with the arguments in it: a text, or a line for the shell whose output takes its place."""
+
+    text: str
+    is_command: bool = False
+
+
+def fill(template: str, arguments: str) -> list[Piece]:
+    """Put the arguments in: `$1`.. one word each (the last one all that is left), `$ARGUMENTS` all; else at the end.
+
+    A template's shell lines are found first: what a person types as an argument is never one. In such a line arguments are
+    variables of the shell, so that they stay data there too, whatever quotes stand around them.
+    """
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+    numbers = [int(n) for n in _NUMBERED.findall(template)]
+    last = max(numbers, default=0)
+
+    def word(match: re.Match[str]) -> str:
+        number = int(match.group(1))
+        if number == 0 or number > len(words):
+            return ""
+        return " ".join(words[number - 1 :]) if number == last else words[number - 1]
+
+    def as_text(text: str) -> str:
+        return _VARIABLE.sub(lambda match: arguments if match[1] is None else word(match), text)
+
+    def as_variables(line: str) -> str:
+        named: dict[str, str] = {}
+
+        def variable(match: re.Match[str]) -> str:
+            name = "_arguments" if match[1] is None else f"_argument_{int(match[1])}"
+            named[name] = arguments if match[1] is None else word(match)
+            return f"${{{name}}}"
+
+        line = _VARIABLE.sub(variable, line)
+        return "".join(f"{name}={shlex.quote(value)}\n" for name, value in named.items()) + line
+
+    pieces: list[Piece] = []
+    end = 0
+    for shell in _SHELL.finditer(template):
+        pieces.append(Piece(as_text(template[end : shell.start()])))
+        pieces.append(Piece(as_variables(shell[1]) if _VARIABLE.search(shell[1]) else shell[1], is_command=True))
+        end = shell.end()
+    pieces.append(Piece(as_text(template[end:])))
+    if not _VARIABLE.search(template) and arguments.strip():
+        pieces.append(Piece("\n\n" + arguments))
+    return pieces
+
+
+class UnknownCommand(InvalidRequest):
+    """There is no such slash command. The message says which there are."""
+
+
+async def command(
+    manager: SessionManager,
+    templates: tuple[Template, ...],
+    session_id: str,
+    name: str,
+    arguments: str,
+    body: PromptRequest,
+    *,
+    second: JsonObject | None = None,
+) -> str:
+    """Run it as a prompt; the user message's id. `second` as for `submit`.
+
+    Raises UnknownCommand, and InvalidRequest for a command that the agent is not sent.
+    """
+    actor = await manager.actor(session_id)
+    state = actor.main
+    template = next((c for c in templates if c.name == name), None)
+    if template is not None:
+        subagents = not template.subtask or await _has_subagents(manager, state, body)
+        body = await _expand(manager, actor.directory, template, arguments, body, subagents=subagents)
+    else:
+        choice = await choose(manager.deps.agents, state.session, body)
+        native = _native(manager, choice.agent, name, templates)
+        text = f"/{native} {arguments}".rstrip()
+        body = replace(body, parts=[{"type": "text", "text": text}, *body.parts])
+    message_id = await submit(manager, session_id, body, second=second)
+    state.status("command", name=name, arguments=arguments)
+    return message_id
+
+
+def _native(manager: SessionManager, agent: Agent, name: str, templates: tuple[Template, ...]) -> str:
+    """The agent's own name of a command. Raises UnknownCommand, InvalidRequest."""
+    native = native_name(agent, name)
+    if native is None:
+        owner = manager.deps.agents.get(name.partition(SEPARATOR)[0])
+        if owner is not None and owner.spec.name != agent.spec.name and native_name(owner, name) is not None:
+            raise InvalidRequest(
+                f"/{name} is a command of {owner.spec.title}, and this session is with {agent.spec.title}. "
+                f"Choose a model of {owner.spec.title} first."
+            )
+        offered = ", ".join(row["name"] for row in commands([agent], templates))
+        raise UnknownCommand(f'Command not found: "{name}". Available commands: {offered}')
+    if why := withheld(agent.spec, native):
+        raise InvalidRequest(f"/{native} was not sent to {agent.spec.title}. {why}")
+    return native
+
+
+async def _has_subagents(manager: SessionManager, state: SessionState, body: PromptRequest) -> bool:
+    """Whether the agent that is chosen has subagents; if the choice is wrong, `submit` says so."""
+    try:
+        choice = await choose(manager.deps.agents, state.session, body)
+    except UnknownChoice:
+        return True
+    return choice.agent.spec.capabilities.subagents
+
+
+async def _expand(
+    manager: SessionManager, directory: str, command: Template, arguments: str, body: PromptRequest, *, subagents: bool
+) -> PromptRequest:
+    """The prompt of a template. `subagents`: whether the agent has any; one without does a subtask itself."""
+    pieces = fill(command.template, arguments)
+    outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_command)}
+    text = "".join(outputs[piece.text] if piece.is_command else piece.text for piece in pieces)
+    mentions = "\0".join(piece.text for piece in pieces if not piece.is_command)
+    parts: list[JsonObject] = [{"type": "text", "text": text}]
+    parts += await asyncio.to_thread(_files_in, mentions, directory)
+    subtask = command.subtask and subagents
+    if subtask:
+        parts = [
+            {
+                "type": "subtask",
+                "prompt": text,
+                "description": command.description or command.name,
+                "agent": command.agent or "general",
+                "command": command.name,
+            }
+        ]
+    model = body.model
+    if command.model and model is None:
+        provider, _, model_id = command.model.partition("/")
+        model = {"providerID": provider, "modelID": model_id}
+    mode = body.mode if subtask else command.agent or body.mode
+    return replace(body, parts=[*parts, *body.parts], model=model, mode=mode)
+
+
+def _files_in(text: str, directory: str) -> list[JsonObject]:
+    """File parts for each `@path` that is a file of the project; a template does not reach what lies outside, nor do links."""
+    parts: list[JsonObject] = []
+    inside = repository_of(directory)
+    for path in dict.fromkeys(_FILE.findall(text)):
+        file = Path(directory, path)
+        if path and "\0" not in path and within(str(file), [inside]) and disk.is_file(file):
+            mime = mimetypes.guess_type(path)[0] or "text/plain"
+            mime = mime if mime.startswith("image/") or mime == "application/pdf" else "text/plain"
+            parts.append({"type": "file", "mime": mime, "filename": path, "url": f"file://{file}"})
+    return parts
+
+
+async def _output_of(line: str, directory: str, manager: SessionManager) -> str:
+    output: list[str] = []
+    environment = child_environment(manager.deps.agents.environment(), {})
+    run = ShellCommand(line, directory, environment, output.append)
+    try:
+        async with asyncio.timeout(SHELL_TIMEOUT_S):
+            await run.run()
+    except TimeoutError:
+        run.stop()
+        output.append(f"({line} did not end within {SHELL_TIMEOUT_S:g} s)")
+    except OSError as error:
+        output.append(f"({line}: {error.strerror or error})")
+    return "".join(output)
+
+
+async def init(manager: SessionManager, session_id: str, body: PromptRequest) -> str:
+    """Hand the prompt over; the user message's id. Raises as `submit` does, before anything is stored."""
+    state = await manager.state(session_id)
+    text = INIT_PROMPT.format(directory=state.session.record.directory)
+    parts = [{"type": "text", "text": text}]
+    message_id = await submit(manager, session_id, replace(body, parts=parts))
+    state.status("command", name=INIT, arguments="")
+    return message_id

@@ -1,0 +1,78 @@
+"""A conversation compacted by its agent, because the person asked for it. Source: recording `summarize` of 1.18.33.
+
+Shown as native shows it: a user message with a `compaction` part, and below it an assistant message whose text is the
+summary, as far as the agent tells it. The agent does it by its own command or request (`Prompt.compact`).
+"""
+
+from __future__ import annotations
+
+from shim.agents.directory import Agent
+from shim.errors import InvalidRequest
+from shim.sessions.manager import SessionManager
+from shim.sessions.prompts.prompt_payload import pending_prompt_of
+from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose
+from shim.sessions.undo.undo import settle
+from universal.codec import COMPACT
+from universal.items import Item, ItemKind, ItemRole, ItemStatus
+from universal.jsonvalue import JsonObject
+from universal.session.model import StepInfo
+
+
+def can_compact(agent: Agent) -> bool:
+    """Whether it has a request for it, or offers the command."""
+    name = COMPACT.removeprefix("/")
+    return agent.spec.capabilities.compact or any(c.name == name for c in agent.catalogue.commands)
+
+
+async def compact(manager: SessionManager, session_id: str, model: JsonObject, *, auto: bool = False) -> bool:
+    """Returns when the turn that does it has ended: whether there is a summary. Raises as `begin`."""
+    message_id = await begin(manager, session_id, model, auto=auto)
+    state = await manager.state(session_id)
+    await state.idle()
+    steps = (message.info for message in state.session.messages.values() if isinstance(message.info, StepInfo))
+    return any(step.parent_id == message_id and step.compacts and step.error is None for step in steps)
+
+
+async def begin(
+    manager: SessionManager,
+    session_id: str,
+    model: JsonObject | None,
+    *,
+    auto: bool = False,
+    message_id: str | None = None,
+    delivery: str = "steer",
+) -> str:
+    """Ask for it; the id of the user message that says so. While another turn runs, it waits for that.
+
+    In: `model`, None for the session's own; `message_id`, a client's own id; `delivery` as of a prompt of OpenCode 2.
+    Raises NotFound; InvalidRequest for an unknown model, an agent that cannot, an empty session; Conflict for an id that is used.
+    Nothing is stored then.
+    """
+    actor = await manager.actor(session_id)
+    state = actor.main
+    body = PromptRequest(parts=(), model=model, message_id=message_id)
+    check_ids(state.session, body)
+    choice = await choose(manager.deps.agents, state.session, body)
+    if not can_compact(choice.agent):
+        raise InvalidRequest(
+            f"{choice.agent.spec.title} cannot compact a conversation on demand: its protocol has no request for it, and it "
+            f'offers no command "{COMPACT}". Start a new session, or choose a model of another agent.'
+        )
+    if not state.session.messages:
+        raise InvalidRequest("There is nothing to compact in this session yet: send a prompt first.")
+    given: JsonObject = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
+    given |= {"delivery": delivery, **({"message_id": message_id} if message_id else {})}
+    item = Item(
+        item_id=manager.deps.ids.new("item"),
+        kind=ItemKind.MESSAGE,
+        role=ItemRole.USER,
+        status=ItemStatus.COMPLETED,
+        metadata={"opencode": given, "prompt": {"agent": choice.agent.spec.name, "model": choice.model, "compact": True}},
+    )
+    accepted = pending_prompt_of(item)
+    assert accepted is not None
+    await settle(manager, actor)
+    actor.prompt(accepted)
+    made = state.reducer.transcript.prompt_of_item(item.item_id)
+    await manager.deps.store.flush()
+    return made

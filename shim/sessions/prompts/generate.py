@@ -1,0 +1,142 @@
+"""A text from a model, asked beside all conversations: a process of the agent for this one answer, and nothing is kept.
+
+Agents have no request for that, so it is a turn of a session that nobody sees: its journal is in memory, its events go nowhere.
+The agent is to answer with text alone. It is in a mode in which it changes nothing, if it has one; whatever asks for a permission
+is refused; and a tool call ends it, with an error that says so. What the agent's own program writes down of it (Claude Code: a
+conversation in its list) is that program's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from shim.errors import ShimError
+from shim.sessions.actor import SessionActor
+from shim.sessions.dependencies import SessionDeps
+from shim.sessions.feed import ChangeFeed, Feed
+from shim.sessions.manager import SessionManager
+from shim.sessions.prompts import context
+from shim.sessions.prompts.prompt_request import Choice, PromptRequest, accept
+from shim.sessions.session_state import SessionState
+from shim.store.memory import MemoryStore
+from universal.codec import modes_of
+from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent
+from universal.items import ItemKind, ToolCallPart
+from universal.permissions import Policy, Rule
+from universal.session.model import Session, SessionRecord
+from universal.session.stored import record_json
+
+GENERATE_S = 120.0
+"""For the whole answer, the start of the agent included."""
+AT_ONCE = 4
+"""Processes of this kind at the same time."""
+QUIET = ("read-only", "plan")
+"""Modes in which nothing is changed, the best first."""
+DENY_ALL = Policy(config=(Rule("*", "*", "deny"),))
+SYSTEM = (
+    "This is a request for one text, outside of any conversation. Answer at once with that text and nothing else. "
+    "Use no tools: a tool call ends the request without an answer."
+)
+
+
+class NotGenerated(ShimError):
+    """There is no text; the message says why."""
+
+
+def _no_snapshots(_directory: str) -> None:
+    return None
+
+
+async def text(manager: SessionManager, choice: Choice, directory: str, prompt: str, session: Session | None = None) -> str:
+    """The answer's text. AT_ONCE of them are made, and others are told to come back.
+
+    In: `session`, whose messages the agent is sent before the prompt. Raises NotGenerated.
+    """
+    if manager.generating >= AT_ONCE:
+        raise NotGenerated(f"{AT_ONCE} texts are being generated, which is the most at the same time: try again later.")
+    manager.generating += 1
+    try:
+        async with asyncio.timeout(GENERATE_S):
+            return await _turn(manager.deps, choice, directory, prompt, session)
+    except TimeoutError:
+        raise NotGenerated(f"{choice.agent.spec.title} did not answer within {GENERATE_S:g} s.") from None
+    finally:
+        manager.generating -= 1
+
+
+async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, session: Session | None) -> str:
+    store = MemoryStore()
+    await store.open()
+    deps = replace(deps, store=store, changes=ChangeFeed(), feed=Feed(), snapshots=_no_snapshots)
+    once = _Once(deps, choice, directory)
+    told = context.missed_context(session, "", ()).text if session is not None else ""
+    body = PromptRequest([{"type": "text", "text": told + prompt}], system=SYSTEM)
+    own = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
+    mode = next((mode for mode in QUIET if mode in own), choice.mode)
+    accepted, _ = await accept(body, replace(choice, mode=mode), deps.ids)
+    try:
+        once.actor.prompt(accepted)
+        await once.state.idle()
+    finally:
+        await once.actor.close(delete=True)
+    return once.answer()
+
+
+class _Once:
+    """The session that nobody sees."""
+
+    def __init__(self, deps: SessionDeps, choice: Choice, directory: str) -> None:
+        name = choice.agent.spec.name
+        self._title = choice.agent.spec.title
+        self._deps = deps
+        self._why = ""
+        self.state = self._state(name)
+        self.actor = SessionActor(
+            deps,
+            self.state,
+            directory=directory,
+            open_child=lambda _actor, _key, _fact: self._state(name),
+            policy=lambda _state, _mode: DENY_ALL,
+            on_change=lambda _actor: None,
+        )
+        now = deps.clock.now_ms()
+        record = SessionRecord(self.state.id, directory=directory, title="generate", created_ms=now, updated_ms=now)
+        self.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"record": record_json(record), "agent": name}))
+
+    def _state(self, agent: str) -> SessionState:
+        deps = self._deps
+        session_id = deps.ids.new("session")
+        return SessionState(
+            session_id,
+            agent,
+            store=deps.store,
+            changes=deps.changes,
+            clock=deps.clock,
+            ids=deps.ids,
+            on_change=lambda _state: None,
+            feed=self._watch,
+        )
+
+    def _watch(self, event: UniversalEvent) -> None:
+        data = event.data
+        if isinstance(data, ErrorData):
+            self._why = self._why or data.message
+        elif isinstance(data, ItemData) and data.item.kind is ItemKind.TOOL_CALL:
+            tool = next((part.name for part in data.item.content if isinstance(part, ToolCallPart)), "a tool")
+            self._stop(f"{self._title} called {tool} instead of answering with text.")
+        elif isinstance(data, QuestionData):
+            self._stop(f"{self._title} asked something instead of answering with text.")
+
+    def _stop(self, why: str) -> None:
+        if not self._why:
+            self._why = why
+            asyncio.get_running_loop().call_soon(self.actor.abort)  # not within the event that shows it
+
+    def answer(self) -> str:
+        """What was said. Raises NotGenerated."""
+        said = [m.text() for m in self.state.session.messages.values() if not m.is_user]
+        answer = "\n".join(words for words in said if words).strip()
+        if self._why or not answer:
+            raise NotGenerated(self._why or f"{self._title} gave no text.")
+        return answer

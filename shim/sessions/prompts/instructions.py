@@ -1,0 +1,91 @@
+"""Instructions that clients of OpenCode 2 set for a session: entries by key, told to its agent with each prompt. A pure fold.
+
+Agents take instructions with a prompt, not between; what one was told once it may forget (a new conversation, a compaction). So
+all that hold go along with each prompt, as its `system` text. Clients are told when they have changed since the last prompt.
+Status items of the journal that this is made of:
+
+    instructions  key; json (the value, as text, so that a null stays one; absent: removed)
+    prompt        state "handed" with instructions: {delta: {key: hash | "removed"}, text?}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from universal.items import Item, StatusPart
+from universal.jsonvalue import JsonObject, obj, text
+
+LABEL = "instructions"
+MAX_VALUE_BYTES = 64 * 2**10
+"""Of one value, as JSON."""
+MAX_ENTRIES = 100
+REMOVED = "removed"
+HEAD = (
+    "These instructions were set for this session from outside. They hold now, and no others that were given in this way before:"
+)
+GONE = "The instructions that were set for this session from outside hold no longer."
+
+
+@dataclass(frozen=True, slots=True)
+class DueInstructions:
+    """What goes along with the next prompt. `journal_entry` is what the journal keeps of it; empty if nothing has changed."""
+
+    text: str
+    journal_entry: JsonObject
+
+    def with_system(self, system: str | None) -> str | None:
+        """With what the prompt itself brings."""
+        return "\n\n".join(part for part in (self.text, system or "") if part) or None
+
+
+class Instructions:
+    """One session's. `entries`: key -> value, in the order of their keys' first setting."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Any] = {}
+        self._announced: dict[str, str] = {}
+
+    def add(self, item: Item) -> None:
+        """The next status item."""
+        label = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
+        meta = obj(item.metadata)
+        if label == LABEL:
+            key = text(meta.get("key"))
+            if "json" in meta:
+                self.entries[key] = json.loads(text(meta["json"]))
+            else:
+                self.entries.pop(key, None)
+        elif label == "prompt":
+            for key, digest in obj(obj(meta.get("instructions")).get("delta")).items():
+                if digest == REMOVED:
+                    self._announced.pop(key, None)
+                else:
+                    self._announced[key] = text(digest)
+
+    def due(self) -> DueInstructions:
+        """For the prompt that is handed now."""
+        now = {key: hash_of(value) for key, value in self.entries.items()}
+        delta = {key: digest for key, digest in now.items() if self._announced.get(key) != digest}
+        delta |= {key: REMOVED for key in self._announced if key not in now}
+        words = self._text() if now else GONE if delta else ""
+        if not delta:
+            return DueInstructions(words, {})
+        update = {"text": words} if self._announced else {}
+        return DueInstructions(words, {"instructions": {"delta": delta, **update}})
+
+    def _text(self) -> str:
+        blocks = [f"[{key}]\n{value if isinstance(value, str) else dumped(value)}" for key, value in self.entries.items()]
+        return "\n\n".join([HEAD, *blocks])
+
+
+def dumped(value: Any) -> str:
+    """A value as JSON, the same for the same value."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def hash_of(value: Any) -> str:
+    """What clients are told instead of a value."""
+    return hashlib.sha256(dumped(value).encode()).hexdigest()

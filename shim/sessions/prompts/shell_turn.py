@@ -1,0 +1,112 @@
+"""A shell command of the person's as a turn of the session. Source: recording `shell` of 1.18.33."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from typing import Any
+
+from shim.errors import InvalidRequest
+from shim.runtime.environment import child_environment
+from shim.runtime.shell import ShellCommand
+from shim.sessions.actor import SessionActor
+from shim.sessions.manager import SessionManager
+from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose
+from shim.sessions.undo.undo import settle
+from universal.events import EventType, ItemData, ItemDeltaData
+from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
+
+USER_TEXT = "The following tool was executed by the user"
+
+
+async def shell(manager: SessionManager, session_id: str, command: str, mode: str, message_id: str | None) -> None:
+    """Run it and show it; returns when its turn has ended. Raises InvalidRequest for an unknown agent name."""
+    actor = await manager.actor(session_id)
+    body = PromptRequest(parts=(), message_id=message_id, mode=mode)
+    check_ids(actor.main.session, body)
+    choice = await choose(manager.deps.agents, actor.main.session, body)
+    await settle(manager, actor)
+    run = _Run(manager, actor, command)
+    part = {"type": "text", "text": USER_TEXT, "synthetic": True}
+    given = {"message_id": message_id, "parts": [part], "agent": choice.mode, "model": choice.wire}
+    run.start({k: v for k, v in given.items() if v is not None})
+    await run.finish()
+
+
+class _Run:
+    """The items of one command, in order."""
+
+    def __init__(self, manager: SessionManager, actor: SessionActor, command: str) -> None:
+        self._manager = manager
+        self._actor = actor
+        self._state = actor.main
+        self._command = command
+        ids = manager.deps.ids
+        self._message, self._call, self._result, self._call_id = (ids.new("item") for _ in range(4))
+        self._output: list[str] = []
+        environment = child_environment(manager.deps.agents.environment() | actor.main.variables, {})
+        self._process = ShellCommand(command, actor.directory, environment, self._on_output)
+
+    def _item(self, item_id: str, kind: ItemKind, role: ItemRole, *content: ContentPart, done: bool, **metadata: Any) -> ItemData:
+        status = ItemStatus.COMPLETED if done else ItemStatus.IN_PROGRESS
+        parent = None if kind is ItemKind.MESSAGE else self._message
+        item = Item(
+            item_id=item_id, parent_id=parent, kind=kind, role=role, status=status, content=content, metadata=metadata or None
+        )
+        return ItemData(item=item)
+
+    def start(self, given: dict[str, Any]) -> None:
+        """Synchronous: nobody can take the session between the check and the turn's start."""
+        state = self._state
+        if state.machine.busy:
+            raise InvalidRequest("The session became busy; wait for it, or abort it.")
+        user = self._manager.deps.ids.new("item")
+        text = TextPart(text=USER_TEXT)
+        said = self._item(user, ItemKind.MESSAGE, ItemRole.USER, text, done=True, opencode=given, origin="shell")
+        state.record(EventType.ITEM_COMPLETED, said)
+        self._actor.begin_local_work(self._process.stop)
+        state.status("prompt", state="own", item_id=user)
+        message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, done=False, origin="shell")
+        state.record(EventType.ITEM_STARTED, message)
+        arguments = json.dumps({"command": self._command}, ensure_ascii=False)
+        call = ToolCallPart(name="bash", arguments=arguments, call_id=self._call_id)
+        state.record(
+            EventType.ITEM_COMPLETED, self._item(self._call, ItemKind.TOOL_CALL, ItemRole.TOOL, call, done=True, origin="shell")
+        )
+        empty = ToolResultPart(call_id=self._call_id, output="")
+        state.record(EventType.ITEM_STARTED, self._item(self._result, ItemKind.TOOL_RESULT, ItemRole.TOOL, empty, done=False))
+
+    def _on_output(self, text: str) -> None:
+        self._output.append(text)
+        self._state.record(EventType.ITEM_DELTA, ItemDeltaData(item_id=self._result, delta=text, part_type="tool_output"))
+
+    async def finish(self) -> None:
+        """Run the command, after the snapshot of what is before it; then its result, whatever happens."""
+        started = time.monotonic()
+        code = -signal.SIGKILL
+        try:
+            await self._actor.snapshots.wait_for_start()
+            code = await self._process.run()
+        except OSError as error:
+            self._on_output(f"{self._command}: {error.strerror or error}\n")
+            code = 127
+        except asyncio.CancelledError:  # the server stops
+            self._process.kill()
+            raise
+        finally:
+            self._over(code, started)
+
+    def _over(self, code: int, started: float) -> None:
+        """The result, the message, the end of the turn."""
+        if self._process.stopped:
+            self._output.append("\n(stopped by the user)")
+        metadata = {"exit_code": code, "duration_ms": int((time.monotonic() - started) * 1000)}
+        result = ToolResultPart(call_id=self._call_id, output="".join(self._output))
+        state = self._state
+        data = self._item(self._result, ItemKind.TOOL_RESULT, ItemRole.TOOL, result, done=True, **metadata)
+        state.record(EventType.ITEM_COMPLETED, data)
+        message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, done=True, origin="shell")
+        state.record(EventType.ITEM_COMPLETED, message)
+        self._actor.end_local_work()

@@ -1,0 +1,77 @@
+"""Taking a prompt: everything between a request's body and the session at work."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from shim.errors import LimitReached
+from shim.sessions.actor import SessionActor
+from shim.sessions.manager import SessionManager
+from shim.sessions.prompts import prompt_request
+from shim.sessions.prompts.context import is_default_title, title_of
+from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice
+from shim.sessions.undo.undo import settle
+from universal.jsonvalue import JsonObject, obj, text
+from universal.session.changes import PromptFailed
+from universal.session.model import Failure
+
+
+async def submit(
+    manager: SessionManager, session_id: str, body: PromptRequest, *, reply: bool = True, second: JsonObject | None = None
+) -> str:
+    """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
+
+    In: `second`, what OpenCode 2 says of it beside (`shim.faces.opencode2.prompts`).
+
+    Raises NotFound, InvalidRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a
+    disk that takes nothing). Nothing is stored or handed over then. OpenCode 2 accepts an unknown agent or model; its turn fails.
+    """
+    await manager.deps.store.flush()
+    actor = await manager.actor(session_id)
+    state = actor.main
+    if reply and actor.queued >= (limit := manager.deps.max_queued_prompts):
+        raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
+    prompt_request.check_ids(state.session, body)
+    await manager.deps.config_refresh(actor.directory)
+    try:
+        choice = await prompt_request.choose(manager.deps.agents, state.session, body)
+    except UnknownChoice as error:
+        if second is None:
+            raise
+        choice = prompt_request.refused(manager.deps.agents, state.session, body, error)
+    accepted, errors = await prompt_request.accept(body, choice, manager.deps.ids, manager.deps.roots)
+    if second:
+        accepted = accepted.with_metadata(second)
+    await settle(manager, actor)
+    actor = await manager.actor(session_id)  # another one, if the session was moved meanwhile
+    prompt_request.check_ids(state.session, body)  # files were read meanwhile: the id may have been taken
+    record = state.session.record
+    failures = [PromptFailed(Failure(message)) for message in errors]
+    manager.deps.changes.publish(failures, state.session, manager.deps.clock.now_ms())
+    if body.tools:
+        rules = [{"permission": n, "pattern": "*", "action": "allow" if on else "deny"} for n, on in body.tools.items()]
+        state.status("session", permission=[*(record.permission or ()), *rules])
+    if reply:
+        title = title_of(first_text(body))
+        actor.prompt(accepted, title if title and is_default_title(record.title) else None)
+    else:
+        actor.park(accepted)
+    return state.reducer.transcript.prompt_of_item(accepted.item.item_id)
+
+
+async def resume(manager: SessionManager, actor: SessionActor) -> None:
+    """Hand over what is parked; what clients of OpenCode 2 sent, with the agent and model that the session has now."""
+    for message_id, accepted in list(actor.prompt_queue.parked.items()):
+        if "delivery" not in obj(obj(accepted.item.metadata).get("opencode")):
+            continue
+        with suppress(UnknownChoice):  # then it fails as it did, or would have
+            choice = await prompt_request.choose(manager.deps.agents, actor.main.session, PromptRequest(()))
+            actor.prompt_queue.replace_parked(
+                message_id, accepted.with_choice(choice.agent.spec.name, choice.model, choice.wire, choice.mode)
+            )
+    actor.prompt_queue.resume()
+
+
+def first_text(body: PromptRequest) -> str:
+    """What the person wrote, for the session's title."""
+    return next((text(p.get("text")) for p in body.parts if p.get("type") == "text" and not p.get("synthetic")), "")

@@ -1,0 +1,404 @@
+"""One session's journal, projection and turn: the one writer of all three.
+
+All methods are synchronous and run on the event loop, so each is a critical section: an event is stamped, queued
+for the store, folded into the state that HTTP reads and published, before anything else can happen. There is no
+mailbox to wait for (docs/adr/0002).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+from shim.clock import Clock, from_rfc3339, rfc3339
+from shim.errors import SessionNotFound, SessionTerminated, StoreError
+from shim.ids import Ids
+from shim.sessions.exit_errors import SERVER_STOPPED
+from shim.sessions.feed import ChangeFeed
+from shim.sessions.prompts.instructions import Instructions
+from shim.sessions.prompts.prompt_payload import PendingPrompts
+from shim.sessions.resync import Changed, Resync
+from shim.sessions.unparsed_limit import UnparsedLimit
+from shim.store.base import Store
+from universal.codec import Fact
+from universal.events import (
+    ErrorData,
+    EventData,
+    EventType,
+    ItemData,
+    PermissionData,
+    QuestionData,
+    SessionEndedData,
+    Source,
+    TurnData,
+    UniversalEvent,
+)
+from universal.items import Item, ItemKind, ItemStatus, StatusPart
+from universal.jsonvalue import JsonObject, obj
+from universal.session.changes import Change, RequestClosed, RequestOpened
+from universal.session.model import Session
+from universal.session.reducer import Reducer
+from universal.turn import Effect, Ended, Input, Started, State, TurnMachine
+
+log = structlog.get_logger()
+
+OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
+"""Reason of a turn's end -> what OpenCode 2 calls it; all others failed."""
+UNSAVED_LIMIT = 10_000
+"""Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
+NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
+
+
+class OpenRequests:
+    """Which session each open permission request and question of the server belongs to, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, SessionState] = {}
+
+    def note(self, change: Change, state: SessionState) -> None:
+        """A session has changed."""
+        if isinstance(change, RequestOpened):
+            self._states[change.request.id] = state
+        elif isinstance(change, RequestClosed):
+            self._states.pop(change.request.id, None)
+
+    def state_of(self, request_id: str) -> SessionState | None:
+        """The session that waits for this answer."""
+        return self._states.get(request_id)
+
+    def states(self) -> list[SessionState]:
+        """The sessions that wait for an answer."""
+        return list({state.id: state for state in self._states.values()}.values())
+
+
+class SessionState:
+    """One session. `sequence` is the last one used. `on_change` is called after turns and info changed, `feed` with each event.
+
+    facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
+    last turn unless one runs, `viewed`, `fork`; kept in its row.
+    instructions: what clients have set for its agents, to go along with each prompt.
+    variables: of the environment of its commands and agents, as a client has set them; in memory, since they may be secret.
+    pending_prompts: prompts of what was loaded or copied that no agent has been given; live ones are the inbox's.
+    ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        agent: str,
+        *,
+        store: Store,
+        changes: ChangeFeed,
+        clock: Clock,
+        ids: Ids,
+        on_change: Callable[[SessionState], None],
+        feed: Callable[[UniversalEvent], object] | None = None,
+        requests: OpenRequests | None = None,
+    ) -> None:
+        self.id = session_id
+        self._requests = requests or OpenRequests()
+        self.reducer = Reducer(session_id, agent)
+        self.machine = TurnMachine()
+        self.sequence = 0
+        self.deleted = False
+        self.native_session_id: str | None = None
+        self.facts: JsonObject = {}
+        self.instructions = Instructions()
+        self.variables: dict[str, str] = {}
+        self.pending_prompts = PendingPrompts(self.reducer.transcript.prompt_of_item)
+        self._store = store
+        self._changes = changes
+        self._clock = clock
+        self._ids = ids
+        self._on_change = on_change
+        self._feed = feed
+        self.ended: SessionEndedData | None = None
+        self.turn_id = ""
+        self._turn_metadata: dict[str, Any] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self._resync = Resync(self._resend)
+        self._held: list[UniversalEvent] | None = None
+        self._unsaved: list[UniversalEvent] = []
+        self._unsaved_why = self._stopped_turn = ""
+        self._unparsed = UnparsedLimit(session_id)
+
+    @property
+    def session(self) -> Session:
+        """What clients see of it."""
+        return self.reducer.session
+
+    def load(self, events: Sequence[UniversalEvent]) -> None:
+        """Rebuild from the journal, page by page: same code as live, but nothing is stored or published."""
+        for event in events:
+            self.reducer.load(event, from_rfc3339(event.time))
+            self.sequence = event.sequence
+            self.native_session_id = event.native_session_id or self.native_session_id
+            self._note_end(event)
+            self._note_item(event)
+            self._replay_turn(event)
+
+    def _replay_turn(self, event: UniversalEvent) -> None:
+        """Tell the turn machine of a turn that a journal holds."""
+        if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
+            self.turn_id = event.data.turn_id
+            self.machine.apply(Input.REPLAY_STARTED)
+        elif event.type is EventType.TURN_ENDED:
+            self.machine.apply(Input.REPLAY_ENDED)
+
+    def recover(self) -> None:
+        """End the turn that ran when the server was stopped, if the journal that was read holds one."""
+        if self.machine.busy:
+            log.warning("turn.lost", session_id=self.id)
+            self.record(EventType.ERROR, ErrorData(message=SERVER_STOPPED, code="agent_exited"))
+            self.apply(Input.EXIT)
+
+    @property
+    def terminated(self) -> bool:
+        """It was ended by us for good: it can be read, and takes no prompts."""
+        return self.machine.state is State.CLOSED or (self.ended is not None and self.ended.terminated_by == "daemon")
+
+    def require_open(self) -> None:
+        """Raises NotFound if it was deleted, Conflict if it was terminated: it takes no prompts."""
+        if self.deleted:
+            raise SessionNotFound(self.id)
+        if self.terminated:
+            raise SessionTerminated(self.id)
+
+    def _note_end(self, event: UniversalEvent) -> None:
+        if event.type is EventType.SESSION_ENDED and isinstance(event.data, SessionEndedData):
+            self.ended = event.data
+        elif event.type is EventType.SESSION_STARTED:
+            self.ended = None
+
+    def record(self, type_: EventType, data: EventData, *, source: Source = Source.DAEMON, raw: Any = None) -> UniversalEvent:
+        """Stamp, store, project, publish one event."""
+        now = self._clock.now_ms()
+        self.sequence += 1
+        event = UniversalEvent.stamped(
+            {
+                "event_id": self._ids.new("event"),
+                "sequence": self.sequence,
+                "time": rfc3339(now),
+                "session_id": self.id,
+                "native_session_id": self.native_session_id,
+                "source": source,
+                "synthetic": source is Source.DAEMON,
+                "type": type_,
+                "data": data,
+                "raw": raw,
+            }
+        )
+        self._keep(event)
+        self._note_end(event)
+        changes = self.reducer.apply(event, now)
+        self._changes.publish(changes, self.session, now)
+        for change in changes:
+            self._requests.note(change, self)
+            if self._resync.waits:
+                self._resync.note(change)
+        if self._feed is not None:
+            self._feed(event)
+        return event
+
+    def _keep(self, event: UniversalEvent) -> None:
+        """Queue it for the journal. What the store cannot take waits here, without its raw payload, and goes first next time:
+        a journal has no holes. The store says at the next flush that it fails; the turn goes on meanwhile.
+        """
+        if self._held is not None:
+            self._held.append(event)
+        else:
+            self._append((event,))
+
+    def _append(self, events: Sequence[UniversalEvent]) -> None:
+        if self.deleted:
+            return
+        if not self._unsaved:
+            try:
+                self._store.append(events)
+            except StoreError as error:
+                log.error("store.append_failed", session_id=self.id, sequence=events[0].sequence, error=str(error))
+                self._unsaved, self._unsaved_why = [event.model_copy(update={"raw": None}) for event in events], str(error)
+            return
+        self._unsaved += [event.model_copy(update={"raw": None}) for event in events]
+        self.save_rest()
+
+    @contextmanager
+    def burst(self) -> Generator[None]:
+        """Queues what the block records for the journal in one go, at its end. For work that does not wait in between."""
+        self._held = []
+        try:
+            yield
+        finally:
+            self.release()
+            self._held = None
+
+    def release(self) -> None:
+        """Queue what a burst has held back so far: what the session's row says has happened stands in the journal before it."""
+        if self._held:
+            held, self._held = self._held, []
+            self._append(held)
+
+    def save_rest(self) -> None:
+        """Try again what the store could not take."""
+        if self._unsaved and not self.deleted:
+            try:
+                self._store.append(self._unsaved)
+            except StoreError as error:
+                self._unsaved_why = str(error)
+                return
+            log.info("store.append_made_up", session_id=self.id, events=len(self._unsaved))
+        self._unsaved = []
+
+    def too_much(self) -> bool:
+        """Whether the turn must stop now, since too much of it waits for the store. Once a turn; says why."""
+        if len(self._unsaved) <= UNSAVED_LIMIT or self._stopped_turn == self.turn_id:
+            return False
+        self._stopped_turn = self.turn_id
+        self.record(EventType.ERROR, ErrorData(message=NO_ROOM.format(error=self._unsaved_why), code="no_room"))
+        return True
+
+    def copy(self, event: UniversalEvent) -> None:
+        """An event of another session's journal as this one's, at its own time; nothing is published."""
+        self.sequence += 1
+        own = {"event_id": self._ids.new("event"), "sequence": self.sequence, "session_id": self.id, "native_session_id": None}
+        event = event.model_copy(update=own)
+        self._keep(event)
+        self._note_fact(event)
+        self.reducer.load(event, from_rfc3339(event.time))
+        self._note_item(event)
+        self._replay_turn(event)
+
+    def _note_item(self, event: UniversalEvent) -> None:
+        if event.type is EventType.ITEM_COMPLETED and isinstance(event.data, ItemData):
+            self.pending_prompts.add(event.data.item)
+            if event.data.item.kind is ItemKind.STATUS:
+                self.instructions.add(event.data.item)
+
+    def on_read(self) -> None:
+        """A client has read the session. While a turn runs it is told again, soon, what it may have missed."""
+        if self.session.is_busy:
+            self._resync.on_read()
+
+    def _resend(self, changed: Changed) -> None:
+        if not self.session.is_busy:  # its idle has been told: nothing of the turn comes after that
+            return
+        with self._changes.burst():
+            now = self._clock.now_ms()
+            self._changes.publish(self.reducer.current(changed, now), self.session, now, is_resent=True)
+
+    def fact(self, fact: Fact) -> None:
+        """Record what a codec said; of a flood that nobody knows only its beginning, and how much it was."""
+        if not self._unparsed.keep(fact):
+            return
+        self.native_session_id = fact.native_session_id or self.native_session_id
+        self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)
+
+    def status(self, label: str, detail: str | None = None, **metadata: Any) -> UniversalEvent:
+        """Record a status item of ours: something that changed the session beside its turns. The event."""
+        item = Item(
+            item_id=self._ids.new("item"),
+            kind=ItemKind.STATUS,
+            status=ItemStatus.COMPLETED,
+            content=(StatusPart(label=label, detail=detail),),
+            metadata=metadata,
+        )
+        self.instructions.add(item)
+        return self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+    def record_viewed(self, idle: int) -> None:
+        """A person has seen how the turn ended that was over then (ms)."""
+        self._note_fact(self.status("viewed", idle=idle))
+        self.notify_changed()
+
+    def _note_fact(self, event: UniversalEvent) -> None:
+        """Keep `facts` up to date; for the events that change them, and those that are copied."""
+        data = event.data
+        if event.type is EventType.TURN_STARTED:
+            self.facts = {key: value for key, value in self.facts.items() if key not in ("outcome", "idle")}
+        elif event.type is EventType.TURN_ENDED and isinstance(data, TurnData):
+            outcome = OUTCOMES.get(str(obj(data.metadata).get("reason", "completed")), "failed")
+            self.facts = {**self.facts, "outcome": outcome, "idle": from_rfc3339(event.time)}
+        elif isinstance(data, ItemData) and _label(data.item) == "viewed":
+            self.facts = {**self.facts, "viewed": obj(data.item.metadata).get("idle")}
+
+    def notify_changed(self) -> None:
+        """What is kept of the session beside its journal has changed (its `info`)."""
+        self._on_change(self)
+
+    def apply(self, input_: Input, key: str = "", **metadata: Any) -> list[Effect]:
+        """One input of the turn machine; starts and ends are recorded here, the rest is for the caller."""
+        self._add_metadata(metadata)
+        effects = self.machine.apply(input_, key)
+        for effect in effects:
+            if isinstance(effect, Started):
+                self.turn_id = self._ids.new("turn")
+                self._turn_metadata = {}
+                data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
+                self._note_fact(self.record(EventType.TURN_STARTED, data))
+                self.notify_changed()
+            elif isinstance(effect, Ended):
+                self._end_turn(effect.reason)
+        return effects
+
+    def _add_metadata(self, metadata: dict[str, Any]) -> None:
+        """Usage and cost of the prompts of one turn add up; the last anchor counts (`AgentSpec.rewinds`)."""
+        if "anchor" in metadata:
+            self._turn_metadata["anchor"] = {"agent": self.session.agent, "id": metadata["anchor"]}
+        cost = metadata.get("cost")
+        if isinstance(cost, (int, float)):
+            self._turn_metadata["cost"] = self._turn_metadata.get("cost", 0) + cost
+        usage = obj(metadata.get("usage"))
+        if usage:
+            total = self._turn_metadata.setdefault("usage", {})
+            for key, value in usage.items():
+                total[key] = total.get(key, 0) + value
+
+    def _end_turn(self, reason: str) -> None:
+        """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
+        self.withdraw_requests()
+        if (rest := self._unparsed.end()) is not None:
+            self.record(EventType.UNPARSED, rest)
+        metadata = {"reason": reason, **self._turn_metadata}
+        data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
+        self._note_fact(self.record(EventType.TURN_ENDED, data))
+        self._turn_metadata = {}
+        self.notify_changed()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def withdraw_requests(self) -> None:
+        """Open permissions and questions end as rejected."""
+        for id_ in list(self.session.permissions):
+            data = PermissionData(permission_id=id_, action="withdrawn", status="reject", metadata={"withdrawn": True})
+            self.record(EventType.PERMISSION_RESOLVED, data)
+        for id_ in list(self.session.questions):
+            question = QuestionData(question_id=id_, prompt="", options=(), status="rejected", metadata={"withdrawn": True})
+            self.record(EventType.QUESTION_RESOLVED, question)
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Call it when no turn runs: at once, or soon after the running one's end."""
+        if not self.machine.busy:
+            then()
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter.add_done_callback(lambda _: self.when_idle(then))
+        self._waiters.append(waiter)
+
+    async def idle(self) -> None:
+        """Wait for the end of the running turn; at once when there is none."""
+        if self.machine.busy:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+
+def _label(item: Item) -> str:
+    """What a status item is called; empty for all others."""
+    found = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
+    return found if item.kind is ItemKind.STATUS else ""

@@ -1,0 +1,155 @@
+"""Forks: a new session with the conversation of another, up to a message.
+
+The journal is copied (same times, new ids), so a fork is a session like any other: rebuilt, exported, forked again.
+Its agent starts a conversation of its own and is given this one as text with the first prompt (`context`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shim.clock import from_rfc3339
+from shim.errors import MessageNotFound
+from shim.sessions.manager import SessionManager
+from shim.sessions.session_state import SessionState
+from universal.events import EventType, ItemData, UniversalEvent
+from universal.ids import IdSequence, hashed_tail, render
+from universal.items import Item, ItemKind, Json, StatusPart
+from universal.jsonvalue import arr, obj, text
+from universal.session.changes import MessageChanged, PartChanged
+from universal.session.model import Session, SessionRecord
+from universal.session.reducer import Reducer
+from universal.turn import Input
+
+
+async def fork(manager: SessionManager, session_id: str, before: str | None) -> SessionRecord:
+    """The new session's record; `before` is exclusive. Raises NotFound for an unknown session or message."""
+    source = await manager.session(session_id)
+    if before is not None and before not in source.messages:
+        raise MessageNotFound(session_id, before)
+    await manager.deps.store.flush()
+    events = up_to(await manager.deps.store.events(session_id), session_id, before)
+    title = f"{source.record.title} (fork #"
+    number = 1 + sum(record.title.startswith(title) for record in manager.records())
+    target = manager.copy_of(session_id, f"{title}{number})", _fork_of(source, before))
+    replay(target, events)
+    manager.restore_pending_prompts(target.id)
+    if source.elsewhere:  # of what was said there nothing can be put back here, wherever the copy was cut
+        place = source.record
+        target.status("moved", directory=place.directory, project_id=place.project_id, path=place.path)
+    target.notify_changed()
+    announce(manager, target)
+    return target.session.record
+
+
+def _fork_of(source: Session, before: str | None) -> dict[str, Any] | None:
+    """What OpenCode 2 says of a fork; None of one without any message, which is a new session."""
+    last = before or next(reversed(source.messages), None)
+    boundary = {"type": "through" if before is None else "before", "messageID": last}
+    return {"sessionID": source.id, "boundary": boundary} if last is not None else None
+
+
+def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None) -> list[UniversalEvent]:
+    """The events before the one that made the message `before`; all if None."""
+    if before is None:
+        return list(events)
+    reducer = Reducer(session_id, "")
+    kept: list[UniversalEvent] = []
+    for event in events:
+        reducer.load(event, from_rfc3339(event.time))
+        if before in reducer.session.messages:
+            break
+        kept.append(event)
+    return kept
+
+
+def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:
+    """Write the events into the new session's journal, without the ids that clients gave to the old one's messages."""
+    renamer = Renamer(target.id)
+    source = Reducer(target.id, "")
+    for event in events:
+        if event.type in (EventType.SESSION_STARTED, EventType.SESSION_ENDED):
+            source.load(event, from_rfc3339(event.time))
+            continue
+        data = event.data
+        if isinstance(data, ItemData):
+            meta = data.item.metadata or {}
+            if data.item.kind is ItemKind.STATUS and (meta.get("title") or "share" in meta):  # tool calls have titles too
+                continue
+            item = _named_anew(data.item, source, target) if data.item.kind is ItemKind.STATUS else _without_ids(data.item)
+            data = ItemData(item=renamer.item(item, event.time))
+        target.copy(event.model_copy(update={"data": data}))
+        source.load(event, from_rfc3339(event.time))
+    if target.session.record.revert is not None:  # what is undone but not gone is shown again, as by native
+        target.status("revert", revert=None)
+    if target.session.record.archived_ms is not None:
+        target.status("session", archived=None)
+    if target.machine.busy:
+        target.apply(Input.ABORT)
+
+
+_NAMES_MESSAGES = ("message.removed", "part.removed", "part.updated", "revert")
+
+
+def _named_anew(item: Item, source: Reducer, target: SessionState) -> Item:
+    """A status that names messages or parts of the old session, with those of the new one, which come in the same order."""
+    if not any(isinstance(p, StatusPart) and p.label in _NAMES_MESSAGES for p in item.content):
+        return item
+    names: dict[str, str] = {source.session.id: target.id}
+    pairs = zip(source.session.messages.items(), target.session.messages.items(), strict=False)
+    for (old, message), (new, copied) in pairs:
+        names |= {old: new, **dict(zip(message.parts, copied.parts, strict=False))}
+
+    def renamed(value: Json) -> Json:
+        if isinstance(value, dict):
+            return {k: renamed(v) for k, v in obj(value).items()}
+        if isinstance(value, list):
+            return [renamed(v) for v in arr(value)]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    return item.model_copy(update={"metadata": renamed(item.metadata)})
+
+
+def _without_ids(item: Item) -> Item:
+    given = obj(obj(item.metadata).get("opencode"))
+    if not given:
+        return item
+    parts = [{k: v for k, v in obj(p).items() if k != "id"} for p in arr(given.get("parts"))]
+    fresh = {k: v for k, v in given.items() if k != "message_id"} | {"parts": parts}
+    return item.model_copy(update={"metadata": {**obj(item.metadata), "opencode": fresh}})
+
+
+def announce(manager: SessionManager, target: SessionState) -> None:
+    """Tell clients of the copied messages, as native does."""
+    for message in target.session.messages.values():
+        created = message.info.created_ms
+        parts = [PartChanged(message.info.id, part, created) for part in message.all_parts()]
+        manager.deps.changes.publish([MessageChanged(message.info), *parts], target.session, created, is_resent=True)
+
+
+class Renamer:
+    """New ids for imported messages, their parts and their parents: a fork must not have those of its source."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._ids = IdSequence()
+        self._new: dict[str, str] = {}
+
+    def item(self, item: Item, at: str) -> Item:
+        """The item for the other session; `at` as in the event's envelope."""
+        message = obj(obj(item.metadata).get("imported"))
+        if not message:
+            return item
+        info, ms = dict(obj(message["info"])), from_rfc3339(at)
+        info |= {"id": self._renamed("msg", text(info["id"]), ms), "sessionID": self._session_id}
+        if "parentID" in info:
+            info["parentID"] = self._new.get(info["parentID"], info["parentID"])
+        ids = {"sessionID": self._session_id, "messageID": info["id"]}
+        parts = [{**obj(p), **ids, "id": self._renamed("prt", text(obj(p)["id"]), ms)} for p in arr(message["parts"])]
+        return item.model_copy(update={"metadata": {**obj(item.metadata), "imported": {"info": info, "parts": parts}}})
+
+    def _renamed(self, prefix: str, old: str, ms: int) -> str:
+        value = self._ids.next(ms)
+        self._new[old] = render(prefix, value, hashed_tail(f"{self._session_id}:{prefix}:{value}"))
+        return self._new[old]

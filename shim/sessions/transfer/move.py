@@ -1,0 +1,44 @@
+"""A session goes to work in another directory: its agent is started there, and told the conversation as text.
+
+An agent's own conversation belongs to the directory that it was begun in, so it is not resumed; files are not moved. What was
+changed before belongs to the old place: an undo of it puts no files back.
+"""
+
+from __future__ import annotations
+
+from shim.errors import InvalidRequest
+from shim.host.roots import require
+from shim.sessions.dependencies import ProjectLike
+from shim.sessions.manager import SessionManager
+from shim.sessions.undo.undo import settle
+from universal.diffs import relative
+
+LABEL = "moved"
+
+
+async def move(manager: SessionManager, session_id: str, directory: str, project: ProjectLike, path: str) -> None:
+    """Nothing if it is there already. In: `path` of the directory in the project.
+
+    Raises NotFound; InvalidRequest for a subagent's session and one that is at work; OutsideRoots for what is outside the roots.
+    """
+    require(directory, manager.deps.roots)
+    actor = await manager.actor(session_id)
+    if actor.directory == directory:
+        return
+    _need_idle(actor.main.machine.busy)
+    await settle(manager, actor)
+    _need_idle(actor.main.machine.busy)
+    actor.main.status(LABEL, directory=directory, project_id=project.id, path=path)
+    actor.main.notify_changed()
+    await manager.replace(session_id).close()
+
+
+def subpath(directory: str, worktree: str) -> str:
+    """The path of a directory in its project; empty for its top, and outside of any."""
+    inside = relative(directory, worktree) if worktree != "/" else ""
+    return "" if inside in (".", directory) else inside
+
+
+def _need_idle(busy: bool) -> None:
+    if busy:
+        raise InvalidRequest("This session is at work: interrupt it, or move it when its turn has ended.")

@@ -1,0 +1,59 @@
+"""What turns changed in files: from the snapshot before the first one's prompt to the one after the last one's answer.
+
+Without snapshots (switched off, or too old) what the agents' tools told of each prompt is all that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shim.errors import ShimError
+from shim.sessions.undo.step_snapshots import Trees, diffs_between
+from shim.sessions.undo.undo_plan import changed_in
+from universal.diffs import FileDiff
+from universal.jsonvalue import JsonObject
+from universal.session.model import Message, Session, StepStart, UserInfo
+
+
+async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[JsonObject]:
+    """`FileDiffInfo[]` of the turns of these prompts: `first` None is the newest, `last` None the same as `first`."""
+    messages, later = turn_messages(session, first, last)
+    before = next((tree for m in messages if (tree := _tree(m))), None)
+    # What is so after a turn is told with the next one's first step: the snapshot at its end comes after its last part.
+    after = next((tree for m in later if (tree := _tree(m))), session.snapshots.last)
+    names = sorted(changed_in(session, messages))
+    here = not any(m.info.id in session.elsewhere for m in messages)
+    if here and trees is not None and before is not None and after is not None:
+        try:
+            found = await diffs_between(trees, session.record.directory, before, after, names, context)
+        except ShimError:  # they are kept for a limited time
+            found = None
+        if found is not None:
+            return [_info(one) for one in found]
+    prompts = (message.info for message in messages if isinstance(message.info, UserInfo))
+    return [_info(diff) for info in prompts for diff in info.diffs or ()]
+
+
+def turn_messages(session: Session, first: str | None, last: str | None) -> tuple[Sequence[Message], Sequence[Message]]:
+    """From the prompt `first` to the end of the answers to `last`; and what came later."""
+    messages = list(session.messages.values())
+    begin = first or session.last_user()
+    if begin is None:
+        return (), ()
+    ids = [m.info.id for m in messages]
+    end = last or begin
+    start, stop = ids.index(begin), ids.index(end) + 1
+    while stop < len(messages) and not messages[stop].is_user:
+        stop += 1
+    return messages[start:stop], messages[stop:]
+
+
+def _tree(message: Message) -> str | None:
+    """The files as they were when this step began."""
+    starts = (part for part in message.parts.values() if isinstance(part, StepStart))
+    return next((start.snapshot for start in starts if start.snapshot), None)
+
+
+def _info(diff: FileDiff) -> JsonObject:
+    counts = {"additions": diff.additions, "deletions": diff.deletions}
+    return {"file": diff.file, "patch": diff.patch, **counts, "status": diff.status or "modified"}

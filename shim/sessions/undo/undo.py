@@ -1,0 +1,207 @@
+"""Undo and redo of a session: files put back, messages hidden, and after the next prompt gone for good.
+
+One at a time for each session (`SessionActor.undoing`), and never while a turn runs. Only files that the undone steps
+changed are written; what else was changed in the directory stays. What was there before an undo is itself a snapshot,
+so nothing is lost. What could not be done is said: to clients as a toast, in the journal as a `notice`.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from shim.errors import InvalidRequest, MessageNotFound, PartNotFound, SessionBusy, ShimError
+from shim.sessions.actor import SessionActor
+from shim.sessions.manager import SessionManager
+from shim.sessions.session_state import SessionState
+from shim.sessions.transfer.fork import up_to
+from shim.sessions.undo import undo_notes
+from shim.sessions.undo import undo_plan as plan
+from shim.sessions.undo.step_snapshots import Trees, diffs_of, to_json
+from universal.diffs import FileDiff
+from universal.session.model import Session, SessionRecord
+
+log = structlog.get_logger()
+
+NAMES_SHOWN = 5
+
+
+async def revert(
+    manager: SessionManager, session_id: str, message_id: str, part_id: str | None, *, files: bool = True
+) -> SessionRecord:
+    """Undo from this message (or this part of it) on; the session's record. `files`: whether they are put back too.
+
+    Raises NotFound, SessionBusy, InvalidRequest.
+    """
+    actor = await manager.actor(session_id)
+    session = actor.main.session
+    async with actor.undo_lock:
+        _need_idle(actor)
+        point = plan.point_of(session, message_id, part_id)
+        if point is None:
+            if message_id in session.messages:
+                raise PartNotFound(message_id, part_id)
+            raise MessageNotFound(session_id, message_id)
+        wanted = plan.files_at(session, point)
+        info = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
+        if not files:
+            await _leave_files(manager, actor, info)
+            return session.record
+        await manager.deps.config_refresh(actor.directory)
+        trees = manager.deps.snapshots(actor.directory)
+        if trees is None or session.snapshots.first is None:
+            actor.main.status("revert", revert=info, diffs=[])
+            actor.main.notify_changed()
+            why = "snapshots are switched off in opencode.json" if trees is None else "there are no snapshots of this session"
+            say(actor.main, f"The messages are undone, but no files were put back: {why}.")
+            return session.record
+        now, kept = await _restore(actor, trees, wanted)
+        after = await trees.track(actor.directory)
+        diff = await trees.patch(actor.directory, kept, after)
+        diffs = await diffs_of(trees, actor.directory, after, kept, sorted(wanted))
+        actor.main.status("revert", revert={**info, "snapshot": kept, "diff": diff}, after=after, diffs=to_json(diffs))
+        actor.main.notify_changed()
+        log.info("session.reverted", session_id=session_id, files=len(wanted), before=now)
+    return session.record
+
+
+async def _leave_files(manager: SessionManager, actor: SessionActor, info: dict[str, str]) -> None:
+    """Undo the messages alone. Files that an earlier undo has put back become again what they were before it, as by native."""
+    trees = manager.deps.snapshots(actor.directory)
+    if trees is not None and has_put_files_back(actor.main.session):
+        await _restore(actor, trees, {})
+    actor.main.status("revert", revert=info, diffs=[])
+    actor.main.notify_changed()
+
+
+def has_put_files_back(session: Session) -> bool:
+    """Whether the pending undo has changed files, or found that none had to be changed."""
+    return session.record.revert is not None and session.record.revert.snapshot is not None
+
+
+async def unrevert(manager: SessionManager, session_id: str) -> SessionRecord:
+    """Take the undo back; the session's record. Nothing to take back is fine. Raises NotFound, SessionBusy, InvalidRequest."""
+    actor = await manager.actor(session_id)
+    session = actor.main.session
+    async with actor.undo_lock:
+        _need_idle(actor)
+        if plan.pending(session) is None:
+            return session.record
+        await manager.deps.config_refresh(actor.directory)
+        trees = manager.deps.snapshots(actor.directory)
+        if trees is not None and has_put_files_back(session):
+            await _restore(actor, trees, {})
+        actor.main.status("revert", revert=None)
+        actor.main.notify_changed()
+        log.info("session.unreverted", session_id=session_id)
+    return session.record
+
+
+async def settle(manager: SessionManager, actor: SessionActor) -> None:
+    """A prompt comes: what is undone is gone for good now, from the session and from the agent's own memory.
+
+    The last thing to wait for before the prompt is taken. Raises NotFound, Conflict if the session was ended until then.
+    """
+    await _forget_undone(manager, actor)
+    actor.main.require_open()
+
+
+async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
+    session = actor.main.session
+    if plan.pending(session) is None and not actor.undo_lock.locked():
+        return
+    async with actor.undo_lock:
+        point = plan.pending(session)
+        if point is None or actor.main.machine.busy:
+            return
+        messages, parts = plan.gone(session, point)
+        diffs = await _session_diffs(manager, actor, frozenset(messages))
+        rewound = await _rewind(manager, actor, messages, point)
+        touched = messages or [point.message_id]
+        files = has_put_files_back(session)
+        actor.undo_notes.add(session, touched, whole=point.part_id is None, files=files, leave_out=rewound)
+        actor.main.status("revert", revert=None, messages=messages, parts=[list(p) for p in parts], diffs=to_json(diffs))
+        actor.main.notify_changed()
+
+
+async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[str], point: plan.Point) -> frozenset[str]:
+    """Agents that can take up their own conversation at an earlier message do; their names. The others are told (`rewind`)."""
+    known = {name for id_ in messages for name in actor.main.session.messages[id_].known_by}
+    specs = [agent.spec for name in known if (agent := manager.deps.agents.get(name)) is not None]
+    able = [spec.name for spec in specs if spec.rewinds]
+    if point.part_id is not None or not able:
+        return frozenset()
+    await manager.deps.store.flush()
+    events = up_to(await manager.deps.store.events(actor.main.id), actor.main.id, point.message_id)
+    for name in able:
+        at, later = undo_notes.anchor_in(events, name)
+        native = actor.native.get(name)
+        if native is not None and at:
+            native.resume_at = at
+        else:  # nothing of its conversation stays: it begins anew
+            actor.native.pop(name, None)
+        for message in actor.main.session.messages.values():  # what it forgets too, it is told as text
+            if message.info.created_ms >= later:
+                message.known_by.discard(name)
+        log.info("session.rewound", session_id=actor.main.id, agent=name, at=at)
+    actor.reap()
+    return frozenset(able)
+
+
+def _need_idle(actor: SessionActor) -> None:
+    if actor.main.machine.busy:
+        raise SessionBusy(actor.main.id)
+
+
+async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) -> tuple[str, str]:
+    """Put files back: those of `wanted`, and those of an undo before this one to what they were before that.
+
+    Out: the tree of a moment ago, and the tree that a redo goes back to. Raises InvalidRequest when it cannot be done.
+    """
+    session, directory = actor.main.session, actor.directory
+    old = plan.pending(session)
+    try:
+        now = await trees.track(directory)
+        kept = (session.record.revert.snapshot if session.record.revert is not None else None) or now
+        if old is not None:
+            again = plan.files_at(session, old)
+            await _say_replaced(actor, trees, now, {*again, *wanted})
+            wanted = {**dict.fromkeys(again, kept), **wanted}
+        problems = await trees.restore(directory, wanted)
+    except ShimError as error:
+        raise InvalidRequest(
+            f"The files cannot be put back, and nothing was changed: {error} Snapshots are kept for a limited time, and are "
+            "switched off where the log says snapshot.off. The messages can still be removed one by one."
+        ) from error
+    if problems:
+        log.warning("session.revert_incomplete", session_id=actor.main.id, problems=problems)
+        say(actor.main, " ".join(problems[:NAMES_SHOWN]))
+    return now, kept
+
+
+async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[str]) -> None:
+    """A person may have edited what an undo put back: it is replaced now, as native does, but not lost."""
+    after = actor.main.session.snapshots.restored
+    edited = sorted(names.intersection(await trees.changed(actor.directory, after, now))) if after else []
+    if edited:
+        log.warning("session.edits_replaced", session_id=actor.main.id, files=edited, kept_in=now)
+        shown = ", ".join(edited[:NAMES_SHOWN]) + (" ..." if len(edited) > NAMES_SHOWN else "")
+        say(actor.main, f"Changed since the undo, and replaced now: {shown}. Your version is kept as tree {now}.")
+
+
+async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: frozenset[str]) -> list[FileDiff]:
+    session = actor.main.session
+    await manager.deps.config_refresh(actor.directory)
+    trees, first = manager.deps.snapshots(actor.directory), session.snapshots.first
+    names = sorted(plan.names_in(session, removed))
+    if trees is None or first is None or not names:
+        return []
+    try:
+        return await diffs_of(trees, actor.directory, first, await trees.track(actor.directory), names)
+    except ShimError as error:
+        log.warning("snapshot.failed", session_id=actor.main.id, error=str(error))
+        return []
+
+
+def say(state: SessionState, sentence: str) -> None:
+    """Tell the person: now on the screen (a toast), and for good in the journal."""
+    state.status("notice", sentence)

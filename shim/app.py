@@ -217,7 +217,7 @@ def build_app(
     def snapshots(directory: str) -> Snapshots | None:
         return None if config.current(directory).values.get("snapshot") is False else trees
 
-    def listened(directory: str, session_id: str) -> bool:
+    def has_listeners(directory: str, session_id: str) -> bool:
         return views.hub.wanted or hub.listened(directory) or feed.listened(session_id)
 
     sessions = SessionManager(
@@ -240,7 +240,7 @@ def build_app(
             feed=feed,
             trust=trust,
             trust_question_s=settings.trust_question_s,
-            listened=listened,
+            listened=has_listeners,
             config_refresh=config_refresh,
             unattended=parse_unattended(settings.unattended),
             clean_up=leftovers.clean_up,

@@ -93,10 +93,10 @@ class BoundedStream(io.TextIOBase):
 
     def finish(self, within_s: float) -> None:
         """Write what waits and end the thread; what is not written in time is lost."""
-        self.closing(within_s)
+        self.begin_closing(within_s)
         self._thread.join(within_s + LOOK_S)
 
-    def closing(self, within_s: float) -> None:
+    def begin_closing(self, within_s: float) -> None:
         """The first half of `finish`: the time runs."""
         with self._lock:
             if self._closed_at is None:
@@ -107,7 +107,7 @@ class BoundedStream(io.TextIOBase):
 
     def _work(self) -> None:
         while (data := self._queue.get()) is not None:
-            if not self._written(data):
+            if not self._write(data):
                 return
             self._done += len(data) + ENTRY_BYTES
             missing = self.dropped - self._reported
@@ -115,7 +115,7 @@ class BoundedStream(io.TextIOBase):
                 self._reported += missing
                 log.warning("output.dropped", stream=self._name, lines=missing)
 
-    def _written(self, data: bytes) -> bool:
+    def _write(self, data: bytes) -> bool:
         """Whether to go on: False when the time of `finish` is over."""
         rest = memoryview(data)
         while rest:
@@ -152,7 +152,7 @@ def last_words(text: str) -> None:
             write_now(stream.fileno(), text.encode("utf-8", "backslashreplace"))
 
 
-def dropped() -> Mapping[str, int]:
+def dropped_lines() -> Mapping[str, int]:
     """Lines that were dropped, by stream; none where the streams are Python's own."""
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     return {name: stream.dropped for name, stream in streams.items() if isinstance(stream, BoundedStream)}
@@ -173,6 +173,6 @@ def bounded_output() -> Generator[None]:
     finally:
         sys.stdout, sys.stderr = before
         for stream in bounded:
-            stream.closing(FLUSH_S)
+            stream.begin_closing(FLUSH_S)
         for stream in bounded:
             stream.finish(FLUSH_S)

@@ -65,7 +65,7 @@ def fault_of(errors: list[Located]) -> Fault:
     """The first fault. Of the branches of a union each has its own: the one that got furthest is meant."""
     start = errors[0][1]
     details, path = max((one for one in errors if one[1][: len(start)] == start), key=lambda one: len(one[1]))
-    return Fault(_what(details), path)
+    return Fault(_describe(details), path)
 
 
 def place(error: ErrorDetails, value: Any) -> list[str | int]:
@@ -85,7 +85,7 @@ def place(error: ErrorDetails, value: Any) -> list[str | int]:
     return path
 
 
-def _what(error: ErrorDetails) -> str:
+def _describe(error: ErrorDetails) -> str:
     context = error.get("ctx", {})
     match error["type"]:
         case "missing":

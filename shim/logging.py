@@ -46,7 +46,7 @@ CLIENTS_FAULTS = "aiohttp.http_exceptions"
 """What is no HTTP."""
 
 
-class Bounded(logging.Filter):
+class BoundedLogger(logging.Filter):
     """On the loggers of what serves HTTP: what any client can cause as often as it likes must not fill the disk.
 
     A connection that is broken off and what is no HTTP: one line each, at debug. No more open files: now and then.
@@ -130,7 +130,7 @@ def configure(level: LogLevel, format_: LogFormat, stream: TextIO, known: Collec
     for name, at_least in NOISY.items():
         logging.getLogger(name).setLevel(max(at_least, LEVELS[level]))
     for name in ("aiohttp.server", "asyncio"):
-        logging.getLogger(name).filters[:] = [Bounded(LEVELS[level])]
+        logging.getLogger(name).filters[:] = [BoundedLogger(LEVELS[level])]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -28,7 +28,7 @@ class Operation2(NamedTuple):
     streams: bool = False
 
 
-class Asked(NamedTuple):
+class AskedField(NamedTuple):
     """What comes with a request. `query` as sent, the first of each name; `body` None if there is none."""
 
     query: Mapping[str, str]
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     reason: str
 
 
-class Undecided(NamedTuple):
+class UndecidedOperations(NamedTuple):
     """What is wrong with the decisions; empty sets when nothing is."""
 
     neither: frozenset[str]

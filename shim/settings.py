@@ -181,7 +181,7 @@ def _public_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _unattended(value: str) -> str:
+def _parse_unattended(value: str) -> str:
     return str(parse_unattended(value))
 
 
@@ -217,7 +217,7 @@ class Hook(BaseModel):
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10.0
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _need_one_source(self) -> Self:
         if bool(self.command) == bool(self.url):
             raise ValueError("a hook has either a command or a url")
         return self
@@ -321,7 +321,7 @@ class Settings(BaseModel):
         description="Seconds for an answer whether a project is trusted; then the turn goes on without its settings.",
     )
 
-    unattended: Annotated[str, AfterValidator(_unattended)] = Field(
+    unattended: Annotated[str, AfterValidator(_parse_unattended)] = Field(
         default="wait",
         description="What happens to permission requests and questions that nobody answers: `wait`; `reject:SECONDS`, rejected "
         "that long after they were asked; `rules`, nobody is asked and what no rule allows is rejected at once. A session and a "

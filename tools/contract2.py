@@ -54,11 +54,11 @@ def operations_of_sdk() -> dict[str, Parameters]:
         for function in functions:
             match = OPERATION.search(ast.get_docstring(function) or "")
             if match:
-                found[f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}"] = _sent(function)
+                found[f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}"] = _sent_parameters(function)
     return found
 
 
-def _sent(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
+def _sent_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
     """Keys of the `query` and the `body` that a method of the SDK hands to its client."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and ast.unparse(node.func) == "RequestOptions"]
     given = [(word.arg, word.value) for call in calls for word in call.keywords if word.arg in ("query", "body")]

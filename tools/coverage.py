@@ -108,7 +108,7 @@ def _agents() -> str:
     return "\n".join(lines)
 
 
-async def rendered() -> dict[Path, str]:
+async def render() -> dict[Path, str]:
     """The two files as they should be."""
     table = _table(await _holds())
     doc = f"{HEAD}{table}\n\n{LEGEND}\n" + "\n".join(_details()).rstrip() + "\n"
@@ -119,7 +119,7 @@ async def rendered() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    stale = {p: words for p, words in asyncio.run(rendered()).items() if not p.exists() or p.read_text("utf-8") != words}
+    stale = {p: words for p, words in asyncio.run(render()).items() if not p.exists() or p.read_text("utf-8") != words}
     for path, words in stale.items():
         if "--check" in arguments:
             sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")

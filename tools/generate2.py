@@ -167,7 +167,7 @@ def event(one: dict[str, Any], known: dict[str, str]) -> Schema:
         "id": _ref("EventID"),
         "created": {"type": "number"},
         "type": {"type": "string", "enum": [one["type"]]},
-        "data": _closed(data, needed),
+        "data": _closed_object(data, needed),
         "metadata": {"type": "object", "additionalProperties": {}},
         "location": _ref("LocationRef"),
     }
@@ -175,9 +175,9 @@ def event(one: dict[str, Any], known: dict[str, str]) -> Schema:
     if one["durable"]:
         version = {"type": "integer", "enum": [one["version"]]}
         counted = {"aggregateID": {"type": "string"}, "seq": {"type": "integer", "minimum": 0}, "version": version}
-        properties["durable"] = _closed(counted, list(counted))
+        properties["durable"] = _closed_object(counted, list(counted))
         required.append("durable")
-    return {**_closed(properties, required), **({"description": one["notes"]} if one.get("notes") else {})}
+    return {**_closed_object(properties, required), **({"description": one["notes"]} if one.get("notes") else {})}
 
 
 def operation(one: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _closed(properties: Schema, required: list[str]) -> Schema:
+def _closed_object(properties: Schema, required: list[str]) -> Schema:
     more = {"required": required} if required else {}
     return {"type": "object", "properties": properties, **more, "additionalProperties": False}
 

@@ -44,14 +44,14 @@ def _within_marks(path: Path, block: str) -> str:
     return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{block}\n{END}", words, flags=re.DOTALL)
 
 
-def rendered() -> dict[Path, str]:
+def render() -> dict[Path, str]:
     """The file as it should be."""
     return {DOC: _within_marks(DOC, f"{_table()}\n\n{LEGEND}\n\n{_details()}")}
 
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    stale = {path: words for path, words in rendered().items() if path.read_text("utf-8") != words}
+    stale = {path: words for path, words in render().items() if path.read_text("utf-8") != words}
     for path, words in stale.items():
         if "--check" in arguments:
             sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")

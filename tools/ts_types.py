@@ -106,7 +106,7 @@ class _Parser:
             return found[0]
         ways = [Members({})]
         for part in found:
-            ways = [_merged(way, other) for way in ways for other in self.ways(part)]
+            ways = [_merge(way, other) for way in ways for other in self.ways(part)]
         return any_of([_object(way) for way in ways])
 
     def ways(self, part: Schema) -> list[Members]:
@@ -152,9 +152,9 @@ class _Parser:
             value = self.union()
             self.take(">")
             return {"type": "object", "additionalProperties": value}
-        return self.named(self.take())
+        return self.reference(self.take())
 
-    def named(self, word: str) -> Schema:
+    def reference(self, word: str) -> Schema:
         if word.startswith('"') or word.isdigit():
             return {"const": json.loads(word)}
         if word in WORDS:
@@ -192,7 +192,7 @@ def _values(one: Schema) -> list[Any]:
     return [one["const"]] if set(one) == {"const"} else one.get("enum", [])
 
 
-def _merged(one: Members, other: Members) -> Members:
+def _merge(one: Members, other: Members) -> Members:
     return Members({**one.known, **other.known}, one.others if other.others is None else other.others)
 
 

@@ -42,7 +42,7 @@ from shim.runtime import family
 from shim.runtime.environment import child_environment
 from shim.runtime.http_agent import HttpAgent
 from shim.runtime.inprocess import InProcessAgent, Program
-from shim.runtime.locate import Located, find, locate
+from shim.runtime.locate import ProgramLocation, find, locate
 from shim.runtime.mock_agent import mock_program
 from shim.runtime.process import AgentProcess
 from shim.runtime.recorder import RecordedHandle, Recorder
@@ -67,7 +67,7 @@ class Agent:
     """
 
     spec: AgentSpec
-    located: Located
+    located: ProgramLocation
     catalogue: Catalogue
     trouble: str = ""
     logged_out: bool = False
@@ -119,7 +119,7 @@ class AgentDirectory:
         self._ids = ids
         self._store = store
         self._default_name = default_agent
-        self._environ = family.owned(environ, owner) if owner else environ
+        self._environ = family.with_owner(environ, owner) if owner else environ
         self._owner = owner
         self._orphans = orphans
         self._traceparent = traceparent
@@ -260,7 +260,13 @@ class AgentDirectory:
         return handle
 
     async def _spawn(
-        self, agent: Agent, located: Located, launch: LaunchSpec, own: Mapping[str, str], on_lines: OnLines, on_exit: OnExit
+        self,
+        agent: Agent,
+        located: ProgramLocation,
+        launch: LaunchSpec,
+        own: Mapping[str, str],
+        on_lines: OnLines,
+        on_exit: OnExit,
     ) -> AgentHandle:
         name = agent.spec.name
         env = {**self.keys.environment(name), **child_environment(own, {}), **launch.env}
@@ -284,7 +290,7 @@ class AgentDirectory:
                 raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
             raise
 
-    async def _still_there(self, spec: AgentSpec) -> Located:
+    async def _still_there(self, spec: AgentSpec) -> ProgramLocation:
         """Where its program is now. One that was moved, removed, installed or replaced since the start is noticed here."""
         known = self._agents[spec.name]
         if not spec.binaries:
@@ -311,7 +317,7 @@ class AgentDirectory:
             self._ask(name)
         return self._agents[name]
 
-    def _find(self, spec: AgentSpec) -> tuple[Located, str | None]:
+    def _find(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
         """Its place and stamp. Blocking."""
         located = find(spec, self._environ)
         return located, stamp_of(located.path) if located.path else None
@@ -354,7 +360,7 @@ class AgentDirectory:
             self._told[name].set()
             log.debug("agent.asked", agent=name, duration_ms=self._clock.now_ms() - before_ms)
 
-    async def _version(self, spec: AgentSpec) -> tuple[Located, str | None]:
+    async def _version(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
         """Where it is, and which version: asked anew, since it may have changed since the start."""
         located = await locate(spec, self._environ)
         stamp = await asyncio.to_thread(stamp_of, located.path) if located.path else None

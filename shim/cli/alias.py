@@ -25,7 +25,7 @@ def install(folder: Path, names: Sequence[str], out: screen.Console, *, force: b
     place = folder.expanduser().absolute()
     paths = [place / name for name in names]
     for path in paths:
-        if _occupied(path) and not force:
+        if _is_occupied(path) and not force:
             raise ShimError(
                 f"{path} is another program and stays as it is. Choose another folder, or use --force: it is then kept as"
                 f" {path.name}{KEPT}, and `opencode-shim alias remove {place}` puts it back."
@@ -33,8 +33,8 @@ def install(folder: Path, names: Sequence[str], out: screen.Console, *, force: b
     try:
         place.mkdir(parents=True, exist_ok=True)
         for path in paths:
-            if _occupied(path):
-                path.rename(_kept(path))
+            if _is_occupied(path):
+                path.rename(_backup_path(path))
             _write(path)
     except OSError as error:
         raise ShimError(f"Cannot write to {place}: {error.strerror}. Choose a folder that you may write to.") from error
@@ -53,8 +53,8 @@ def remove(folder: Path, out: screen.Console) -> int:
         for path in found:
             path.unlink()
             screen.line(out, f"Removed: {path}")
-            if _kept(path).exists():
-                _kept(path).rename(path)
+            if _backup_path(path).exists():
+                _backup_path(path).rename(path)
                 screen.line(out, f"Put back: {path}")
     except OSError as error:
         raise ShimError(f"Cannot change {place}: {error.strerror}.") from error
@@ -77,11 +77,11 @@ def _kind(path: str) -> str:
     return "opencode-shim's alias" if is_alias(path) else "not ours"
 
 
-def _occupied(path: Path) -> bool:
+def _is_occupied(path: Path) -> bool:
     return os.path.lexists(path) and not is_alias(path)
 
 
-def _kept(path: Path) -> Path:
+def _backup_path(path: Path) -> Path:
     return path.with_name(path.name + KEPT)
 
 

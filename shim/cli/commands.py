@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from shim.cli import clients, screen, serving, transfer
-from shim.cli.server import Running, listen, run
+from shim.cli.server import RunningServer, listen, run
 from shim.errors import ShimError
 from shim.logging import configure
 from shim.settings import Settings
@@ -173,15 +173,15 @@ def tui(
     more = [*(["--session", session] if session else []), *(["--continue"] if last else [])]
     second = clients.generation(binary) == clients.SECOND
 
-    def opened(at: str) -> Awaitable[int]:
+    def open_tui(at: str) -> Awaitable[int]:
         argv = clients.attach_argv(at, settings.directory, binary, more, second=second)
         return clients.run_tui(argv, secret, settings.directory)
 
     if url is not None:
-        raise typer.Exit(asyncio.run(_done(opened(url))))
+        raise typer.Exit(asyncio.run(_as_coroutine(open_tui(url))))
 
-    async def attach(running: Running) -> int:
-        return await opened(running.url)
+    async def attach(running: RunningServer) -> int:
+        return await open_tui(running.url)
 
     # Nobody but the TUI in this terminal comes here, and it could not check a certificate for 127.0.0.1.
     settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
@@ -352,7 +352,7 @@ def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", h
 def health(*, url: Server = None, data_dir: DataDir = None) -> None:
     """Exit code 0 if the server on this data directory (or at URL) answers. For containers and monitors."""
     settings = Settings.load({"data_dir": data_dir})
-    found = asyncio.run(transfer.running(settings, url))
+    found = asyncio.run(transfer.running_server_url(settings, url))
     typer.echo(found or "No server answers.")
     raise typer.Exit(0 if found else 1)
 
@@ -397,7 +397,7 @@ def pair_invite(
     settings = Settings.load({"data_dir": data_dir, "public_url": at})
     from shim.cli import pair as job  # late: most commands do not need it
 
-    found = url or asyncio.run(transfer.running(settings))
+    found = url or asyncio.run(transfer.running_server_url(settings))
     if found is None:
         raise ShimError("No server runs on this data directory, and a link lives in the server that made it. Start it first.")
     raise typer.Exit(asyncio.run(job.invite(settings, found.rstrip("/"), screen.console(sys.stdout), settings.public_url)))
@@ -470,10 +470,10 @@ def record(
     """
     configure("error", "console", sys.stderr)
     from shim.cli.record import record as recorded  # late: it loads the transports
-    from shim.cli.record import told
+    from shim.cli.record import report_lines
 
     taken = recorded(agent, out, binary, agent_version, scene or ())
-    typer.echo("\n".join(told(taken)))
+    typer.echo("\n".join(report_lines(taken)))
     raise typer.Exit(1 if taken.failed or taken.unparsed else 0)
 
 
@@ -541,5 +541,5 @@ def _with_server(settings: Settings, url: str | None, job: transfer.Job) -> None
     raise typer.Exit(serving.with_server(settings, url, job))
 
 
-async def _done(work: Awaitable[int]) -> int:
+async def _as_coroutine(work: Awaitable[int]) -> int:
     return await work

@@ -42,7 +42,7 @@ def set_value(name: str, text: str) -> Path:
 def unset(name: str) -> Path:
     """Take one setting out of the person's file; the file. Raises ShimError if it is not in it."""
     _require_known(name)
-    if name not in _parsed(_path(), _read(_path())):
+    if name not in _parse(_path(), _read(_path())):
         raise ConfigFileError(f"{name} is not set in {_path()}.")
     _write(name, None)
     return _path()
@@ -79,8 +79,8 @@ def _plain(value: object) -> Any:
 def _write(name: str, value: Any) -> None:
     path = _path()
     old = _read(path)
-    before = _parsed(path, old)
-    new = _edited(old, name, None if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}")
+    before = _parse(path, old)
+    new = _with_setting(old, name, None if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}")
     wanted = {key: kept for key, kept in before.items() if key != name} | ({} if value is None else {name: value})
     try:
         same = tomllib.loads(new) == wanted
@@ -98,7 +98,7 @@ def _write(name: str, value: Any) -> None:
         raise ConfigFileError(f"Cannot write {path}: {error.strerror}.") from error
 
 
-def _edited(text: str, name: str, line: str | None) -> str:
+def _with_setting(text: str, name: str, line: str | None) -> str:
     """The text with this line for the setting (None: without one), at its old place or before the first table."""
     top = re.search(r"^[ \t]*\[", text, re.M)
     head, rest = (text[: top.start()], text[top.start() :]) if top else (text, "")
@@ -119,7 +119,7 @@ def _read(path: Path) -> str:
         raise ConfigFileError(f"Cannot read {path}: {error}.") from error
 
 
-def _parsed(path: Path, text: str) -> dict[str, Any]:
+def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -38,7 +38,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class AgentCheck:
     """What was found out about one agent. `why`: why it cannot be used at all, empty when it can."""
 
     name: str
@@ -65,7 +65,7 @@ class Checked:
 class Diagnosis:
     """The verdict; `remedy` is one sentence, empty when there is nothing to do."""
 
-    checked: Checked
+    checked: AgentCheck
     status: Status
     tested: Tested
     remedy: str = ""
@@ -89,7 +89,7 @@ def place(version: str | None, tested: Sequence[str]) -> Tested:
     return "older" if now < known[0] else "newer" if now > known[-1] else "inside"
 
 
-def diagnose(checked: Checked) -> Diagnosis:
+def diagnose(checked: AgentCheck) -> Diagnosis:
     """The first rule that holds is the verdict: what hinders most comes first."""
     where = place(checked.version, checked.tested)
     low = f"{checked.tested[0]} to {checked.tested[-1]}" if len(checked.tested) > 1 else "".join(checked.tested)
@@ -113,12 +113,12 @@ def diagnose(checked: Checked) -> Diagnosis:
     return Diagnosis(checked, "ok", where)
 
 
-def _probe_remedy(checked: Checked) -> str:
+def _probe_remedy(checked: AgentCheck) -> str:
     probe = checked.probe or Probe()
     return probe.error or f"It ended its turn without an answer. {checked.login_hint}".strip()
 
 
-def _unknown_login(checked: Checked) -> str:
+def _unknown_login(checked: AgentCheck) -> str:
     return f"Whether it is logged in only a prompt can tell: opencode-shim doctor {checked.name} --probe"
 
 

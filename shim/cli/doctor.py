@@ -18,7 +18,7 @@ from aiohttp import web
 from shim.agents.directory import Agent, AgentDirectory
 from shim.app import SERVICES, build_app
 from shim.cli import screen
-from shim.cli.diagnosis import Checked, Diagnosis, Login, Probe, diagnose
+from shim.cli.diagnosis import AgentCheck, Diagnosis, Login, Probe, diagnose
 from shim.cli.probe import private, probe
 from shim.errors import AgentError, ShimError
 from shim.runtime.ask import ask
@@ -48,23 +48,23 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
         with suppress(TimeoutError):
             async with asyncio.timeout(TELL_WAIT_S):
                 await directory.settle()
-        found: list[Checked] = []
+        found: list[AgentCheck] = []
         for agent in directory.all():
             if not named or agent.spec.name in named:
-                found.append(await _checked(agent, directory.environment()))
+                found.append(await _check_agent(agent, directory.environment()))
         if not named:
-            found += [Checked(b.entry, b.package, why=str(b), broken_package=True) for b in directory.broken]
+            found += [AgentCheck(b.entry, b.package, why=str(b), broken_package=True) for b in directory.broken]
         if probing:
-            found = [await _probed(runner, own, directory, checked, named) for checked in found]
+            found = [await _probe_agent(runner, own, directory, checked, named) for checked in found]
         return [diagnose(checked) for checked in found]
     finally:
         await runner.cleanup()
 
 
-async def _checked(agent: Agent, environ: Mapping[str, str]) -> Checked:
+async def _check_agent(agent: Agent, environ: Mapping[str, str]) -> AgentCheck:
     spec, located = agent.spec, agent.located
     login, note = await _login(agent, environ) if agent.usable else ("unknown", "")
-    return Checked(
+    return AgentCheck(
         name=spec.name,
         title=spec.title,
         path=located.path,
@@ -90,7 +90,7 @@ async def _login(agent: Agent, environ: Mapping[str, str]) -> tuple[Login, str]:
         return ("yes" if agent.catalogue.logged_in else "no"), "it said so when it was asked for a session"
     match agent.spec.login:
         case LoginCheck() as check if agent.located.path is not None:
-            return await _asked(agent.spec, check, agent.located.path, environ)
+            return await _check_login(agent.spec, check, agent.located.path, environ)
         case "session" if not agent.trouble:
             return "yes", "it made a session"
         case "models" if not agent.trouble:
@@ -100,14 +100,14 @@ async def _login(agent: Agent, environ: Mapping[str, str]) -> tuple[Login, str]:
             return "unknown", ""
 
 
-async def _asked(spec: AgentSpec, check: LoginCheck, path: str, environ: Mapping[str, str]) -> tuple[Login, str]:
+async def _check_login(spec: AgentSpec, check: LoginCheck, path: str, environ: Mapping[str, str]) -> tuple[Login, str]:
     command = f"`{' '.join((spec.binaries[0], *check.args))}`"
 
-    def told(line: str) -> bool:
+    def tells_login(line: str) -> bool:
         return bool(re.search(check.yes, line) or re.search(check.no, line))
 
     try:
-        said = await ask((path, *check.args), environ, wait_s=LOGIN_WAIT_S, lines=check.lines, enough=told)
+        said = await ask((path, *check.args), environ, wait_s=LOGIN_WAIT_S, lines=check.lines, enough=tells_login)
     except AgentError as error:
         return "unknown", f"{command}: {error}"
     if re.search(check.yes, said.text):
@@ -117,9 +117,9 @@ async def _asked(spec: AgentSpec, check: LoginCheck, path: str, environ: Mapping
     return "unknown", f"{command} did not tell" + ("" if said.over else f" within {LOGIN_WAIT_S:g} s")
 
 
-async def _probed(
-    runner: web.AppRunner, settings: Settings, directory: AgentDirectory, checked: Checked, named: Sequence[str]
-) -> Checked:
+async def _probe_agent(
+    runner: web.AppRunner, settings: Settings, directory: AgentDirectory, checked: AgentCheck, named: Sequence[str]
+) -> AgentCheck:
     """With a probe, where one makes sense: not of what is absent, and of the built-in mock only when it is asked for."""
     agent = directory.get(checked.name)
     if agent is None or checked.why or (checked.built_in and checked.name not in named):

@@ -60,7 +60,7 @@ def read(path: Path) -> dict[str, str]:
     return found
 
 
-def copied(environ: Mapping[str, str]) -> dict[str, str]:
+def service_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What a service gets of this environment. Values with a secret in them (a proxy with a password) are left out."""
     secrets = secrets_of(environ)
     return {

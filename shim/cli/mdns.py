@@ -56,7 +56,7 @@ def addresses(hostname: str) -> list[str]:
 
 
 @asynccontextmanager
-async def announced(settings: Settings, host: str, port: int) -> AsyncGenerator[None]:
+async def announce(settings: Settings, host: str, port: int) -> AsyncGenerator[None]:
     """While it lasts, the server at this address is announced. What goes wrong is logged: the server works without."""
     where = addresses(host) if settings.mdns else []
     if settings.mdns and not where:

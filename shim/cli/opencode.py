@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shim.errors import ShimError
-from shim.runtime.aliases import NAMES, which
+from shim.runtime.aliases import NAMES, find_program
 
 IGNORED_OPTIONS: Mapping[str, str] = {
     "pure": "this server loads no plugins of OpenCode",
@@ -106,7 +106,7 @@ def hand_over(name: str, arguments: Sequence[str]) -> int:
     from shim.runtime import child
     from shim.runtime.environment import OWN_PASSWORDS, child_environment
 
-    real = which(name, os.environ.get("PATH", os.defpath))
+    real = find_program(name, os.environ.get("PATH", os.defpath))
     if real is None:
         raise ShimError(
             f"`{' '.join(arguments)}` is a command of OpenCode itself, and there is no real {name} on PATH to hand it to."
@@ -248,7 +248,7 @@ def _run(_name: str, options: Options) -> int:
     return on_server(options, lambda settings, url: opencode_run.run(settings, url, request))
 
 
-def _listing(work: str) -> Callable[[str, Options], int]:
+def _late_command(work: str) -> Callable[[str, Options], int]:
     """A command of `shim.cli.opencode_client` by its name: loaded late, since most calls need none of them."""
 
     def run(_name: str, options: Options) -> int:
@@ -263,12 +263,12 @@ COMMANDS: tuple[Command, ...] = (
     Command(("serve",), _add_serve, _serve),
     Command(("web",), _add_serve, _web),
     Command(("run",), _add_run, _run),
-    Command(("api",), _add_api, _listing("api")),
-    Command(("session", "list"), _add_session_list, _listing("session_list")),
-    Command(("export",), _add_export, _listing("export")),
-    Command(("import",), _add_import, _listing("import_")),
-    Command(("models",), _add_models, _listing("models")),
-    Command(("agent", "list"), _add_server, _listing("agent_list")),
+    Command(("api",), _add_api, _late_command("api")),
+    Command(("session", "list"), _add_session_list, _late_command("session_list")),
+    Command(("export",), _add_export, _late_command("export")),
+    Command(("import",), _add_import, _late_command("import_")),
+    Command(("models",), _add_models, _late_command("models")),
+    Command(("agent", "list"), _add_server, _late_command("agent_list")),
 )
 """What is done here, in the order of the help. `attach` is the TUI of the real program, so it is handed over as the rest is."""
 

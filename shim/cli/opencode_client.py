@@ -99,7 +99,7 @@ async def _start(settings: Settings) -> str:
         pid = child.detach(argv, environment=child_environment(os.environ, secrets), log=log)
     try:
         async with asyncio.timeout(START_S):
-            return await _answering(settings, pid)
+            return await _wait_for_server(settings, pid)
     except TimeoutError:
         log_file = settings.data_dir / serving.LOG_FILE
         raise ShimError(
@@ -107,7 +107,7 @@ async def _start(settings: Settings) -> str:
         ) from None
 
 
-async def _answering(settings: Settings, pid: int) -> str:
+async def _wait_for_server(settings: Settings, pid: int) -> str:
     url = await transfer.usable(settings)
     while url is None:
         await asyncio.sleep(LOOK_EVERY_S)

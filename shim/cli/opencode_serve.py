@@ -18,7 +18,7 @@ from typing import TextIO
 
 from shim.bounded_output import bounded_output
 from shim.cli import clients, mdns, screen, serving
-from shim.cli.server import ListenError, Running, listen, run
+from shim.cli.server import ListenError, RunningServer, listen, run
 from shim.logging import configure
 from shim.settings import Settings
 
@@ -46,16 +46,16 @@ def serve(options: argparse.Namespace, *, page: bool = False) -> int:
         log: TextIO = sys.stderr if options.print_logs else ends.enter_context(serving.open_log(settings))
         configure(settings.log_level, settings.log_format, log, serving.secrets(settings))
 
-        async def announce(running: Running) -> int:
+        async def announce(running: RunningServer) -> int:
             ended = asyncio.Event()
             if options.stdio:
                 sys.stdout.write(json.dumps({"url": running.url}) + "\n")
                 _set_at_end_of_input(asyncio.get_running_loop(), ended)
             else:
-                screen.listening(screen.console(sys.stdout), running)
+                screen.print_listening_line(screen.console(sys.stdout), running)
             if page:
                 await asyncio.to_thread(serving.show_page, clients.page_url(running.url, settings.directory), browser=True)
-            async with mdns.announced(settings, *address):
+            async with mdns.announce(settings, *address):
                 await ended.wait()
             return 0
 

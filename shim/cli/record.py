@@ -29,7 +29,7 @@ def print_line(line: str) -> None:
     os.write(1, f"  {line}\n".encode())
 
 
-def told(taken: Taken) -> list[str]:
+def report_lines(taken: Taken) -> list[str]:
     """The end of the command's output: the report as Markdown."""
     out = [f"## {taken.agent} {taken.version}", "", f"{len(taken.scenes)} scenes in {taken.folder}"]
     out += [f"- {name}: not recorded. {why}" for name, why in taken.skipped.items()]

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from shim.cli.server import Running
+from shim.cli.server import RunningServer
 from shim.cli.supervisor import Notifier
 from shim.errors import ShimError
 from shim.settings import LIVE, Settings, config_files
@@ -71,7 +71,7 @@ class Reloader:
         """A reload is wanted; called in the event loop."""
         self._asked.set()
 
-    async def work(self, running: Running) -> None:
+    async def work(self, running: RunningServer) -> None:
         """Reload whenever it is asked for or a file has changed, until cancelled."""
         stamps = await asyncio.to_thread(self._stamps)
         while True:
@@ -87,9 +87,9 @@ class Reloader:
                 await self.reload(running)
                 stamps = await asyncio.to_thread(self._stamps)
 
-    async def reload(self, running: Running) -> Changes | None:
+    async def reload(self, running: RunningServer) -> Changes | None:
         """Read the settings again and take over what is live. None if they cannot be used: the log says why."""
-        self._notifier.reloading()
+        self._notifier.notify_reloading()
         try:
             wanted = await asyncio.to_thread(self._load)
             changes = compare(self.settings, wanted)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TextIO
 
 from shim.cli.clients import attach_line
-from shim.cli.server import Running
+from shim.cli.server import RunningServer
 from shim.settings import Settings, env_name
 
 BUILT_IN = "built in"
@@ -114,12 +114,12 @@ def line(out: Console, text: str, style: str | None = None) -> None:
     out.line(text, style)
 
 
-def listening(out: Console, running: Running) -> None:
+def print_listening_line(out: Console, running: RunningServer) -> None:
     """The line that OpenCode's server prints too: the SDK's `createOpencodeServer` and scripts wait for it."""
     line(out, f"opencode server listening on {running.url}")
 
 
-def started(out: Console, running: Running, rows: Sequence[AgentRow], warnings: Iterable[str] = ()) -> None:
+def print_start(out: Console, running: RunningServer, rows: Sequence[AgentRow], warnings: Iterable[str] = ()) -> None:
     """After the start: the agents, how to attach, where things are, and what the person should know."""
     settings = running.settings
     line(out, "")
@@ -201,7 +201,7 @@ def settings_table(out: Console, settings: Settings) -> None:
     """name, value, where it came from."""
     table = Table(("setting", "value", "from"))
     for name, source in settings.sources().items():
-        table.add(name, _shown(getattr(settings, name)), source)
+        table.add(name, _display(getattr(settings, name)), source)
     out.table(table)
 
 
@@ -218,7 +218,7 @@ def settings_json(settings: Settings) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _display(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(str(part) for part in value) or "-"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - a tuple of anything
     if isinstance(value, bool):

@@ -70,7 +70,7 @@ class ListenError(ShimError):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServer:
     """A server that answers requests. `url` has no trailing slash."""
 
     url: str
@@ -198,7 +198,7 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
 def run(
     settings: Settings,
     sock: socket.socket,
-    during: Callable[[Running], Awaitable[int]],
+    during: Callable[[RunningServer], Awaitable[int]],
     *,
     make_app: MakeApp | None = None,
     stop_s: float = STOP_S,
@@ -227,7 +227,7 @@ async def _serve(
     settings: Settings,
     sock: socket.socket,
     tls: ssl.SSLContext | None,
-    during: Callable[[Running], Awaitable[int]],
+    during: Callable[[RunningServer], Awaitable[int]],
     make_app: MakeApp,
     watchdog: _Watchdog,
     on_hangup: Callable[[], None] | None,
@@ -256,7 +256,7 @@ async def _serve(
             gc.enable()
             _announce(app, url + (settings.base_path or "").rstrip("/"))
             with collector.watched():
-                return await during(Running(url, app, settings, tls))
+                return await during(RunningServer(url, app, settings, tls))
         except asyncio.CancelledError:
             if not stopping:
                 raise

@@ -68,7 +68,7 @@ class Manager:
     def commands(self, action: Action) -> list[tuple[str, ...]]:
         """Command lines of an action."""
         table = SYSTEMD if self.kind == "systemd" else LAUNCHD
-        return [self._filled(argv) for argv in table[action]]
+        return [self._fill_names(argv) for argv in table[action]]
 
     def after_install(self, *, on_demand: bool) -> list[tuple[str, ...]]:
         """What makes the manager run what was written."""
@@ -82,14 +82,14 @@ class Manager:
     def before_removal(self) -> list[tuple[str, ...]]:
         """What makes the manager forget it."""
         if self.kind == "launchd":
-            return [self._filled(("launchctl", "bootout", "{target}"))]
+            return [self._fill_names(("launchctl", "bootout", "{target}"))]
         return [(*USER, "disable", "--now", SOCKET, SERVICE)]
 
     def after_removal(self) -> list[tuple[str, ...]]:
         """What makes the manager look again."""
         return [] if self.kind == "launchd" else [(*USER, "daemon-reload")]
 
-    def _filled(self, argv: Sequence[str]) -> tuple[str, ...]:
+    def _fill_names(self, argv: Sequence[str]) -> tuple[str, ...]:
         names = {"{target}": f"gui/{os.getuid()}/{units.LABEL}", "{log}": str(self.log)}
         return tuple(names.get(word, word) for word in argv)
 
@@ -116,7 +116,8 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
         raise ServiceError("A service needs a port that clients know: opencode-shim config set port 4096")
     environment, keys = _config_folder() / "service.env", _config_folder() / "keys.env"
     _write(
-        environment, env_file.text_of(env_file.copied(os.environ), "Written by `opencode-shim service install`: run it again.")
+        environment,
+        env_file.text_of(env_file.service_environment(os.environ), "Written by `opencode-shim service install`: run it again."),
     )
     if not keys.exists():
         _write(keys, "# NAME=VALUE lines for the service: API keys, OPENCODE_SERVER_PASSWORD. Only you can read this file.\n")

@@ -14,7 +14,7 @@ from aiohttp import web
 from shim.bounded_output import bounded_output
 from shim.cli import clients, env_file, machine, mdns, screen, service, transfer
 from shim.cli.reload import Reloader
-from shim.cli.server import Running, listen, need_directory_inside, run, tls_of
+from shim.cli.server import RunningServer, listen, need_directory_inside, run, tls_of
 from shim.cli.supervisor import Notifier, inherited_socket
 from shim.errors import ShimError
 from shim.logging import configure
@@ -54,21 +54,21 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
     relog(settings)
     reloader = Reloader(load, settings, apply=_apply, relog=relog, notifier=notifier)
 
-    async def announce(running: Running) -> int:
+    async def announce(running: RunningServer) -> int:
         from shim.cli.agents import of  # late: it loads the whole server
 
         out = screen.console(sys.stdout)
-        screen.listening(out, running)
+        screen.print_listening_line(out, running)
         notifier.ready(f"listening on {running.url}")
         try:
             rows = await of(running.app)
-            screen.started(out, running, rows, screen.notes(settings, rows))
+            screen.print_start(out, running, rows, screen.notes(settings, rows))
             if page:
                 await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
-            async with mdns.announced(settings, *address):
+            async with mdns.announce(settings, *address):
                 await reloader.work(running)
         finally:
-            notifier.stopping()
+            notifier.notify_stopping()
         return 0
 
     return run(settings, sock, announce, on_hangup=reloader.ask)
@@ -121,19 +121,19 @@ def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
     if found is not None:
         return asyncio.run(work(found))
 
-    async def during(running: Running) -> int:
+    async def run_job(running: RunningServer) -> int:
         return await job(running.url + (settings.base_path or "").rstrip("/"))
 
     sock = listen("127.0.0.1", 0)
     configure("error", "console", sys.stderr)
-    return run(settings, sock, during)
+    return run(settings, sock, run_job)
 
 
 def examine_machine(settings: Settings) -> list[machine.Check]:
     """What `doctor` says about the machine and the server on it."""
 
     async def ask() -> tuple[str | None, str]:
-        url = await transfer.running(settings)
+        url = await transfer.running_server_url(settings)
         return url, await transfer.version_of(settings, url) if url else ""
 
     url, version = asyncio.run(ask())

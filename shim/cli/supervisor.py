@@ -36,11 +36,11 @@ class Notifier:
         """We answer requests, also again after a reload."""
         self._send("READY=1", f"STATUS={status}")
 
-    def reloading(self) -> None:
+    def notify_reloading(self) -> None:
         """The settings are read again; `ready` ends it."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def stopping(self) -> None:
+    def notify_stopping(self) -> None:
         """The stop has begun."""
         self._send("STOPPING=1", "STATUS=stopping")
 

@@ -35,7 +35,7 @@ TRANSFER_S = 120.0
 Job = Callable[[str], Awaitable[int]]
 
 
-async def running(settings: Settings, at: str | None = None) -> str | None:
+async def running_server_url(settings: Settings, at: str | None = None) -> str | None:
     """The URL of a server on this data directory (or of the one `at` a URL); None if there is none that answers.
 
     One that takes our password comes first.

@@ -75,7 +75,7 @@ def show_all(settings: Settings, out: screen.Console) -> int:
         screen.line(out, "Every project is trusted (trust_all).")
     for root in settings.trusted_roots:
         screen.line(out, f"trusted   {root} and everything in it (trusted_roots)")
-    rows = decisions(settings).all()
+    rows = decisions(settings).decisions()
     for row in rows:
         screen.line(out, f"{'trusted' if row.trusted else 'declined':<9} {row.directory}  since {row.at[:10]}")
         for line in row.settings[:LISTED]:

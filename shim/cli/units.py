@@ -63,9 +63,9 @@ StartLimitBurst={BURST}
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart={_quoted(plan.command)}
+ExecStart={_quote(plan.command)}
 ExecReload=/bin/kill -HUP $MAINPID
-WorkingDirectory={_escaped(str(plan.home))}
+WorkingDirectory={_escape(str(plan.home))}
 Restart=on-failure
 RestartSec={RESTART_S}
 KillMode=mixed
@@ -113,11 +113,11 @@ def property_list(plan: Plan) -> str:
     return plistlib.dumps(content).decode()
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """`%` and `$` mean something to systemd."""
     return text.replace("%", "%%").replace("$", "$$")
 
 
-def _quoted(argv: Sequence[str]) -> str:
+def _quote(argv: Sequence[str]) -> str:
     """A command line as systemd reads it."""
-    return " ".join(f'"{_escaped(word).replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34))}"' for word in argv)
+    return " ".join(f'"{_escape(word).replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34))}"' for word in argv)

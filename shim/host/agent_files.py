@@ -60,7 +60,7 @@ def _place(path: str, allowed: Sequence[str]) -> str:
 
 
 def _read(path: str, allowed: Sequence[str]) -> str:
-    with disk.confined(path, allowed) as (file, state):
+    with disk.open_confined(path, allowed) as (file, state):
         _need_regular(path, state)
         data = file.read(FILE_LIMIT_BYTES + 1)
     _small(path, len(data))

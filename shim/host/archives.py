@@ -34,7 +34,7 @@ FAULTS = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFi
 """What the libraries raise for archives that are none, or that were made to break them."""
 
 
-class _Limited:
+class _LimitedReader:
     """The unpacked bytes of an archive, as `tarfile` reads them: never much at once, never beyond the end that is allowed."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -64,16 +64,16 @@ def too_large(what: str) -> FileTooLarge:
 
 
 @contextmanager
-def opened(archive: bytes) -> Generator[tuple[tarfile.TarFile, list[tarfile.TarInfo]]]:
+def open_archive(archive: bytes) -> Generator[tuple[tarfile.TarFile, list[tarfile.TarInfo]]]:
     """A tar archive (also .gz, .bz2, .xz) and its members, files and folders only. Raises RequestError, and one of FAULTS."""
-    limited = _Limited(_unpacked(archive))
+    limited = _LimitedReader(_unpack(archive))
     with tarfile.open(fileobj=cast("IO[bytes]", limited), mode="r:") as tar:
         members = _members(tar)
         limited.in_headers = False
         yield tar, members
 
 
-def _unpacked(archive: bytes) -> IO[bytes]:
+def _unpack(archive: bytes) -> IO[bytes]:
     kind = next((kind for magic, kind in MAGIC.items() if archive.startswith(magic)), None)
     match kind:
         case "gzip":

@@ -29,7 +29,7 @@ class ProgramMissing(ShimError):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CommandResult:
     """What a program said. `code` is None if it did not end by itself: by the limit on its output (`truncated`) or its time."""
 
     code: int | None
@@ -57,7 +57,7 @@ async def run(
     timeout_s: float = TIMEOUT_S,
     limit_bytes: int = OUTPUT_LIMIT_BYTES,
     stdin: bytes = b"",
-) -> Finished:
+) -> CommandResult:
     """Run it in `cwd` with the person's environment (`child_environment`) and these changes (None removes).
 
     Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory; InvalidRequest for a NUL, which no argument can hold.
@@ -91,7 +91,7 @@ async def run(
     finally:
         if code is None:
             await child.end(process)
-    return Finished(code, bytes(out), bytes(err), truncated=not whole, timed_out=timed_out)
+    return CommandResult(code, bytes(out), bytes(err), truncated=not whole, timed_out=timed_out)
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray, limit: int, *, drain: bool = False) -> bool:

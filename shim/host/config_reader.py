@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from shim.host import disk, jsonc, markdown
 
 if TYPE_CHECKING:
-    from shim.host.config_schema import Admitted
+    from shim.host.config_schema import ValidConfig
 
 Origin: TypeAlias = Literal["personal", "project"]
 """Who wrote a source: the person (home, environment), or the repository that they work in."""
@@ -111,14 +111,14 @@ class ConfigReader:
 
     def file(self, path: Path, origin: Origin) -> None:
         """A JSON file, if it is there."""
-        with self._bounded(path, origin) as budget:
+        with self._bounds(path, origin) as budget:
             text = self._read(path, origin, budget)
             if text is not None:
                 self._add(text, str(path), path.parent, origin, budget)
 
     def text(self, text: str, name: str, base: Path) -> None:
         """JSON of the person's that stands in no file. `base`: what `{file:...}` is relative to."""
-        with self._bounded(name, "personal") as budget:
+        with self._bounds(name, "personal") as budget:
             budget.take(size=len(text))
             self._add(text, name, base, "personal", budget)
 
@@ -139,7 +139,7 @@ class ConfigReader:
 
     # --- inside
 
-    def _bounded(self, path: Path | str, origin: Origin) -> _Bounds:
+    def _bounds(self, path: Path | str, origin: Origin) -> _Bounds:
         return _Bounds(self, str(path), origin, self._budgets[origin])
 
     def _add(self, text: str, name: str, base: Path, origin: Origin, budget: _Budget) -> None:
@@ -152,7 +152,7 @@ class ConfigReader:
             self.problem(name, "must hold an object")
             return
         values = {key: inner for key, inner in cast("dict[str, Any]", value).items() if inner is not None}
-        admitted = _admit(self._filled(values, name, base, origin, budget))
+        admitted = _admit(self._fill(values, name, base, origin, budget))
         for problem in admitted.problems:
             self.problem(name, problem)
         if admitted.values:
@@ -162,7 +162,7 @@ class ConfigReader:
         """The name of a command is the path of its file below the folder, without `.md`."""
         found: dict[str, Any] = {}
         for kind in COMMAND_FOLDERS:
-            with self._bounded(folder / kind, origin) as budget:
+            with self._bounds(folder / kind, origin) as budget:
                 for path in sorted(self._markdown_below(folder / kind, origin, budget)):
                     text = self._read(path, origin, budget)
                     if text is None:
@@ -223,7 +223,7 @@ class ConfigReader:
             return None
         budget.take(files=1)
         try:
-            with disk.confined(path, self._inside if origin == "project" else ()) as (file, state):
+            with disk.open_confined(path, self._inside if origin == "project" else ()) as (file, state):
                 raw = file.read(FILE_LIMIT_BYTES + 1) if disk.is_regular(state) else b""
         except OSError as error:
             self.problem(str(path), f"cannot be read: {error.strerror}")
@@ -240,24 +240,24 @@ class ConfigReader:
             self.stamps[name] = stamp_of(name)
         return self.stamps[name]
 
-    def _filled(self, value: Any, name: str, base: Path, origin: Origin, budget: _Budget) -> Any:
+    def _fill(self, value: Any, name: str, base: Path, origin: Origin, budget: _Budget) -> Any:
         """Replace the placeholders in all texts of a value."""
 
-        def replaced(found: re.Match[str]) -> str:
+        def replacement(found: re.Match[str]) -> str:
             text = self._placeholder(found[1], found[2].strip(), name, base, origin, budget)
             budget.take(size=len(text))
             return text
 
-        def filled(inner: Any) -> Any:
+        def fill(inner: Any) -> Any:
             if isinstance(inner, str):
-                return PLACEHOLDER.sub(replaced, inner)
+                return PLACEHOLDER.sub(replacement, inner)
             if isinstance(inner, list):
-                return [filled(member) for member in cast("list[Any]", inner)]
+                return [fill(member) for member in cast("list[Any]", inner)]
             if isinstance(inner, dict):
-                return {key: filled(member) for key, member in cast("dict[str, Any]", inner).items()}
+                return {key: fill(member) for key, member in cast("dict[str, Any]", inner).items()}
             return inner
 
-        return filled(value)
+        return fill(value)
 
     def _placeholder(self, kind: str, wanted: str, name: str, base: Path, origin: Origin, budget: _Budget) -> str:
         if kind == "env":
@@ -306,7 +306,7 @@ def stamp_of(path: str) -> Stamp:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _admit(values: Mapping[str, Any]) -> Admitted:
+def _admit(values: Mapping[str, Any]) -> ValidConfig:
     """Imported with the first file: most people have none, and the models of one take a thirtieth of a start."""
     from shim.host.config_schema import admit
 
@@ -340,17 +340,17 @@ def _merge(into: dict[str, Any], key: str, value: Any) -> None:
         for inner, one in cast("dict[str, Any]", value).items():
             _merge(cast("dict[str, Any]", old), inner, one)
     else:
-        into[key] = _copied(value)
+        into[key] = _copy(value)
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """Objects are copied, because they are merged in place; nothing else ever changes."""
     if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in cast("dict[str, Any]", value).items()}
+        return {key: _copy(inner) for key, inner in cast("dict[str, Any]", value).items()}
     return value
 
 
-def merged(sources: Sequence[Source], defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def merge(sources: Sequence[Source], defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """One value of all sources: the later one wins, key by key; `plugin` and `instructions` add up."""
     merger = _Merger()
     for values in (defaults or {}, *(source.values for source in sources)):

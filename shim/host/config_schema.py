@@ -163,7 +163,7 @@ class ModelProvider(_Part):
     api: str | None = None
 
 
-class Interleaved(_Part):
+class InterleavedReasoning(_Part):
     """Where reasoning stands."""
 
     field: str
@@ -186,7 +186,7 @@ class ModelConfig(_Part):
     reasoning: bool | None = None
     temperature: bool | None = None
     tool_call: bool | None = None
-    interleaved: bool | str | Interleaved | None = None
+    interleaved: bool | str | InterleavedReasoning | None = None
     cost: ModelCost | None = None
     limit: ModelLimit | None = None
     modalities: Modalities | None = None
@@ -374,14 +374,14 @@ class Config(_Part):
     experimental: Experimental | None = None
 
 
-class Admitted(NamedTuple):
+class ValidConfig(NamedTuple):
     """What of a config holds, and what is wrong with the rest, one sentence each."""
 
     values: dict[str, Any]
     problems: tuple[str, ...]
 
 
-def admit(values: Mapping[str, Any]) -> Admitted:
+def admit(values: Mapping[str, Any]) -> ValidConfig:
     """The known and valid part of a config. Faulty keys are left out, in named things (`NAMED`) only the faulty one."""
     left = json.loads(json.dumps(values))
     problems: list[str] = []
@@ -398,7 +398,7 @@ def admit(values: Mapping[str, Any]) -> Admitted:
                 _drop(left, path)
         else:
             more = [f"and {undescribed} more faults"] if undescribed else []
-            return Admitted(admitted, (*problems, *more))
+            return ValidConfig(admitted, (*problems, *more))
 
 
 def _faulty(error: ValidationError, values: dict[str, Any]) -> dict[tuple[str | int, ...], list[Located]]:

@@ -29,7 +29,7 @@ WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def opened(place: Path) -> Generator[tuple[BinaryIO, os.stat_result]]:
+def open_file(place: Path) -> Generator[tuple[BinaryIO, os.stat_result]]:
     """A file to be read, with what it is now (`is_regular`). `place`: links are resolved in it. Raises OSError.
 
     Not blocking: a pipe without a writer would hold the thread for ever. No link: one was put there since, and may lead out.
@@ -47,7 +47,7 @@ class OutsideError(OSError):
 
 
 @contextmanager
-def confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[BinaryIO, os.stat_result]]:
+def open_confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[BinaryIO, os.stat_result]]:
     """Open a file for reading that lies in one of `folders`, with what it is now (`is_regular`).
 
     In: `folders`, absolute and resolved; none means anywhere. Links may lead from place to place inside of them. The way from
@@ -56,7 +56,7 @@ def confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[Binary
     """
     place = os.path.realpath(path)
     if not folders:
-        with opened(Path(place)) as both:
+        with open_file(Path(place)) as both:
             yield both
         return
     folder = next((one for one in folders if is_inside(place, one)), None)
@@ -142,7 +142,7 @@ def head(path: str | Path, limit: int, folders: Sequence[str] = ()) -> tuple[byt
 
     Raises OSError, also for what has no contents of its own (reading a device may never end), and OutsideError.
     """
-    with confined(path, folders) as (file, state):
+    with open_confined(path, folders) as (file, state):
         if not is_regular(state):
             raise OSError(errno.EINVAL, "it is no regular file")
         return file.read(limit), state.st_size

@@ -54,7 +54,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileEntry:
     """A file or folder. `path` is absolute; `modified` RFC 3339."""
 
     name: str
@@ -64,7 +64,7 @@ class Found:
     modified: str
 
 
-def _refused(what: str, path: str, error: OSError) -> RequestError:
+def _request_error(what: str, path: str, error: OSError) -> RequestError:
     message = f"Cannot {what} {path}: {error.strerror or error}."
     match error:
         case FileNotFoundError():
@@ -77,33 +77,33 @@ def _refused(what: str, path: str, error: OSError) -> RequestError:
             return InvalidRequest(message, None)
 
 
-def _found(path: Path, state: os.stat_result) -> Found:
+def _entry(path: Path, state: os.stat_result) -> FileEntry:
     kind: Literal["file", "directory"] = "directory" if stat.S_ISDIR(state.st_mode) else "file"
-    return Found(printable(path.name), printable(str(path)), kind, state.st_size, rfc3339(state.st_mtime_ns // 1_000_000))
+    return FileEntry(printable(path.name), printable(str(path)), kind, state.st_size, rfc3339(state.st_mtime_ns // 1_000_000))
 
 
-def look(place: Place, path: str) -> Found:
+def look(place: Place, path: str) -> FileEntry:
     """What is there. Raises RequestError."""
     where = place.path(path)
     try:
-        return _found(where, where.stat())
+        return _entry(where, where.stat())
     except OSError as error:
-        raise _refused("look at", path, error) from error
+        raise _request_error("look at", path, error) from error
 
 
-def entries(place: Place, path: str) -> list[Found]:
+def entries(place: Place, path: str) -> list[FileEntry]:
     """A folder's entries, folders first, each by name; at most LIST_LIMIT. Raises RequestError."""
     folder = place.path(path)
-    out: list[Found] = []
+    out: list[FileEntry] = []
     try:
         with os.scandir(folder) as found:
             for _, one in zip(range(LIST_LIMIT), found, strict=False):
                 with suppress(FileNotFoundError):
                     out.append(
-                        _found(folder / one.name, one.stat(follow_symlinks=not one.is_symlink() or _inside(place, one.path)))
+                        _entry(folder / one.name, one.stat(follow_symlinks=not one.is_symlink() or _inside(place, one.path)))
                     )
     except OSError as error:
-        raise _refused("list", path, error) from error
+        raise _request_error("list", path, error) from error
     return sorted(out, key=lambda one: (one.kind != "directory", one.name.casefold()))
 
 
@@ -119,14 +119,14 @@ def read(place: Place, path: str) -> bytes:
     """A file's bytes. Raises RequestError; FileTooLarge above READ_LIMIT_BYTES."""
     where = place.path(path)
     try:
-        with disk.confined(where, place.folders) as (file, state):
+        with disk.open_confined(where, place.folders) as (file, state):
             if not disk.is_regular(state):
                 raise InvalidRequest(f"{path} is no file.", None)
             if state.st_size > READ_LIMIT_BYTES:
                 raise FileTooLarge(f"{path} has {state.st_size} bytes; at most {READ_LIMIT_BYTES} are read.")
             return file.read(READ_LIMIT_BYTES)
     except OSError as error:
-        raise _refused("read", path, error) from error
+        raise _request_error("read", path, error) from error
 
 
 def write(place: Place, path: str, data: bytes) -> Path:
@@ -137,7 +137,7 @@ def write(place: Place, path: str, data: bytes) -> Path:
             raise InvalidRequest(f"{path} is a directory.", None)
         disk.put(where, data, place.folders)
     except OSError as error:
-        raise _refused("write", path, error) from error
+        raise _request_error("write", path, error) from error
     return where
 
 
@@ -147,7 +147,7 @@ def make_folder(place: Place, path: str) -> Path:
     try:
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _refused("make", path, error) from error
+        raise _request_error("make", path, error) from error
     return where
 
 
@@ -165,7 +165,7 @@ def remove(place: Place, path: str, *, recursive: bool) -> Path:
         else:
             where.unlink()
     except OSError as error:
-        raise _refused("remove", path, error) from error
+        raise _request_error("remove", path, error) from error
     return where
 
 
@@ -182,7 +182,7 @@ def move(place: Place, source: str, target: str, *, overwrite: bool) -> tuple[Pa
         end.parent.mkdir(parents=True, exist_ok=True)
         start.replace(end)
     except OSError as error:
-        raise _refused(f"move {source} to", target, error) from error
+        raise _request_error(f"move {source} to", target, error) from error
     return start, end
 
 
@@ -195,7 +195,7 @@ def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
     told: list[str] = []
     count = 0
     try:
-        with archives.opened(archive) as (tar, members):
+        with archives.open_archive(archive) as (tar, members):
             inner = Place(str(folder))
             targets = [(member, inner.path(member.name.lstrip("/") or ".")) for member in members]
             folder.mkdir(parents=True, exist_ok=True)
@@ -212,5 +212,5 @@ def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
     except archives.FAULTS as error:
         raise InvalidRequest(f"The body is no tar archive that can be read: {error}.", None) from error
     except OSError as error:
-        raise _refused("unpack into", path, error) from error
+        raise _request_error("unpack into", path, error) from error
     return told, count > TOLD_PATHS

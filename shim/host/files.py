@@ -66,10 +66,10 @@ def is_below(directory: str, place: str) -> bool:
     return place == directory or place.startswith(directory.rstrip("/") + "/")
 
 
-async def listing(directory: str, path: str) -> list[Entry]:
+async def list_folder(directory: str, path: str) -> list[Entry]:
     """A folder: folders first, then files, each by name; what git ignores is marked. Raises InvalidRequest."""
     entries = await asyncio.to_thread(_entries, directory, path)
-    ignored = await _ignored(directory, [entry.path for entry in entries])
+    ignored = await _ignored_paths(directory, [entry.path for entry in entries])
     return [Entry(e.name, e.path, e.absolute, e.type, e.path in ignored) for e in entries]
 
 
@@ -96,10 +96,10 @@ def _entries(directory: str, path: str) -> list[Entry]:
     return entries
 
 
-async def _ignored(directory: str, paths: list[str]) -> frozenset[str]:
+async def _ignored_paths(directory: str, paths: list[str]) -> frozenset[str]:
     """Which of these git ignores; none outside of a repository."""
     # `./` keeps a name that begins with `:` from being read as magic.
-    found = await vcs.ignored(directory, [f"./{path}" for path in paths if path.rstrip("/") != ".git"])
+    found = await vcs.ignored_paths(directory, [f"./{path}" for path in paths if path.rstrip("/") != ".git"])
     return frozenset(printable(name).removeprefix("./") for name in found)
 
 
@@ -108,7 +108,7 @@ def _read(directory: str, path: str) -> Content:
         raise InvalidRequest('Expected a path of a file, got ""', "Query", ("path",))
     place = confine(directory, path)
     try:
-        with disk.confined(place, [os.path.realpath(directory)]) as (file, state):
+        with disk.open_confined(place, [os.path.realpath(directory)]) as (file, state):
             if not disk.is_regular(state):
                 raise InvalidRequest(f"Not a file: {path}", "Query", ("path",))
             if state.st_size > FILE_LIMIT_BYTES:

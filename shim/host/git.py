@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from shim.host.command import TIMEOUT_S, Finished, ProgramMissing, run
+from shim.host.command import TIMEOUT_S, CommandResult, ProgramMissing, run
 
 PROGRAM = "git"
 SETTINGS: Mapping[str, str] = {
@@ -105,7 +105,7 @@ REPOSITORY_SCOPES = (b"local", b"worktree")
 """What git calls settings that stand in the repository, or in a file that it includes."""
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether there is a git on PATH."""
     return shutil.which(PROGRAM) is not None
 
@@ -117,7 +117,7 @@ async def git(
     index: str | None = None,
     settings: Mapping[str, str | None] | None = None,
     timeout_s: float = TIMEOUT_S,
-) -> Finished:
+) -> CommandResult:
     """Run git in the person's repository. A directory that is none, or git that is not there, is a git that failed.
 
     In: `index`, a file to take for the repository's index; `settings`, the `harmless_settings` of the directory, if they were
@@ -126,14 +126,14 @@ async def git(
     if settings is None:
         settings = {} if arguments[0] in QUERIES else await harmless_settings(directory)
     if settings is None:
-        return Finished(None, b"", f"git cannot read the settings of the repository of {directory}".encode())
+        return CommandResult(None, b"", f"git cannot read the settings of the repository of {directory}".encode())
     place = {} if index is None else {"GIT_INDEX_FILE": index}
     try:
         return await run(
             _argv(arguments), directory, environment={**ENVIRONMENT, **settings, **place}, timeout_s=timeout_s, stdin=stdin
         )
     except (OSError, ProgramMissing) as error:
-        return Finished(None, b"", str(error).encode())
+        return CommandResult(None, b"", str(error).encode())
 
 
 async def harmless_settings(directory: str) -> dict[str, str | None] | None:
@@ -166,7 +166,7 @@ async def git_in(
     index: str | None = None,
     stdin: bytes = b"",
     timeout_s: float = TIMEOUT_S,
-) -> Finished:
+) -> CommandResult:
     """Run git in a git directory of ours, whose settings we wrote.
 
     In: `directory`, where it runs; `settings`, more beside SETTINGS. Raises: OSError, ProgramMissing.

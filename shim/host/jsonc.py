@@ -170,18 +170,18 @@ def _set(text: str, path: tuple[str, ...], value: Any) -> str:
         member = next((m for m in reversed(node.members) if m.key == key), None)
         rest = path[depth + 1 :]
         if member is None:
-            return text if value is None else _add(text, node, key, _nested(rest, value), depth + 1)
+            return text if value is None else _add(text, node, key, _nest(rest, value), depth + 1)
         if not rest and value == {} and isinstance(member.node.value, dict):
             return text
         if not rest:
             return _remove(text, node, member) if value is None else _replace(text, member.node, value, depth + 1)
         if not isinstance(member.node.value, dict):
-            return text if value is None else _replace(text, member.node, _nested(rest, value), depth + 1)
+            return text if value is None else _replace(text, member.node, _nest(rest, value), depth + 1)
         node = member.node
     return text
 
 
-def _nested(path: tuple[str, ...], value: Any) -> Any:
+def _nest(path: tuple[str, ...], value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value

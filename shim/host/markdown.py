@@ -34,7 +34,7 @@ def parse(text: str) -> Document:
             value = _block(lines[index + 1 :], folded=value.startswith(">"))
         elif not value:
             continue
-        head[pair[1]] = {"true": True, "false": False}.get(value, _unquoted(value))
+        head[pair[1]] = {"true": True, "false": False}.get(value, _unquote(value))
     return Document(head, text[found.end() :].strip())
 
 
@@ -47,5 +47,5 @@ def _block(lines: list[str], *, folded: bool) -> str:
     return (" " if folded else "\n").join(kept).strip()
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value

@@ -35,7 +35,7 @@ from typing import Any
 import structlog
 
 from shim.host import disk, jsonc
-from shim.host.config_reader import FILE_LIMIT_BYTES, PLACEHOLDER, ConfigReader, Problem, Source, Stamp, merged, stamp_of
+from shim.host.config_reader import FILE_LIMIT_BYTES, PLACEHOLDER, ConfigReader, Problem, Source, Stamp, merge, stamp_of
 from shim.host.roots import within
 from shim.runtime.environment import child_environment
 from universal.jsonvalue import obj
@@ -81,12 +81,12 @@ class OpenCodeConfig:
     @cached_property
     def personal_values(self) -> Mapping[str, Any]:
         """What the person's own files and environment say, without the project's."""
-        return merged([source for source in self.sources if source.origin == "personal"])
+        return merge([source for source in self.sources if source.origin == "personal"])
 
     @cached_property
     def project_values(self) -> Mapping[str, Any]:
         """What the files of the project say, which strangers may have written."""
-        return merged([source for source in self.sources if source.origin == "project"])
+        return merge([source for source in self.sources if source.origin == "project"])
 
     @property
     def personal_permission(self) -> Any:
@@ -134,7 +134,7 @@ UNREAD = OpenCodeConfig({"permission": "ask"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _LoadedConfig:
     """A configuration with what its files were when it was read."""
 
     config: OpenCodeConfig
@@ -160,7 +160,7 @@ class ConfigFiles:
         self._home = home
         self._environment = child_environment(environment, {})
         self._roots = tuple(roots)
-        self._loaded: dict[str, _Loaded] = {}
+        self._loaded: dict[str, _LoadedConfig] = {}
         self._loading: dict[str, asyncio.Task[OpenCodeConfig]] = {}
 
     @property
@@ -217,12 +217,12 @@ class ConfigFiles:
         _need_thread()
         folders = () if self._without_projects() else self._folders(directory)
         loaded = self._loaded.get(directory)
-        if loaded is None or not loaded.settled or loaded.folders != folders or _changed(loaded.stamps):
+        if loaded is None or not loaded.settled or loaded.folders != folders or _has_changed(loaded.stamps):
             loaded = self._read(directory, folders)
             self._loaded[directory] = loaded
         return loaded.config
 
-    def _read(self, directory: str, folders: tuple[Path, ...]) -> _Loaded:
+    def _read(self, directory: str, folders: tuple[Path, ...]) -> _LoadedConfig:
         began_ns = time.time_ns()
         reader = ConfigReader(self._environment, _inside(folders))
         for name in GLOBAL_NAMES:
@@ -241,8 +241,8 @@ class ConfigFiles:
             reader.text(content, "OPENCODE_CONFIG_CONTENT", Path(directory))
         sources, problems = reader.finish()
         settled = all(stamp is None or stamp[-1] < began_ns - SETTLING_NS for stamp in reader.stamps.values())
-        config = OpenCodeConfig(merged(sources, self._defaults()), problems, sources)
-        return _Loaded(config, folders, reader.stamps, settled)
+        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources)
+        return _LoadedConfig(config, folders, reader.stamps, settled)
 
     def load_global(self) -> OpenCodeConfig:
         """The person's own files alone, as `GET /global/config` shows them. Blocking."""
@@ -251,7 +251,7 @@ class ConfigFiles:
         for name in GLOBAL_NAMES:
             reader.file(self.folder / name, "personal")
         sources, problems = reader.finish()
-        return OpenCodeConfig(merged(sources, {"$schema": SCHEMA}), problems, sources)
+        return OpenCodeConfig(merge(sources, {"$schema": SCHEMA}), problems, sources)
 
     def _folders(self, directory: str) -> tuple[Path, ...]:
         """The folders from the root of the repository down to the directory, as far as `roots` allow."""
@@ -296,7 +296,7 @@ def _need_thread() -> None:
     raise RuntimeError("Configuration files are read in a thread: use `fresh`, or `current` for what was read last.")
 
 
-def _changed(stamps: Mapping[str, Stamp]) -> bool:
+def _has_changed(stamps: Mapping[str, Stamp]) -> bool:
     return any(stamp_of(path) != stamp for path, stamp in stamps.items())
 
 

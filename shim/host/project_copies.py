@@ -52,7 +52,7 @@ class ProjectCopies:
         if not done.ok:
             raise ProjectCopyError(done.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
         self._store.set_value(COPIES, str(place), project.id)
-        await self._changed(project, directory, str(place))
+        await self._publish_change(project, directory, str(place))
         return str(place)
 
     async def remove(self, project_id: str, directory: str, target: str, *, force: bool) -> None:
@@ -71,7 +71,7 @@ class ProjectCopies:
         await git(project.worktree, "worktree", "prune")
         self._store.set_value(COPIES, place, None)
         self._projects.forget(place)
-        await self._changed(project, directory)
+        await self._publish_change(project, directory)
 
     async def refresh(self, project_id: str, directory: str) -> None:
         """Take in worktrees that were made elsewhere. Raises ProjectCopyError."""
@@ -96,7 +96,7 @@ class ProjectCopies:
             self._projects.forget(place)
             await self._projects.identity(place)
 
-    async def _changed(self, project: Identity, directory: str, *more: str) -> None:
+    async def _publish_change(self, project: Identity, directory: str, *more: str) -> None:
         await self._projects_of([directory, *more])
         self._tell(project, directory)
 

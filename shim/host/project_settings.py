@@ -132,7 +132,7 @@ class _Look:
         try:
             source = self._read(path)
             for key, value, effect in row.parse(source):
-                content = source if row.parse in WHOLE_FILES else value + self._named(value)
+                content = source if row.parse in WHOLE_FILES else value + self._content_of_command(value)
                 self._add(row, path, key, value, effect, content)
         except _Unreadable as error:
             self._add(row, path, "unknown", str(error), "runs", repr(self.stamp(path)))
@@ -145,7 +145,7 @@ class _Look:
         relative = os.path.relpath(path, self.root)
         self.found.append(ProjectSetting(row.family, _plain(relative), _plain(key), _plain(value), effect, digest))
 
-    def _named(self, command: str) -> str:
+    def _content_of_command(self, command: str) -> str:
         """Content of the repository's own files that a command names: a hook whose script changes has changed."""
         content: list[str] = []
         for word in re.split(r"[\s=;|&()<>]+", re.sub(r"[\"'{}]", "", command))[:50]:
@@ -176,7 +176,7 @@ class _Look:
         if self._leads_out(path):
             raise _Unreadable(f"is a link out of the project, to {os.path.realpath(path)}")
         try:
-            with disk.confined(path, [self.root]) as (file, state):
+            with disk.open_confined(path, [self.root]) as (file, state):
                 if not disk.is_regular(state):
                     raise _Unreadable("is no regular file")
                 limit = min(FILE_LIMIT_BYTES, self._left)

@@ -61,18 +61,18 @@ class Projects:
         now = asyncio.get_running_loop().time()
         until, found = self._seen.get(directory, (0.0, None))
         if found is None or now >= until:
-            found = await self._looked(directory)
+            found = await self._look_up(directory)
             if len(self._seen) > SEEN_LIMIT:
                 self._seen.clear()
             self._seen[directory] = (now + LOOK_AGAIN_S, found)
         return found
 
-    async def _looked(self, directory: str) -> Identity:
+    async def _look_up(self, directory: str) -> Identity:
         top = await asyncio.to_thread(_top, directory)
         known = self._known.get(directory)
         if known is not None and known.worktree == top:
             return known
-        rows = await self._loaded()
+        rows = await self._load_rows()
         found = await self._identify(top)
         if found.id != GLOBAL:  # others may get a commit at any time, and clients can name any number of them
             self._known[directory] = found
@@ -82,24 +82,24 @@ class Projects:
     async def current(self, directory: str) -> dict[str, Any]:
         """The project of a directory, as `GET /project/current` answers."""
         found = await self.identity(directory)
-        row = dict((await self._loaded())[found.id])
+        row = dict((await self._load_rows())[found.id])
         # One row stands for everything without a commit; the answer is about this directory.
         if found.id == GLOBAL:
             row |= {"worktree": found.worktree} | ({"vcs": "git"} if found.vcs else {})
         return row
 
-    async def all(self) -> list[dict[str, Any]]:
+    async def list_all(self) -> list[dict[str, Any]]:
         """Every project, the first opened first."""
-        return sorted((await self._loaded()).values(), key=lambda row: row["time"]["created"])
+        return sorted((await self._load_rows()).values(), key=lambda row: row["time"]["created"])
 
     async def directories(self, project_id: str) -> list[dict[str, str]]:
         """Its worktree and sandboxes that still exist, as `GET /project/{id}/directories`; [] for an unknown one, as native."""
-        row = (await self._loaded()).get(project_id)
+        row = (await self._load_rows()).get(project_id)
         return [] if row is None else await asyncio.to_thread(_places, [row["worktree"], *row["sandboxes"]])
 
     async def update(self, project_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change `name`, `icon`, `commands`; objects are merged. Raises ProjectNotFound."""
-        rows = await self._loaded()
+        rows = await self._load_rows()
         row = rows.get(project_id)
         if row is None:
             raise ProjectNotFound(project_id)
@@ -123,7 +123,7 @@ class Projects:
 
     # --- inside
 
-    async def _loaded(self) -> dict[str, dict[str, Any]]:
+    async def _load_rows(self) -> dict[str, dict[str, Any]]:
         async with self._loading:
             if self._rows is None:
                 self._ids = {top: text(id_) for top, id_ in (await self._store.values(IDS)).items()}

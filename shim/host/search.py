@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shim.errors import InvalidRequest
-from shim.host.command import Finished, ProgramMissing, run
+from shim.host.command import CommandResult, ProgramMissing, run
 from shim.host.disk import printable
 from universal.jsonvalue import obj, text, whole
 
@@ -60,10 +60,10 @@ async def names(directory: str, query: str, *, kind: Kind | None = None, folders
     found = await _rg(directory, NAMES_LIMIT_BYTES, "--files", "--null")
     # The last name is cut if time or output ended in the middle of it.
     out = found.stdout[: found.stdout.rfind(b"\0") + 1]
-    return await asyncio.to_thread(_ranked, out, query.strip()[:QUERY_LIMIT], kind, folders, limit)
+    return await asyncio.to_thread(_rank, out, query.strip()[:QUERY_LIMIT], kind, folders, limit)
 
 
-async def _rg(directory: str, limit_bytes: int, *arguments: str) -> Finished:
+async def _rg(directory: str, limit_bytes: int, *arguments: str) -> CommandResult:
     try:
         return await run([program(), *COMMON, *arguments], directory, timeout_s=TIMEOUT_S, limit_bytes=limit_bytes)
     except FileNotFoundError as error:
@@ -98,7 +98,7 @@ def _text(value: Any) -> str:
     return text(data.get("text")) if "text" in data else base64.b64decode(text(data.get("bytes"))).decode("utf-8", "replace")
 
 
-def _ranked(out: bytes, query: str, kind: Kind | None, folders: bool, limit: int) -> list[str]:
+def _rank(out: bytes, query: str, kind: Kind | None, folders: bool, limit: int) -> list[str]:
     files = [os.fsdecode(name).removeprefix("./") for name in out.split(b"\0") if name]
     candidates: list[str] = [] if kind == "directory" else files
     if folders and kind != "file":
@@ -125,7 +125,7 @@ def rank(query: str, paths: list[str], limit: int) -> list[str]:
     wanted = query.casefold()
     left = dict(enumerate(path.casefold() for path in paths))
     found: list[int] = []
-    for choose in (_holding, _in_order, _alike):
+    for choose in (_matches, _in_order, _alike):
         if len(found) < limit:
             best = choose(wanted, left)[: limit - len(found)]
             found += best
@@ -133,7 +133,7 @@ def rank(query: str, paths: list[str], limit: int) -> list[str]:
     return [paths[index] for index in found]
 
 
-def _holding(wanted: str, paths: dict[int, str]) -> list[int]:
+def _matches(wanted: str, paths: dict[int, str]) -> list[int]:
     words = dict.fromkeys(wanted.split())
     held = [index for index, path in paths.items() if all(word in path for word in words)]
     return sorted(held, key=lambda index: (_nearness(wanted, paths[index]), len(paths[index]), paths[index]))

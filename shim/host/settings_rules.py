@@ -88,7 +88,7 @@ def _hooks(value: Any) -> Iterator[Finding]:
                 yield f"hooks.{event}", _command(what) if isinstance(what, (str, list)) else _short(what), "runs"
 
 
-def _allowed(key: str, value: Any) -> Iterator[Finding]:
+def _allow_findings(key: str, value: Any) -> Iterator[Finding]:
     """The `allow`s of OpenCode's `permission`."""
     if value == "allow":
         yield key, "everything", "allows"
@@ -177,7 +177,7 @@ def _opencode_config(source: str) -> Iterator[Finding]:
         yield f"provider.{name}", _short(provider), "runs"
     for key in ("agent", "mode"):
         for name, agent in obj(values.get(key)).items():
-            yield from _allowed(f"{key}.{name}.permission", obj(agent).get("permission"))
+            yield from _allow_findings(f"{key}.{name}.permission", obj(agent).get("permission"))
     handled = ("plugin", "mcp", "formatter", "lsp", "provider", "agent", "mode", "permission", "share")
     if values.get("share") == "auto":
         yield "share", "auto", "allows"
@@ -185,7 +185,7 @@ def _opencode_config(source: str) -> Iterator[Finding]:
 
 
 def _opencode_permission(source: str) -> Iterator[Finding]:
-    return _allowed("permission", obj(jsonc.loads(source)).get("permission"))
+    return _allow_findings("permission", obj(jsonc.loads(source)).get("permission"))
 
 
 def _codex_config(source: str) -> Iterator[Finding]:

@@ -74,13 +74,13 @@ class Shells:
         self._folder = folder
         self._clock = clock
         self._ids = ids
-        self._environ = family.owned(environ, owner) if owner else environ
+        self._environ = family.with_owner(environ, owner) if owner else environ
         self._tell = tell
         self._known: dict[str, Shell] = {}
         self._closed = False
         self._swept = False
 
-    def all(self, directory: str) -> list[dict[str, Any]]:
+    def list_of(self, directory: str) -> list[dict[str, Any]]:
         """What runs for a directory, the oldest first."""
         return [one.wire for one in self._known.values() if one.directory == directory and one.runs]
 
@@ -102,14 +102,14 @@ class Shells:
         self._sweep()
         place = str(Path(directory, cwd or "."))
         id_ = self._ids.new("shell")
-        file, out = await asyncio.to_thread(self._opened, place, id_)
+        file, out = await asyncio.to_thread(self._open_output, place, id_)
         shell = self._shell()
         process = ShellCommand(
             command,
             place,
             child_environment({**self._environ, "SHELL": shell}, {}, _token(id_)),
             lambda text: self._on_output(id_, text),
-            on_started=lambda: self._started(id_),
+            on_started=lambda: self._note_start(id_),
             limit_chars=OUTPUT_LIMIT_BYTES,
         )
         wire: dict[str, Any] = {
@@ -178,7 +178,7 @@ class Shells:
             for file in self._folder.glob("sh_*.log"):
                 file.unlink(missing_ok=True)
 
-    def _opened(self, place: str, id_: str) -> tuple[Path, BinaryIO]:
+    def _open_output(self, place: str, id_: str) -> tuple[Path, BinaryIO]:
         if not is_folder(place):
             raise InvalidRequest(f"There is no folder {place}", path=("cwd",))
         private_folder(self._folder)
@@ -189,7 +189,7 @@ class Shells:
         wanted = self._environ.get("SHELL", "")
         return wanted if wanted.startswith("/") and os.access(wanted, os.X_OK) else FALLBACK_SHELL
 
-    def _started(self, id_: str) -> None:
+    def _note_start(self, id_: str) -> None:
         shell = self._known.get(id_)
         if shell is not None and shell.process.pid is not None:
             shell.wire["pid"] = shell.process.pid

@@ -39,7 +39,7 @@ class Skill:
     path: str
     content: str
 
-    def told(self) -> str:
+    def as_prompt(self) -> str:
         """As an agent is given it, whichever agent it is."""
         return f'<skill name="{self.name}" path="{self.path}">\n{self.content}\n</skill>'
 
@@ -84,7 +84,7 @@ def _in(folder: Path, inside: Sequence[str]) -> list[Skill]:
 def _read(path: Path, inside: Sequence[str]) -> Skill | None:
     """None if there is none, it is none that a person wrote, or a link leads out of `inside` (none: it may lead anywhere)."""
     try:
-        with disk.confined(path, inside) as (file, state):
+        with disk.open_confined(path, inside) as (file, state):
             if not disk.is_regular(state) or state.st_size > FILE_LIMIT_BYTES:
                 return None
             text = file.read(FILE_LIMIT_BYTES).decode("utf-8", "replace")

@@ -29,9 +29,9 @@ from shim.clock import Clock
 from shim.errors import ShimError
 from shim.host import snapshot_files as files
 from shim.host import vcs
-from shim.host.command import Finished, ProgramMissing
+from shim.host.command import CommandResult, ProgramMissing
 from shim.host.disk import private_folder
-from shim.host.git import git, git_in, installed
+from shim.host.git import git, git_in, is_installed
 
 log = structlog.get_logger()
 
@@ -121,28 +121,28 @@ class Snapshots:
         if project.coming is None:
             project.coming = asyncio.create_task(self._take(directory, project), name=f"snapshot of {directory}")
             self._taking.add(project.coming)
-            project.coming.add_done_callback(self._taken)
+            project.coming.add_done_callback(self._forget_task)
         return await asyncio.shield(project.coming)
 
-    def _taken(self, task: asyncio.Task[str]) -> None:
+    def _forget_task(self, task: asyncio.Task[str]) -> None:
         self._taking.discard(task)
         if not task.cancelled():
             task.exception()  # those who have asked have it; if all have given up, nobody
 
     async def _take(self, directory: str, project: _Project) -> str:
         try:
-            async with self._opened(directory):
+            async with self._open_project(directory):
                 project.coming = None  # who asks from now on may have changed something since
                 return await self._track(directory, project)
         finally:
             if project.coming is asyncio.current_task():
                 project.coming = None
 
-    async def changed(self, directory: str, before: str, after: str) -> list[str]:
+    async def changed_files(self, directory: str, before: str, after: str) -> list[str]:
         """Names of the files that differ, a renamed one by both of its names; sorted."""
         if before == after:
             return []
-        async with self._opened(directory) as project:
+        async with self._open_project(directory) as project:
             found = await self._git(directory, project, "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
         return sorted(os.fsdecode(name) for name in found.stdout.split(b"\0") if name)
 
@@ -151,7 +151,7 @@ class Snapshots:
         wanted = set(names)
         if before == after or not wanted:
             return []
-        async with self._opened(directory) as project:
+        async with self._open_project(directory) as project:
             command = ("diff-tree", "-r", "--no-renames")
             raw = await self._git(directory, project, *command, "--raw", "--numstat", "-z", before, after)
             shown = await self._git(directory, project, *command, "-p", f"-U{context}", before, after)
@@ -167,7 +167,7 @@ class Snapshots:
         """All that differs as one patch of git, without its last line end (as native gives it)."""
         if before == after:
             return ""
-        async with self._opened(directory) as project:
+        async with self._open_project(directory) as project:
             found = await self._git(directory, project, "diff-tree", "-r", "-p", "--no-renames", before, after)
         return found.text.rstrip("\n")
 
@@ -177,7 +177,7 @@ class Snapshots:
         Out: sentences about files that were left as they are, because a person's files stand in their place.
         Raises NoSnapshots; SnapshotError, before anything is changed, when a tree is gone.
         """
-        async with self._opened(directory) as project:
+        async with self._open_project(directory) as project:
             trees: dict[str, list[str]] = {}
             for name, tree in sorted(wanted.items()):
                 trees.setdefault(tree, []).append(name)
@@ -205,7 +205,7 @@ class Snapshots:
         """Remove what is older than KEEP_DAYS, and what belongs to directories that are gone. At most once a day each."""
         for project in self._projects.values():
             project.tree = None  # it may be among them
-        for git_dir in await asyncio.to_thread(self._all):
+        for git_dir in await asyncio.to_thread(self._project_folders):
             try:
                 directory = await asyncio.to_thread(Path(git_dir, "shim-directory").read_text)
             except OSError:
@@ -222,7 +222,7 @@ class Snapshots:
 
     # --- one project -------------------------------------------------------------------------------------------
 
-    def _all(self) -> list[Path]:
+    def _project_folders(self) -> list[Path]:
         return [p.parent for p in self._folder.glob("*/shim-directory")]
 
     def _project(self, directory: str) -> _Project:
@@ -232,7 +232,7 @@ class Snapshots:
         return self._folder / hashlib.sha256(os.fsencode(directory)).hexdigest()[:32]
 
     @contextlib.asynccontextmanager
-    async def _opened(self, directory: str) -> AsyncGenerator[_Project]:
+    async def _open_project(self, directory: str) -> AsyncGenerator[_Project]:
         project = self._project(directory)
         async with project.lock:
             if project.off is not None:
@@ -265,7 +265,7 @@ class Snapshots:
             )
         if not await asyncio.to_thread(os.path.isdir, directory):
             raise SnapshotError(f"{directory} is not there.")
-        if not installed():
+        if not is_installed():
             raise NoSnapshots("git is not installed: what agents change cannot be undone. Install git, then restart the server.")
         git_dir = self._git_dir(directory)
         top = await vcs.root(directory) or here
@@ -284,7 +284,7 @@ class Snapshots:
 
     async def _git(
         self, directory: str, project: _Project, *arguments: str, index: str | None = None, stdin: bytes = b""
-    ) -> Finished:
+    ) -> CommandResult:
         """One git command of ours in the project. Raises SnapshotError with git's words."""
         git_dir = self._git_dir(directory)
         command, *rest = arguments
@@ -362,7 +362,7 @@ async def _alone(git_dir: Path, directory: str) -> int:
         raise SnapshotError(f"Snapshots of {directory} cannot be kept: {error.strerror or error}.") from error
     try:
         async with asyncio.timeout(ALONE_S):
-            while not _locked(descriptor):  # noqa: ASYNC110 - what is waited for is in another process
+            while not _try_lock(descriptor):  # noqa: ASYNC110 - what is waited for is in another process
                 await asyncio.sleep(ALONE_EVERY_S)
     except BaseException as error:
         os.close(descriptor)
@@ -372,7 +372,7 @@ async def _alone(git_dir: Path, directory: str) -> int:
     return descriptor
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Whether the lock is ours now. It ends when the descriptor is closed, or this process ends."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -419,5 +419,5 @@ def _age_s(path: Path, now_ms: int) -> float:
         return math.inf
 
 
-def _words(done: Finished) -> str:
+def _words(done: CommandResult) -> str:
     return done.stderr.decode("utf-8", "replace").strip()[-2000:] or f"git ended with {done.code}"

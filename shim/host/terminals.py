@@ -127,7 +127,7 @@ class Terminals:
         found = [(place, Path(place).name) for place in dict.fromkeys(places) if os.access(place, os.X_OK)]
         return [{"path": place, "name": name, "acceptable": name not in NOT_FOR_TOOLS} for place, name in found]
 
-    def all(self, directory: str) -> list[dict[str, Any]]:
+    def list_of(self, directory: str) -> list[dict[str, Any]]:
         """What runs for a directory, the oldest first."""
         return [one.wire for one in self._open.values() if one.directory == directory]
 
@@ -159,7 +159,7 @@ class Terminals:
         self._starting += 1
         try:
             spec = await asyncio.to_thread(self._spec, directory, new, (of_directory, token))
-            process = PtyProcess(spec, on_output, lambda code: self._exited(id_, code))
+            process = PtyProcess(spec, on_output, lambda code: self._note_exit(id_, code))
             await process.start()
         except OSError as error:
             raise InvalidRequest(f"Cannot start a terminal in {directory}: {error.strerror or error}") from error
@@ -179,7 +179,7 @@ class Terminals:
             "pid": process.pid,
         }
         terminal = self._open[id_] = Terminal(directory, project, wire, process, scrollback, watchers)
-        self._changed(terminal, TerminalCreated(dict(wire)))
+        self._publish(terminal, TerminalCreated(dict(wire)))
         return terminal
 
     def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> dict[str, Any]:
@@ -188,13 +188,13 @@ class Terminals:
             terminal.wire["title"] = title
         if size is not None:
             terminal.process.resize(*size)
-        self._changed(terminal, TerminalUpdated(dict(terminal.wire)))
+        self._publish(terminal, TerminalUpdated(dict(terminal.wire)))
         return terminal.wire
 
     async def remove(self, terminal: Terminal) -> None:
         """End it and what was started in it."""
         if self._open.pop(terminal.id, None) is not None:
-            self._changed(terminal, TerminalDeleted(terminal.id))
+            self._publish(terminal, TerminalDeleted(terminal.id))
         await terminal.process.end()
         _end(terminal)
 
@@ -257,7 +257,7 @@ class Terminals:
         login = ("-l",) if Path(command).name in LOGIN_SHELLS else ()
         inherited = {**self._environ, **new.env}
         if self._owner:
-            inherited = family.owned(inherited, self._owner)
+            inherited = family.with_owner(inherited, self._owner)
         environment = child_environment(inherited, ENVIRONMENT, ",".join(tokens))
         return PtySpec((path, *new.args, *login), cwd, environment, tokens[1])
 
@@ -265,13 +265,13 @@ class Terminals:
         wanted = self._environ.get("SHELL", "")
         return wanted if wanted.startswith("/") and os.access(wanted, os.X_OK) else FALLBACK_SHELL
 
-    def _exited(self, id_: str, code: int) -> None:
+    def _note_exit(self, id_: str, code: int) -> None:
         terminal = self._open.pop(id_, None)
         if terminal is not None:
-            self._changed(terminal, TerminalExited(id_, code))
+            self._publish(terminal, TerminalExited(id_, code))
             _end(terminal)
 
-    def _changed(self, terminal: Terminal, change: HostChange) -> None:
+    def _publish(self, terminal: Terminal, change: HostChange) -> None:
         self._changes.publish(change, terminal.directory, terminal.project)
 
 

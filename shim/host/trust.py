@@ -40,7 +40,7 @@ Decision: TypeAlias = Literal["trusted", "declined", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class TrustDecision:
     """A decision of a person about one state of one project's settings."""
 
     directory: str
@@ -66,16 +66,16 @@ class TrustFile:
         self._clock = clock
         self._lock = Lock()
         self._stamp: tuple[int, int, int] | None = None
-        self._decided: tuple[Decided, ...] = ()
+        self._decided: tuple[TrustDecision, ...] = ()
 
-    def all(self) -> tuple[Decided, ...]:
+    def decisions(self) -> tuple[TrustDecision, ...]:
         """All decisions, oldest first. A file that cannot be read holds none: everything is asked about again."""
         with self._lock:
             return self._read()
 
     def decision(self, settings: ProjectSettings) -> Decision:
         """What was decided about these settings."""
-        for row in reversed(self.all()):
+        for row in reversed(self.decisions()):
             if row.directory == settings.root and row.digest == settings.digest:
                 return "trusted" if row.trusted else "declined"
         return "undecided"
@@ -84,7 +84,7 @@ class TrustFile:
         """Keep a decision about each of these. Raises ShimError if the file cannot be written."""
         at = rfc3339(self._clock.now_ms())
         new = [
-            Decided(s.root, s.digest, trusted, at, tuple(setting.line for setting in s.settings[:SETTINGS_KEPT]))
+            TrustDecision(s.root, s.digest, trusted, at, tuple(setting.line for setting in s.settings[:SETTINGS_KEPT]))
             for s in several
             if s.settings
         ]
@@ -102,7 +102,7 @@ class TrustFile:
                 self._write(kept)
             return len(rows) - len(kept)
 
-    def _read(self) -> tuple[Decided, ...]:
+    def _read(self) -> tuple[TrustDecision, ...]:
         try:
             status = self.path.stat()
         except OSError:
@@ -114,14 +114,14 @@ class TrustFile:
         try:
             with self.path.open("rb") as file:
                 values = json.loads(file.read(FILE_LIMIT_BYTES))
-            self._decided = tuple(_decided(row) for row in arr(obj(values).get("projects")))
+            self._decided = tuple(_decision(row) for row in arr(obj(values).get("projects")))
         except (OSError, ValueError) as error:
             log.warning("trust.unreadable", path=str(self.path), error=str(error))
             self._decided = ()
         self._stamp = stamp
         return self._decided
 
-    def _write(self, rows: Sequence[Decided]) -> None:
+    def _write(self, rows: Sequence[TrustDecision]) -> None:
         document = {"version": 1, "projects": [_row(row) for row in rows]}
         temporary = ""
         try:
@@ -140,15 +140,15 @@ class TrustFile:
         self._stamp = None
 
 
-def _decided(row: Any) -> Decided:
+def _decision(row: Any) -> TrustDecision:
     fields = obj(row)
     lines = tuple(text(line) for line in arr(fields.get("settings")))
-    return Decided(
+    return TrustDecision(
         text(fields.get("directory")), text(fields.get("digest")), fields.get("trusted") is True, text(fields.get("at")), lines
     )
 
 
-def _row(row: Decided) -> dict[str, Any]:
+def _row(row: TrustDecision) -> dict[str, Any]:
     return {
         "directory": row.directory,
         "digest": row.digest,

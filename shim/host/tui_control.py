@@ -42,7 +42,7 @@ class TuiControl:
         if not readers:
             self._waiting.pop(directory, None)
 
-    def waiting(self, directory: str) -> int:
+    def waiting_count(self, directory: str) -> int:
         """How many wait."""
         return len(self._waiting.get(directory, {}))
 

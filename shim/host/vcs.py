@@ -20,7 +20,7 @@ from typing import Literal
 
 from shim.errors import GitTooSlow, InvalidRequest
 from shim.host import disk
-from shim.host.command import Finished
+from shim.host.command import CommandResult
 from shim.host.git import git, harmless_settings
 
 DIFF = ("diff", "--no-renames", "--ignore-submodules=dirty")
@@ -68,7 +68,7 @@ async def prefix(directory: str) -> str:
     return found.text.rstrip("\n") if found.ok else ""
 
 
-async def ignored(directory: str, paths: list[str]) -> frozenset[str]:
+async def ignored_paths(directory: str, paths: list[str]) -> frozenset[str]:
     """Which of these paths git ignores, as they were given; none outside of a repository, or if git takes too long."""
     if not paths:
         return frozenset()
@@ -116,7 +116,7 @@ async def review_base(directory: str) -> Base | None:
     return None if ref is None or found.default is None else Base(found.default, ref)
 
 
-async def compared(directory: str, base: str | None, context: int | None = None, *, committed: bool) -> list[Change]:
+async def compare(directory: str, base: str | None, context: int | None = None, *, committed: bool) -> list[Change]:
     """What differs from a revision, with patches. In: `base`, else the review base; `committed`: the last commit is compared
     with it, not the files. Raises InvalidRequest for a base that is no revision."""
     since = await _fork_point(directory) if base is None else await revision(directory, base)
@@ -127,7 +127,7 @@ async def compared(directory: str, base: str | None, context: int | None = None,
         git(directory, *DIFF, "--raw", "--numstat", "-z", since, "HEAD", "--", "."),
         git(directory, *DIFF, "-p", *lines, since, "HEAD", "--", "."),
     )
-    found = _parsed(counts.stdout, shown.text) if counts.ok and shown.ok else []
+    found = _parse(counts.stdout, shown.text) if counts.ok and shown.ok else []
     return sorted(map(_printable, found), key=lambda change: change.file.casefold())
 
 
@@ -139,7 +139,7 @@ async def revision(directory: str, name: str) -> str:
     return found.text.strip()
 
 
-def _parsed(counts: bytes, patches: str) -> list[Change]:
+def _parse(counts: bytes, patches: str) -> list[Change]:
     states, lines = parse_raw_numstat(counts)
     texts = split_patch(patches)
     return [
@@ -188,15 +188,15 @@ async def _changes(directory: str, base: str | None, *, patches: bool, context: 
     if base is None or top is None:
         return []
     tracked, new = await asyncio.gather(
-        _tracked(directory, base, patches=patches, context=context),
+        _tracked_changes(directory, base, patches=patches, context=context),
         _look(directory, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", "."),
     )
     names = [os.fsdecode(name) for name in new.stdout.split(b"\0") if name and not name.endswith(b"/")]
-    untracked = await asyncio.to_thread(_untracked, top, names[:UNTRACKED_LIMIT], patches)
+    untracked = await asyncio.to_thread(_untracked_changes, top, names[:UNTRACKED_LIMIT], patches)
     return sorted((_printable(change) for change in tracked + untracked), key=lambda change: change.file.casefold())
 
 
-async def _tracked(directory: str, base: str, *, patches: bool, context: int | None) -> list[Change]:
+async def _tracked_changes(directory: str, base: str, *, patches: bool, context: int | None) -> list[Change]:
     settings = await harmless_settings(directory)
     if settings is None:
         return []
@@ -207,12 +207,12 @@ async def _tracked(directory: str, base: str, *, patches: bool, context: int | N
         lines = () if context is None else (f"-U{context}",)
         patched = (*DIFF, "-p", *lines, base, "--", ".")
         shown = await _look(directory, *patched, index=index, settings=settings) if patches else None
-    return _parsed(found.stdout, shown.text if shown is not None and shown.ok else "")
+    return _parse(found.stdout, shown.text if shown is not None and shown.ok else "")
 
 
 async def _look(
     directory: str, *arguments: str, index: str | None = None, settings: Mapping[str, str | None] | None = None
-) -> Finished:
+) -> CommandResult:
     """Run a git command that reads the working tree. Raises GitTooSlow."""
     found = await git(directory, *arguments, index=index, settings=settings, timeout_s=LOOK_LIMIT_S)
     if found.timed_out:
@@ -227,10 +227,10 @@ async def _index_copy(directory: str) -> AsyncGenerator[str | None]:
     found = await git(directory, "rev-parse", "--git-path", "index")
     original = Path(directory, os.fsdecode(found.stdout).rstrip("\n"))
     with tempfile.TemporaryDirectory(prefix="shim-git-") as folder:
-        yield await asyncio.to_thread(_copied, original, Path(folder, "index"))
+        yield await asyncio.to_thread(_copy, original, Path(folder, "index"))
 
 
-def _copied(original: Path, copy: Path) -> str | None:
+def _copy(original: Path, copy: Path) -> str | None:
     try:
         # With its time: git takes files that are not older than the index for possibly changed.
         return str(shutil.copy2(original, copy))
@@ -267,7 +267,7 @@ def split_patch(text: str) -> dict[str, str]:
     return found
 
 
-def _untracked(top: str, names: list[str], patches: bool) -> list[Change]:
+def _untracked_changes(top: str, names: list[str], patches: bool) -> list[Change]:
     found: list[Change] = []
     root = os.path.realpath(top)
     for name in names:
@@ -287,7 +287,7 @@ def _content(path: Path, root: str) -> tuple[str, bytes, bool] | None:
     try:
         if path.is_symlink():
             return "120000", os.fsencode(path.readlink()), True
-        with disk.confined(path, [root]) as (file, state):
+        with disk.open_confined(path, [root]) as (file, state):
             if not disk.is_regular(state):
                 return None
             data = file.read(PATCH_LIMIT_BYTES)

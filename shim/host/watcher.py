@@ -94,7 +94,7 @@ class Watchers:
         watch.task = asyncio.create_task(self._run(watch), name=f"watch {directory}")
         watch.task.add_done_callback(lambda _: self._watches.pop(directory, None))
 
-    def watched(self) -> list[str]:
+    def watched_directories(self) -> list[str]:
         """The directories that are watched now."""
         return list(self._watches)
 
@@ -179,14 +179,14 @@ class Watchers:
         """Publish a burst; whether it has a new folder."""
         head = f"{watch.git_dir}/HEAD"
         rows = sorted({(path, kind) for kind, path in batch if _is_shown(path, watch, head)})
-        ignored = await vcs.ignored(watch.directory, [path for path, _ in rows if path != head])
+        ignored = await vcs.ignored_paths(watch.directory, [path for path, _ in rows if path != head])
         shown = [(path, kind) for path, kind in rows if path not in ignored]
         if any(path == head for path, _ in shown):
             await self._look_at_branch(watch)
         new = await asyncio.to_thread(_new_folders, [path for path, _ in shown], known) if shown else []
         watch.added |= set(new)
         inside = await asyncio.to_thread(_files_in, new)
-        hidden = await vcs.ignored(watch.directory, inside)
+        hidden = await vcs.ignored_paths(watch.directory, inside)
         shown += [(path, ADDED) for path in inside if path not in hidden]
         for path, kind in shown[:BATCH_LIMIT]:
             if path not in new:

@@ -43,7 +43,7 @@ class Workspaces:
         self._ids = ids
         self._changes = changes
 
-    async def all(self, directory: str) -> list[dict[str, Any]]:
+    async def list_of(self, directory: str) -> list[dict[str, Any]]:
         """Those of the directory's project, the oldest first."""
         project = await self._projects.identity(directory)
         rows = [row for row in (await self._store.values(ROWS)).values() if row["projectID"] == project.id]
@@ -52,7 +52,8 @@ class Workspaces:
     async def statuses(self, directory: str) -> list[dict[str, str]]:
         """Whether their folders are there."""
         return [
-            {"workspaceID": row["id"], "status": "connected" if _is_there(row) else "error"} for row in await self.all(directory)
+            {"workspaceID": row["id"], "status": "connected" if _is_there(row) else "error"}
+            for row in await self.list_of(directory)
         ]
 
     async def create(self, directory: str, kind: str, *, id_: str | None, branch: str | None, extra: Any) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class Workspaces:
         """With its worktree; what it was. Raises WorkspaceNotFound, WorktreeError."""
         row = await self.get(id_)
         place = text(row["directory"])
-        top = next((one["worktree"] for one in await self._projects.all() if one["id"] == row["projectID"]), place)
+        top = next((one["worktree"] for one in await self._projects.list_all() if one["id"] == row["projectID"]), place)
         await self._worktrees.remove(top, place)
         self._store.set_value(ROWS, id_, None)
         return row

@@ -33,7 +33,7 @@ from shim.errors import (
 )
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, HostFeed, ProjectUpdated, WorktreeFailed, WorktreeReady
-from shim.host.command import Finished, run
+from shim.host.command import CommandResult, run
 from shim.host.disk import private_folder
 from shim.host.git import git
 from shim.host.projects import GLOBAL, Projects
@@ -106,26 +106,26 @@ class Worktrees:
             private_folder(Path(made.directory).parent)
             added = await _git(project.worktree, "worktree", "add", "--no-checkout", "-b", made.branch, made.directory, *since)
         if not added.ok:
-            raise WorktreeCreateFailed(_said(added))
+            raise WorktreeCreateFailed(_git_message(added))
         await self._projects.identity(made.directory)
-        await self._updated(directory)
+        await self._refresh(directory)
         self._start(self._fill(made, project.id, start), made.name)
         return made
 
     async def reset(self, directory: str, target: str) -> None:
         """Raises WorktreeResetFailed."""
         project = await self._projects.current(directory)
-        if _same(target, project["worktree"]):
+        if _is_same_path(target, project["worktree"]):
             raise WorktreeResetFailed("Cannot reset the primary workspace")
-        place = self._ours(target)
-        if place is None or not _same(await vcs.root(str(place)) or "", str(place)):
+        place = self._managed_place(target)
+        if place is None or not _is_same_path(await vcs.root(str(place)) or "", str(place)):
             raise WorktreeResetFailed(f"Worktree not found: {target}. Only those made by this server can be reset.")
         await _put_back(str(place), await _default(str(place)))
         self._start(self._run_starts(str(place), project["id"], None), place.name)
 
     async def remove(self, directory: str, target: str) -> None:
         """Raises WorktreeRemoveFailed. One that is not there any more is fine, as for native."""
-        place = self._ours(target)
+        place = self._managed_place(target)
         project = await self._projects.identity(directory)
         if place is None:
             if _is_there(target):
@@ -139,14 +139,14 @@ class Worktrees:
             # Broken, or of a repository that is not there any more: it is ours all the same.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             if place.exists():
-                raise WorktreeRemoveFailed(_said(done))
+                raise WorktreeRemoveFailed(_git_message(done))
         await git(project.worktree, "worktree", "prune")
         if branch is not None and branch.startswith(BRANCH):
             await git(project.worktree, "branch", "-D", branch)
         self._projects.forget(str(place))
-        await self._updated(directory)
+        await self._refresh(directory)
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait for what runs in the background now: files that are filled in, start commands."""
         if self._filling:
             await asyncio.wait(self._filling)
@@ -158,13 +158,13 @@ class Worktrees:
         if self._filling:
             await asyncio.wait(self._filling)
 
-    def ours(self, target: str) -> bool:
+    def is_managed(self, target: str) -> bool:
         """Whether it lies where we make them."""
-        return self._ours(target) is not None
+        return self._managed_place(target) is not None
 
     # --- inside
 
-    def _ours(self, target: str) -> Path | None:
+    def _managed_place(self, target: str) -> Path | None:
         """The place, if it is one of ours: DATA/worktree/PROJECT/NAME."""
         if "\0" in target:
             return None
@@ -186,26 +186,26 @@ class Worktrees:
         """The files, in the background: a large repository takes its time."""
         done = await _git(made.directory, "reset", "--hard")
         if not done.ok:
-            self._changes.publish(WorktreeFailed(_said(done)), made.directory, project)
+            self._changes.publish(WorktreeFailed(_git_message(done)), made.directory, project)
             return
         self._changes.publish(WorktreeReady(made.name, made.branch), made.directory, project)
         await self._run_starts(made.directory, project, start)
 
     async def _run_starts(self, directory: str, project: str, extra: str | None) -> None:
-        row = next((one for one in await self._projects.all() if one["id"] == project), dict[str, Any]())
+        row = next((one for one in await self._projects.list_all() if one["id"] == project), dict[str, Any]())
         for command in (text(obj(row.get("commands")).get("start")), extra or ""):
             if not command.strip():
                 continue
             done = await run(["/bin/sh", "-c", command], directory, timeout_s=START_S, limit_bytes=START_OUTPUT_BYTES)
             if not done.ok:
-                log.warning("worktree.start_command", directory=directory, code=done.code, said=_said(done)[:500])
+                log.warning("worktree.start_command", directory=directory, code=done.code, said=_git_message(done)[:500])
 
     def _start(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.create_task(work, name=f"worktree {name}")
         self._filling.add(task)
         task.add_done_callback(self._filling.discard)
 
-    async def _updated(self, directory: str) -> None:
+    async def _refresh(self, directory: str) -> None:
         """Look at the project's worktrees again, and tell."""
         self._projects.forget(directory)
         await self._projects.identity(directory)
@@ -218,7 +218,7 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:NAME_LENGTH].strip("-")
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_path(one: str, other: str) -> bool:
     return "\0" not in one and os.path.realpath(one) == os.path.realpath(other)
 
 
@@ -236,7 +236,7 @@ async def _default(place: str) -> str:
     return remote if known.ok else f"refs/heads/{found.default}"
 
 
-async def _git(directory: str, *arguments: str) -> Finished:
+async def _git(directory: str, *arguments: str) -> CommandResult:
     """With time for many files."""
     return await git(directory, *arguments, timeout_s=GIT_S)
 
@@ -251,7 +251,7 @@ async def _put_back(top: str, commit: str, depth: int = 0) -> None:
         done = await _git(top, *step)
         if not done.ok:
             hint = "" if depth == 0 else f" Run `git submodule update --init` in {top}, then reset again."
-            raise WorktreeResetFailed(f"{_said(done)}{hint}")
+            raise WorktreeResetFailed(f"{_git_message(done)}{hint}")
     if depth == SUBMODULE_DEPTH:
         return
     listed = await _git(top, "ls-files", "--stage", "-z")
@@ -272,7 +272,9 @@ async def _is_submodule(top: str, place: Path) -> bool:
     if not (outer.ok and inner.ok):
         return False
     git_dirs = (os.fsdecode(found.stdout).rstrip("\n") for found in (outer, inner))
-    return await asyncio.to_thread(_belongs, Path(top), place, *git_dirs) and _same(await vcs.root(str(place)) or "", str(place))
+    return await asyncio.to_thread(_belongs, Path(top), place, *git_dirs) and _is_same_path(
+        await vcs.root(str(place)) or "", str(place)
+    )
 
 
 def _belongs(top: Path, place: Path, outer: str, inner: str) -> bool:
@@ -282,5 +284,5 @@ def _belongs(top: Path, place: Path, outer: str, inner: str) -> bool:
     return inside and real == top.resolve() / place.relative_to(top)
 
 
-def _said(done: Finished) -> str:
+def _git_message(done: CommandResult) -> str:
     return (done.stderr or done.stdout).decode("utf-8", "replace").strip() or "git did not end in time"

@@ -126,16 +126,16 @@ def credentials(query: Mapping[str, str], headers: Mapping[str, str]) -> Credent
     """What a request shows; None if it shows nothing. Unreadable ones are credentials too: wrong ones."""
     token = query.get(TOKEN_QUERY)
     if token:
-        return Credentials(_decoded(token))
+        return Credentials(_decode(token))
     scheme, _, value = headers.get("Authorization", "").strip().partition(" ")
     if scheme.lower() == "basic":
-        return Credentials(_decoded(value.strip()))
+        return Credentials(_decode(value.strip()))
     if scheme.lower() == "bearer":
         return Credentials(value.strip().encode("utf-8", "surrogateescape"), is_bearer=True)
     return None
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     """base64 as clients write it: padded or not, in either alphabet, `+` turned to a blank by a query."""
     plain = text.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
     try:
@@ -236,9 +236,9 @@ class Access:
 
     def host(self, request: web.Request) -> str:
         """The name that the client used: with `trust_proxy` what the proxy says it was."""
-        return self._forwarded(request, "X-Forwarded-Host") or request.headers.get("Host", "")
+        return self._forwarded_value(request, "X-Forwarded-Host") or request.headers.get("Host", "")
 
-    def _forwarded(self, request: web.Request, name: str) -> str:
+    def _forwarded_value(self, request: web.Request, name: str) -> str:
         """The last entry of such a header, which the proxy itself wrote: behind those that came, or in a line of its own."""
         lines = request.headers.getall(name, ()) if self.trust_proxy else ()
         return ",".join(lines).rpartition(",")[2].strip()
@@ -246,7 +246,7 @@ class Access:
     def address(self, request: web.Request) -> str:
         """Where the client is: with `trust_proxy` as the proxy says. A port that it tells too is left out: each connection has
         another one."""
-        forwarded = self._forwarded(request, "X-Forwarded-For")
+        forwarded = self._forwarded_value(request, "X-Forwarded-For")
         return _split(forwarded)[0] or forwarded or request.remote or ""
 
     def check_host(self, request: web.Request) -> None:
@@ -264,7 +264,7 @@ class Access:
         if request.method == "OPTIONS":
             return
         for origin in request.headers.getall("Origin", ()):
-            if not (cors.allowed(origin, self.origins) or same_origin(origin, self.host(request))):
+            if not (cors.is_allowed_origin(origin, self.origins) or same_origin(origin, self.host(request))):
                 raise OriginNotAllowed(origin)
         if "Origin" not in request.headers and request.headers.get("Sec-Fetch-Site") == "cross-site" and not _is_link(request):
             raise EmbeddingNotAllowed
@@ -295,7 +295,7 @@ class Access:
             return ""
         if (token_id := self.pairing.identify(given.secret(), self.epoch_s())) is not None:
             return token_id
-        self.throttle.failed(address, given.digest(), now_s)
+        self.throttle.note_failure(address, given.digest(), now_s)
         log.warning("login.failed", address=address[:100])
         raise Unauthorized("The user or password is wrong")
 
@@ -322,7 +322,7 @@ class Access:
 
     def secure(self, request: web.Request) -> bool:
         """Whether the client came by HTTPS: with `trust_proxy`, as the proxy says."""
-        return (self._forwarded(request, "X-Forwarded-Proto") or request.scheme) == "https"
+        return (self._forwarded_value(request, "X-Forwarded-Proto") or request.scheme) == "https"
 
     def redeem(self, request: web.Request, code: str, now_s: float) -> str:
         """The token for a pairing code. Raises PairingLinkSpent, and TooManyLogins after too many wrong ones."""
@@ -332,7 +332,7 @@ class Access:
             raise TooManyLogins(wait_s)
         token = self.pairing.redeem(code, now_s, self.epoch_s(), request.headers.get("User-Agent", ""))
         if token is None:
-            self.throttle.failed(address, _digest(code.encode("utf-8", "surrogateescape")), now_s)
+            self.throttle.note_failure(address, _digest(code.encode("utf-8", "surrogateescape")), now_s)
             raise PairingLinkSpent
         return token
 
@@ -352,7 +352,7 @@ def _is_link(request: web.Request) -> bool:
     return headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest", "document") == "document"
 
 
-def authorized(request: web.Request) -> bool:
+def is_authorized(request: web.Request) -> bool:
     """Whether the request showed the password, or none is set. False only where it could pass without (`PUBLIC`, a ticket)."""
     return request.get(AUTHORIZED, False)
 

@@ -20,7 +20,7 @@ EXPOSED = "Link, X-Next-Cursor"
 MAX_AGE_S = 86_400
 
 
-def allowed(origin: str, more: Collection[str]) -> bool:
+def is_allowed_origin(origin: str, more: Collection[str]) -> bool:
     """Whether a page of this origin may read our answers."""
     return origin in more or ALLOWED.fullmatch(origin) is not None
 
@@ -28,7 +28,7 @@ def allowed(origin: str, more: Collection[str]) -> bool:
 def headers(origin: str | None, more: Collection[str]) -> dict[str, str]:
     """For every answer, streams and errors too."""
     found = {"Vary": "Origin"}
-    if origin and allowed(origin, more):
+    if origin and is_allowed_origin(origin, more):
         found |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": EXPOSED}
     return found
 

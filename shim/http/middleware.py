@@ -98,7 +98,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
             found = await ask(request)
             if found is not None:
                 return found
-        return _answer(request, _typed(request, error))
+        return _answer(request, _typed_error(request, error))
     except ConnectionResetError:
         # The client has gone while we wrote to it; aiohttp closes the rest.
         raise
@@ -111,7 +111,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _answer(request, InternalError(str(error) if isinstance(error, ShimError) else UNEXPECTED, reference))
 
 
-def _typed(request: web.Request, error: web.HTTPException) -> RequestError:
+def _typed_error(request: web.Request, error: web.HTTPException) -> RequestError:
     """Our error for one of aiohttp's."""
     method, path = request.method, request.path[:SHOWN_PATH_LENGTH]
     match error:

@@ -33,7 +33,7 @@ from shim.http import limits, wire_json
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.ids import ID_FORM, is_id
-from shim.operations import Asked, Operation, Operation2
+from shim.operations import AskedField, Operation, Operation2
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20
@@ -93,10 +93,10 @@ class BoundOperation:
 
 def extra(operation_id: str, method: str, path: str, *, face: Face, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
     """The function serves a route that no document has, and that clients ask for."""
-    return marked(operation_id, Operation(method, path, "extra", streams), face)
+    return mark(operation_id, Operation(method, path, "extra", streams), face)
 
 
-def marked(operation_id: str, row: Operation | Operation2, face: Face) -> Callable[[HandlerT], HandlerT]:
+def mark(operation_id: str, row: Operation | Operation2, face: Face) -> Callable[[HandlerT], HandlerT]:
     """The function serves this operation; `face` says its errors. Each face has decorators of its own that call this."""
 
     def mark(handler: HandlerT) -> HandlerT:
@@ -168,7 +168,7 @@ def _route(one: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamR
 
 
 async def arguments(
-    one: BoundOperation, request: web.Request, rewritten: Callable[[Asked], Asked] | None = None
+    one: BoundOperation, request: web.Request, rewritten: Callable[[AskedField], AskedField] | None = None
 ) -> dict[str, object]:
     """What the handler is called with. In: `rewritten`, of what a client of another dialect says. Raises RequestError."""
     services = request.app[SERVICES]
@@ -177,13 +177,13 @@ async def arguments(
         _check_roots(services, directory, request.match_info.get("sessionID"))
     found: dict[str, object] = {"ctx": Ctx(request, services, directory)}
     if one.path is not None:
-        found["path"] = _validated(one.path, dict(request.match_info), "Params")
+        found["path"] = _validate(one.path, dict(request.match_info), "Params")
     if one.query is not None or one.body is not None:
-        asked = Asked(_first_values(request), await _body(request) if one.body is not None else None)
+        asked = AskedField(_first_values(request), await _body(request) if one.body is not None else None)
         limits.check(one.id, asked.body)
         asked = asked if rewritten is None else rewritten(asked)
         if one.query is not None:
-            found["query"] = _validated(one.query, asked.query, "Query")
+            found["query"] = _validate(one.query, asked.query, "Query")
         if one.body is not None:
             found["body"] = _validated_body(one.body, asked.body, optional=one.body_optional)
     return found
@@ -212,7 +212,7 @@ async def _body(request: web.Request) -> Any:
     raw = await request.read()
     try:
         return wire_json.loads(raw) if raw.strip() else MISSING
-    except wire_json.Malformed as error:
+    except wire_json.MalformedJson as error:
         raise InvalidRequest(f"The body is not JSON: {error}") from error
 
 
@@ -221,10 +221,10 @@ def _validated_body(model: TypeAdapter[Any], value: Any, *, optional: bool) -> o
         if optional:
             return None
         value = {}
-    return _validated(model, value, "Payload")
+    return _validate(model, value, "Payload")
 
 
-def _validated(model: TypeAdapter[Any], value: Any, kind: Location) -> object:
+def _validate(model: TypeAdapter[Any], value: Any, kind: Location) -> object:
     """Raises InvalidRequest with OpenCode's words. Texts of paths and queries are converted, values of bodies are not.
 
     Strict rules for Python values are those for JSON as long as bodies have only types of JSON: no tuple, set, enum or date.

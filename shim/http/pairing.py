@@ -110,7 +110,7 @@ class Pairing:
             return None
         end, id_ = f"{int(epoch_s) + TOKEN_S:08x}", secrets.token_hex(ID_BYTES)
         seal = self._seal(end, id_)
-        for old in [*self._ended(epoch_s), *list(self._tokens)[: max(0, len(self._tokens) + 1 - TOKENS)]]:
+        for old in [*self._expired_ids(epoch_s), *list(self._tokens)[: max(0, len(self._tokens) + 1 - TOKENS)]]:
             self.revoke(old)
         token = self._tokens[id_] = Token(id_, name[:NAME_LIMIT], int(epoch_s), int(end, 16), seal[:CHECK_LENGTH])
         self._save(id_, {"name": token.name, "created": token.created, "end": token.end, "check": token.check})
@@ -158,7 +158,7 @@ class Pairing:
                 use.cut_off()
         return True
 
-    def _ended(self, epoch_s: float) -> list[str]:
+    def _expired_ids(self, epoch_s: float) -> list[str]:
         return [token.id for token in self._tokens.values() if token.end <= epoch_s]
 
     def _seal(self, end: str, id_: str) -> str:

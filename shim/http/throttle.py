@@ -47,7 +47,7 @@ class Throttle:
         tries = self._tries(bucket, now_s)
         return 0.0 if tries >= 1 else (1 - tries) * self._refill_s
 
-    def failed(self, address: str, guess: bytes, now_s: float) -> None:
+    def note_failure(self, address: str, guess: bytes, now_s: float) -> None:
         """A wrong password; `guess` is its digest."""
         key = network(address)
         bucket = self._buckets.pop(key, None) or _Bucket(float(self._burst), now_s, b"")

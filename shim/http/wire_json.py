@@ -17,7 +17,7 @@ DEPTH_LIMIT = 128
 """Lists and objects inside of each other in a body. Every parser and writer on our way takes this much; some not twice that."""
 
 
-class Malformed(ValueError):
+class MalformedJson(ValueError):
     """Not JSON; the text says what is wrong and where."""
 
 
@@ -32,7 +32,7 @@ def loads(raw: bytes) -> Any:
         value = _slowly(raw)
     # Most bodies have so few that they cannot be too deep.
     if raw.count(b"[") + raw.count(b"{") > DEPTH_LIMIT and _is_deep(value):
-        raise Malformed(TOO_DEEP)
+        raise MalformedJson(TOO_DEEP)
     return value
 
 
@@ -40,12 +40,12 @@ def _slowly(raw: bytes) -> Any:
     try:
         value = json.loads(raw.decode("utf-8-sig", "replace"), parse_constant=_refuse)
         if _is_deep(value):
-            raise Malformed(TOO_DEEP)
+            raise MalformedJson(TOO_DEEP)
         return scrub(value)
     except RecursionError as error:
-        raise Malformed(TOO_DEEP) from error
+        raise MalformedJson(TOO_DEEP) from error
     except ValueError as error:
-        raise Malformed(str(error)) from error
+        raise MalformedJson(str(error)) from error
 
 
 def _is_deep(value: Any) -> bool:

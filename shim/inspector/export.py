@@ -77,7 +77,7 @@ def archive(rows: Iterable[Row], about: Mapping[str, Any], paths: Mapping[str, s
         event = row.event
         universal.append(_line(event.model_dump(by_alias=True, exclude={"raw"}) | {"raw": None}, paths))
         if event.raw is not None:
-            what = _what(event)
+            what = _subject(event)
             if event.raw != line or what in made:
                 native.append(_line({"sequence": event.sequence, "raw": event.raw}, paths))
                 line, made = event.raw, set()
@@ -97,7 +97,7 @@ def archive(rows: Iterable[Row], about: Mapping[str, Any], paths: Mapping[str, s
     return out.getvalue()
 
 
-def _what(event: UniversalEvent) -> tuple[str, ...]:
+def _subject(event: UniversalEvent) -> tuple[str, ...]:
     """What an event says of which thing. A line of an agent makes several events, each with the line as its raw payload, and says
     nothing twice. So an equal payload that does is a line of its own.
     """

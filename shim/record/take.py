@@ -15,7 +15,7 @@ from shim.record.report import Difference, Kinds, compare, kinds_of
 from shim.record.scenes import SCENES, Scene
 from shim.record.scrub import leaks, scrub
 from shim.runtime.locate import locate
-from shim.scripted.server import ScriptedModel, serving
+from shim.scripted.server import ScriptedModel, serve
 from universal.codec import AgentSpec
 from universal.jsonvalue import obj, text
 
@@ -74,7 +74,7 @@ async def take(
             "they are not mixed with new ones. Record another version, or name another folder with --out."
         )
     taken = Taken(spec.name, known, folder, skipped=skipped)
-    async with serving(ScriptedModel()) as port:
+    async with serve(ScriptedModel()) as port:
         for name, scene in scenes.items():
             await _scene(taken, spec, located.path, name, scene, to, f"http://127.0.0.1:{port}", say)
     return compared(taken)

@@ -16,7 +16,7 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.faces.v1.routes.endpoint import exactly, page, universal, v1
-from shim.faces.v1.routes.events import Entry, sent
+from shim.faces.v1.routes.events import Entry, encode_entry
 from shim.faces.v1.routes.sessions import SessionPath, session_info
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
@@ -97,7 +97,7 @@ class Counters(BaseModel):
 def _row(face: Universal, entry: Entry, row: Row) -> bytes:
     """A TraceRow as JSON. The event's own text comes from the journal as it is."""
     rest = wire_json.exact({"opencode": row.opencode, "state": row.state, "queued": row.queued, "open": row.open})
-    return b'{"event":%b,%b' % (sent(face, entry, include_raw=True), rest[1:])
+    return b'{"event":%b,%b' % (encode_entry(face, entry, include_raw=True), rest[1:])
 
 
 @v1(
@@ -173,7 +173,7 @@ async def get_counters(ctx: Ctx) -> object:
             "eventsPerSecond": meters.rate(),
             "events": dict(meters.events),
             "turns": dict(meters.turns),
-            "turnsRunning": meters.running,
+            "turnsRunning": meters.running_turns,
             "errors": dict(meters.errors),
             "unparsed": dict(meters.unparsed),
             "subscribers": {"opencode": services.hub.stats().readers, "universal": feed.listeners},

@@ -42,7 +42,7 @@ def candidates(name: str, search_path: str) -> Iterator[str]:
             yield found
 
 
-def which(name: str, search_path: str) -> str | None:
+def find_program(name: str, search_path: str) -> str | None:
     """As `shutil.which`, but an alias does not count. Blocking."""
     if os.sep in name:
         found = shutil.which(name)

@@ -15,7 +15,7 @@ MOST_LINES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandOutput:
     """What it wrote. `over` is False when it neither ended nor said what was waited for, in time."""
 
     text: str
@@ -30,7 +30,7 @@ async def ask(
     wait_s: float,
     lines: Sequence[bytes] = (),
     enough: Callable[[str], bool] = lambda _: False,
-) -> Said:
+) -> CommandOutput:
     """Run it in `/`, write `lines`, and wait until it ends or a line of it is `enough`; then it is killed.
 
     Its stdin is closed at once when there are no lines. Raises: AgentError when it cannot be started.
@@ -63,4 +63,4 @@ async def ask(
     finally:
         process.kill()
     text = "\n".join([*said, exit_.stderr if exit_ is not None else ""])
-    return Said(text, exit_, in_time)
+    return CommandOutput(text, exit_, in_time)

@@ -54,7 +54,7 @@ class _Stat:
     dead: bool
 
 
-def started(pid: int) -> int:
+def start_ticks(pid: int) -> int:
     """When this process was started, in clock ticks since boot; 0 if that cannot be told."""
     stat = _stat(pid)
     return stat.process.started if stat else 0
@@ -62,7 +62,7 @@ def started(pid: int) -> int:
 
 def members(leader: int, token: str, since: int = 0) -> set[Process]:
     """The live family of `leader`, itself included. Older ones than `since` (see `started`) are not looked at."""
-    stats = {stat.process.pid: stat for stat in _all() if not stat.dead and stat.process.started >= since}
+    stats = {stat.process.pid: stat for stat in _all_stats() if not stat.dead and stat.process.started >= since}
     found = {pid for pid, stat in stats.items() if leader in (pid, stat.group, stat.session) or (token and _carries(pid, token))}
     while more := {pid for pid, stat in stats.items() if stat.parent in found} - found:
         found |= more
@@ -98,7 +98,7 @@ def sweep(leader: int, token: str, since: int, also: Iterable[Process], wait_s: 
     return left
 
 
-def owned(environ: Mapping[str, str], owner: str) -> dict[str, str]:
+def with_owner(environ: Mapping[str, str], owner: str) -> dict[str, str]:
     """The environment with `owner` (a name without commas) among its tokens: what inherits it can be found by `end_owned`."""
     outer = environ.get(MARK)
     return {**environ, MARK: f"{outer},{owner}" if outer else owner}
@@ -136,7 +136,7 @@ def _signal(process: Process, number: signal.Signals) -> int | None:
     return descriptor
 
 
-def _all() -> list[_Stat]:
+def _all_stats() -> list[_Stat]:
     if sys.platform != "linux":
         return []
     return [stat for entry in _PROC.iterdir() if entry.name.isdigit() and (stat := _stat(int(entry.name)))]

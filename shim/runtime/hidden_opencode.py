@@ -23,7 +23,7 @@ from pathlib import Path
 
 from shim.errors import AgentNotFound, AgentStartFailed
 from shim.runtime import child
-from shim.runtime.aliases import is_alias, which
+from shim.runtime.aliases import find_program, is_alias
 from shim.runtime.environment import ChildEnvironment, child_environment
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
@@ -64,7 +64,7 @@ def find_binary(environ: Mapping[str, str]) -> str:
         if is_alias(found):
             raise AgentNotFound(f"{ENV_BINARY} is {named}, which is opencode-shim itself under another name. {INSTALL_HINT}")
         return found
-    found = which("opencode", environ.get("PATH", os.defpath))
+    found = find_program("opencode", environ.get("PATH", os.defpath))
     if found is None:
         raise AgentNotFound(f"The web UI's files are inside of the `opencode` program, which is not on PATH. {INSTALL_HINT}")
     return found
@@ -94,7 +94,7 @@ async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
         stderr=STDOUT,
     )
     try:
-        url = await asyncio.wait_for(_listening(process, binary), START_S)
+        url = await asyncio.wait_for(_wait_for_listening(process, binary), START_S)
     except (TimeoutError, AgentStartFailed, asyncio.CancelledError) as error:
         await _end(process, scratch)
         if isinstance(error, TimeoutError):
@@ -124,7 +124,7 @@ async def _drain(process: Process) -> None:
         pass
 
 
-async def _listening(process: Process, binary: str) -> str:
+async def _wait_for_listening(process: Process, binary: str) -> str:
     assert process.stdout is not None
     said = b""
     while chunk := await process.stdout.read(65536):

@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningCommand:
     command: ShellCommand
     token: str
     over: bool = False
@@ -68,7 +68,7 @@ class HostCalls:
         self._roots = roots
         self._environ = environ
         self._answer = answer
-        self._commands: dict[str, _Running] = {}
+        self._commands: dict[str, _RunningCommand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._era = 0
         """Goes up when the agent is gone: files of an earlier one are not answered."""
@@ -100,11 +100,11 @@ class HostCalls:
 
     # --- files ------------------------------------------------------------------------------------------
 
-    def _allowed(self) -> list[str]:
+    def _allowed_roots(self) -> list[str]:
         return [os.path.realpath(self._directory), *self._roots]
 
     async def _file(self, call: ReadText | WriteText, era: int) -> None:
-        answer = await asyncio.to_thread(lambda: agent_files.carry_out(call, self._allowed()))
+        answer = await asyncio.to_thread(lambda: agent_files.carry_out(call, self._allowed_roots()))
         if era == self._era:
             self._answer(answer)
 
@@ -112,7 +112,7 @@ class HostCalls:
 
     def _refusal(self, cwd: str) -> str | None:
         """Why a command may not run in this folder; None if it may. Blocking."""
-        allowed = self._allowed()
+        allowed = self._allowed_roots()
         return None if within(cwd, allowed) else agent_files.outside(cwd, allowed)
 
     def _run(self, call: RunCommand) -> None:
@@ -129,15 +129,15 @@ class HostCalls:
             on_started=lambda: self._tell(running, HostDone(call.call)),
             limit_chars=float("inf"),
         )
-        running = self._commands[call.call] = _Running(command, token)
+        running = self._commands[call.call] = _RunningCommand(command, token)
         self._start(self._command(call, running))
 
-    def _tell(self, running: _Running, answer: HostAnswer) -> None:
+    def _tell(self, running: _RunningCommand, answer: HostAnswer) -> None:
         """Not of a command that was dropped meanwhile."""
         if self._commands.get(answer.call) is running:
             self._answer(answer)
 
-    async def _command(self, call: RunCommand, running: _Running) -> None:
+    async def _command(self, call: RunCommand, running: _RunningCommand) -> None:
         cwd = call.cwd or self._directory
         error = await asyncio.to_thread(self._refusal, cwd) if call.cwd is not None else None
         if error is not None:
@@ -160,7 +160,7 @@ class HostCalls:
         if running.released and self._commands.get(call.call) is running:
             del self._commands[call.call]
 
-    def _forget(self, call: RunCommand, running: _Running, last: HostAnswer) -> None:
+    def _forget(self, call: RunCommand, running: _RunningCommand, last: HostAnswer) -> None:
         self._tell(running, last)
         if self._commands.get(call.call) is running:
             del self._commands[call.call]
@@ -177,16 +177,16 @@ class HostCalls:
         if running.over:
             del self._commands[call.call]
 
-    def _end(self, running: _Running) -> None:
+    def _end(self, running: _RunningCommand) -> None:
         running.command.kill()
         self._start(_sweep(running.token))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="host call")
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._note_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _note_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("host.call_failed", exc_info=error)

@@ -80,7 +80,7 @@ class HttpAgent:
         launch = replace(spec, argv=argv, env={**spec.env, "OPENCODE_SERVER_PASSWORD": password})
         if not os.access(spec.argv[0], os.X_OK):
             raise AgentNotFound(f"The agent's program does not exist, or may not be run: {spec.argv[0]}.")
-        self._process = await AgentProcess.spawn(launch, env, on_lines=self._said, on_exit=self._exited, name=name)
+        self._process = await AgentProcess.spawn(launch, env, on_lines=self._on_stdout, on_exit=self._on_process_exit, name=name)
         self._stream = asyncio.create_task(self._serve(), name=f"{name} {self._process.pid}: http")
         return self
 
@@ -120,14 +120,14 @@ class HttpAgent:
 
     # --- the process -----------------------------------------------------------------------------------
 
-    def _said(self, lines: list[bytes]) -> None:
+    def _on_stdout(self, lines: list[bytes]) -> None:
         """Its stdout: where it listens; the rest is for people."""
         for line in lines:
             found = LISTENING.search(line)
             if found and not self._url.done():
                 self._url.set_result(found[1].decode())
 
-    def _exited(self, exit_: Exit) -> None:
+    def _on_process_exit(self, exit_: Exit) -> None:
         self._ending = asyncio.get_running_loop().create_task(self._end(exit_), name=f"{self._name}: end")
 
     async def _end(self, exit_: Exit) -> None:
@@ -136,9 +136,9 @@ class HttpAgent:
             if self._stream is not None:
                 if self._url.done():
                     await asyncio.wait({self._stream}, timeout=LAST_EVENTS_S)
-                await _cancelled(self._stream)
+                await _cancel(self._stream)
             for call in list(self._calls):
-                await _cancelled(call)
+                await _cancel(call)
             self._url.cancel()
         finally:
             told = "\n".join(filter(None, (exit_.stderr, self._trouble)))
@@ -165,9 +165,9 @@ class HttpAgent:
                 try:
                     await self._events(stream, connected)
                 finally:
-                    await _cancelled(requests)
+                    await _cancel(requests)
                     for call in list(self._calls):
-                        await _cancelled(call)
+                        await _cancel(call)
             self._trouble = "Its event stream has ended."
         except TimeoutError:
             self._trouble = f"It did not say within {START_S:.0f} s where it listens."
@@ -237,7 +237,7 @@ def _body(data: bytes) -> Json:
         return {"message": data[:500].decode("utf-8", "replace")}
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.wait({task})

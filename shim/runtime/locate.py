@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shim.errors import AgentError
-from shim.runtime.aliases import is_alias, which
+from shim.runtime.aliases import find_program, is_alias
 from shim.runtime.process import AgentProcess
 from universal.codec import AgentSpec, Exit, LaunchSpec
 
@@ -45,7 +45,7 @@ INSTALLED = "SHIM_INSTALLED_AGENTS"
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class ProgramLocation:
     """The answer. `path` is absolute, None if there is none; `why` then says why, and is empty otherwise.
 
     `version` is x.y.z, None if it is not known; `note` says where the program was found, and what was wrong with its version;
@@ -59,7 +59,7 @@ class Located:
     absent: bool = False
 
 
-async def locate(agent: AgentSpec, env: Mapping[str, str], *, version_wait_s: float = VERSION_WAIT_S) -> Located:
+async def locate(agent: AgentSpec, env: Mapping[str, str], *, version_wait_s: float = VERSION_WAIT_S) -> ProgramLocation:
     """Look for the agent's program in this environment, and ask it for its version. Raises nothing."""
     found = await asyncio.to_thread(find, agent, env)
     if found.path is None or not agent.version_args:
@@ -68,32 +68,34 @@ async def locate(agent: AgentSpec, env: Mapping[str, str], *, version_wait_s: fl
     return replace(found, version=version, note=f"{found.note}; {trouble}" if trouble else found.note)
 
 
-def find(agent: AgentSpec, env: Mapping[str, str]) -> Located:
+def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
     """`locate` without the version. Blocking: it looks at files."""
     if not agent.binaries:
-        return Located(None, note="runs inside of the server")
+        return ProgramLocation(None, note="runs inside of the server")
     if agent.env_override and (named := env.get(agent.env_override)):
         path = shutil.which(_expand(named, env), path=env.get("PATH", ""))
         if path is None:
-            return Located(None, why=f"{agent.env_override} is {named}, which is not an executable file.")
+            return ProgramLocation(None, why=f"{agent.env_override} is {named}, which is not an executable file.")
         if is_alias(path):
-            return Located(None, why=f"{agent.env_override} is {named}, which is opencode-shim itself under another name.")
-        return Located(str(Path(path).absolute()), note=f"named by {agent.env_override}")
+            return ProgramLocation(
+                None, why=f"{agent.env_override} is {named}, which is opencode-shim itself under another name."
+            )
+        return ProgramLocation(str(Path(path).absolute()), note=f"named by {agent.env_override}")
     if folder := env.get(INSTALLED):
         own = os.path.join(folder, agent.name, "node_modules", ".bin")  # noqa: PTH118 - a value for PATH
         for name in agent.binaries:
-            if path := which(name, own):
-                return Located(str(Path(path).absolute()), note="installed by opencode-shim")
+            if path := find_program(name, own):
+                return ProgramLocation(str(Path(path).absolute()), note="installed by opencode-shim")
     for name in agent.binaries:
-        if path := which(name, env.get("PATH", "")):
-            return Located(str(Path(path).absolute()), note="on PATH")
+        if path := find_program(name, env.get("PATH", "")):
+            return ProgramLocation(str(Path(path).absolute()), note="on PATH")
     for place in _places(env):
         for name in agent.binaries:
-            if path := which(name, place):
-                return Located(path, note=f"in {place}, which is not on PATH")
+            if path := find_program(name, place):
+                return ProgramLocation(path, note=f"in {place}, which is not on PATH")
     names = " or ".join(agent.binaries)
     override = f" Or name it in {agent.env_override}." if agent.env_override else ""
-    return Located(
+    return ProgramLocation(
         None,
         why=f"{names} is neither on PATH nor in one of the usual places (~/.claude/local, ~/.local/bin, npm's global folders). "
         f"{agent.install_hint}{override}",

@@ -79,7 +79,7 @@ class _Mock:
         except Leave as leave:
             return leave.code
         finally:
-            await _cancelled(reading, self._playing)
+            await _cancel(reading, self._playing)
 
     def _play_next(self) -> None:
         if self._playing is None and self._waiting:
@@ -112,7 +112,7 @@ class _Mock:
         """Stop this run, also what it does after its end; one that is over, or was never there, is left alone."""
         if self._run is not None and self._playing is not None and self._run.id == name:
             run, playing = self._run, self._playing
-            await _cancelled(playing)
+            await _cancel(playing)
             if playing.cancelled():
                 self._run = self._playing = None
                 await run.abort()
@@ -131,10 +131,10 @@ async def _play(run: Run) -> None:
     run.text = cue.text
     await cue.scene.play(run, cue.args)
     if not run.answered:
-        await run.done()
+        await run.finish_prompt()
 
 
-async def _cancelled(*tasks: asyncio.Task[None] | asyncio.Task[bytes | None] | None) -> None:
+async def _cancel(*tasks: asyncio.Task[None] | asyncio.Task[bytes | None] | None) -> None:
     """Cancel them and wait; their results are of no more interest."""
     left = [task for task in tasks if task is not None]
     for task in left:

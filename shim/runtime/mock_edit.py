@@ -11,7 +11,7 @@ MAX_BYTES = 1 << 20
 """Larger files are refused."""
 
 
-class Refused(Exception):
+class EditRefused(Exception):
     """The mock does not touch this file; the text says why."""
 
 
@@ -32,7 +32,7 @@ def lines_of(content: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", content)
 
 
-def unified(name: str, before: str | None, after: str) -> str:
+def unified_diff(name: str, before: str | None, after: str) -> str:
     """A unified diff as `git apply` and `patch` take it; no `before` means a new file."""
     source = "/dev/null" if before is None else f"a/{name}"
     diff = difflib.unified_diff(lines_of(before or ""), lines_of(after), source, f"b/{name}")
@@ -45,26 +45,26 @@ def prepare(directory: Path, name: str) -> Edit:
         root = directory.resolve()
         path = (root / name).resolve()
         if not path.is_relative_to(root) or path == root:
-            raise Refused(f"{name} is not inside of {root}; the mock changes nothing outside of it.")
+            raise EditRefused(f"{name} is not inside of {root}; the mock changes nothing outside of it.")
         if path.exists() and not path.is_file():
-            raise Refused(f"{name} is not a file.")
+            raise EditRefused(f"{name} is not a file.")
         if path.exists() and path.stat().st_size > MAX_BYTES:
-            raise Refused(f"{name} is larger than {MAX_BYTES} bytes.")
+            raise EditRefused(f"{name} is larger than {MAX_BYTES} bytes.")
         before = path.read_bytes().decode() if path.exists() else None
     except UnicodeDecodeError:
-        raise Refused(f"{name} is not UTF-8 text.") from None
+        raise EditRefused(f"{name} is not UTF-8 text.") from None
     except (OSError, ValueError) as error:
-        raise Refused(f"{name} cannot be read: {error}.") from None
+        raise EditRefused(f"{name} cannot be read: {error}.") from None
     relative = path.relative_to(root).as_posix()
     if before is None:
         after = "Line 1, written by the mock.\n"
-        return Edit(path, None, after, "", after, unified(relative, None, after))
+        return Edit(path, None, after, "", after, unified_diff(relative, None, after))
     end = "\r\n" if "\r\n" in before else "\n"
     count = len(lines_of(before)) + 1
     glue = "" if not before or before.endswith("\n") else end
     added = f"{glue}Line {count}, written by the mock.{end}"
     old = _tail(before)
-    return Edit(path, before, before + added, old, old + added, unified(relative, before, before + added))
+    return Edit(path, before, before + added, old, old + added, unified_diff(relative, before, before + added))
 
 
 def _tail(content: str) -> str:
@@ -82,8 +82,8 @@ def apply(edit: Edit) -> None:
     try:
         now = edit.path.read_bytes().decode(errors="replace") if edit.path.exists() else None
         if now != edit.before:
-            raise Refused(f"{edit.path.name} has changed since it was read.")
+            raise EditRefused(f"{edit.path.name} has changed since it was read.")
         edit.path.parent.mkdir(parents=True, exist_ok=True)
         edit.path.write_bytes(edit.after.encode())
     except OSError as error:
-        raise Refused(f"{edit.path.name} cannot be written: {error.strerror}.") from None
+        raise EditRefused(f"{edit.path.name} cannot be written: {error.strerror}.") from None

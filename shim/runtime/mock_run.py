@@ -108,19 +108,19 @@ class Step:
         call = Tool(self._run, self._run.name("call"), self.child)
         await self._run.pause(DELTA_S)
         await self._run.write(type="tool_start", tool=call.name, step=self.name, name=name)
-        self._run.open[f"tool {call.name}"] = call.interrupted
+        self._run.open[f"tool {call.name}"] = call.interrupted_frame
         await self._run.pause(DELTA_S)
         await self._run.write(type="tool_run", tool=call.name, input=dict(arguments), title=title)
         return call
 
     async def finish(self, reason: str) -> None:
         """The model's answer is complete: `stop` or `tool-calls`."""
-        frame = self.finished(reason)
+        frame = self.step_end_frame(reason)
         await self._run.write(**frame)
         del self._run.open[f"step {self.name}"]
         self._run.spend(frame)
 
-    def finished(self, reason: str) -> Frame:
+    def step_end_frame(self, reason: str) -> Frame:
         """The line that ends the step, with what it has used so far."""
         output, reasoning = tokens(self._said), tokens(self._thought)
         usage = {"input": self._input, "output": output, "reasoning": reasoning, "cache_read": 0, "cache_write": 0}
@@ -142,7 +142,7 @@ class Tool:
         await self._run.pause(TOOL_S)
         await self._run.write(type="tool_output", tool=self.name, delta=delta)
 
-    async def done(
+    async def finish_tool(
         self, output: str, *, ok: bool = True, files: Sequence[Frame] = (), images: Sequence[Frame] = (), **meta: Any
     ) -> None:
         """Its result; `meta` as the protocol has it."""
@@ -152,7 +152,7 @@ class Tool:
         await self._run.write(**frame)
         self._run.open.pop(f"tool {self.name}", None)
 
-    def interrupted(self) -> Frame:
+    def interrupted_frame(self) -> Frame:
         """The result of a tool that was stopped."""
         meta = {"interrupted": True}
         return {"type": "tool_result", "tool": self.name, "ok": False, "output": "Interrupted by the user.", "meta": meta}
@@ -215,7 +215,7 @@ class Run:
         step = Step(self, self.name("step"), child)
         await self.pause(DELTA_S)
         await self.write(type="step_start", step=step.name, model="mock", child=child)
-        self.open[f"step {step.name}"] = lambda: step.finished("aborted")
+        self.open[f"step {step.name}"] = lambda: step.step_end_frame("aborted")
         if self._preface and child is None:
             preface, self._preface = self._preface, ""
             await step.say(preface)
@@ -269,7 +269,7 @@ class Run:
         self.id, self.answered = name, False
         self._usage, self._cost = {}, 0.0
 
-    async def done(self, status: str = "completed") -> None:
+    async def finish_prompt(self, status: str = "completed") -> None:
         """The prompt is answered (or failed, or was stopped)."""
         await self.write(type="done", run=self.id, status=status, usage=self._usage or None, cost=round(self._cost, 8))
         self.answered = True
@@ -282,7 +282,7 @@ class Run:
             await self.write(**frame)
             self.spend(frame)
         if not self.answered:
-            await self.done("aborted")
+            await self.finish_prompt("aborted")
 
 
 async def _describe(attachment: Frame) -> str:

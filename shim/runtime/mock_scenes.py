@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim.runtime.inprocess import Died
-from shim.runtime.mock_edit import Edit, Refused, apply, prepare
+from shim.runtime.mock_edit import Edit, EditRefused, apply, prepare
 from shim.runtime.mock_run import Leave, Run, Step, Tool
 from shim.runtime.mock_texts import COMMAND, MARKDOWN, PLAN, PLAN_QUESTION, PNG, QUESTIONS, THOUGHTS, TODOS
 from universal.agents.mock.wire import Frame
@@ -114,7 +114,7 @@ async def tool(run: Run, args: list[str]) -> None:
     await step.finish("tool-calls")
     for n in (1, 2, 3):
         await call.output(f"{n}\n")
-    await call.done("1\n2\n3\n", exit_code=0, stdout="1\n2\n3\n", stderr="")
+    await call.finish_tool("1\n2\n3\n", exit_code=0, stdout="1\n2\n3\n", stderr="")
     await run.answer("It counted to three.")
 
 
@@ -124,9 +124,9 @@ async def parallel(run: Run, args: list[str]) -> None:
     first = await bash(step, "make slow", "Takes its time")
     second = await step.tool("webfetch", {"url": "https://example.invalid/", "format": "text"}, "https://example.invalid/")
     await first.output("still ")
-    await second.done("Example")
+    await second.finish_tool("Example")
     await first.output("at it\n")
-    await first.done("still at it\n", exit_code=0, stdout="still at it\n", stderr="")
+    await first.finish_tool("still at it\n", exit_code=0, stdout="still at it\n", stderr="")
     await step.finish("tool-calls")
     await run.answer("Both are done.")
 
@@ -137,7 +137,7 @@ async def failtool(run: Run, args: list[str]) -> None:
     step = await run.step()
     call = await step.tool("read", {"filePath": path}, path)
     await step.finish("tool-calls")
-    await call.done(f"File not found: {path}", ok=False)
+    await call.finish_tool(f"File not found: {path}", ok=False)
     await run.answer("There is no such file, so I go on without it.")
 
 
@@ -147,7 +147,7 @@ async def image(run: Run, args: list[str]) -> None:
     step = await run.step()
     call = await step.tool("webfetch", {"url": url, "format": "markdown"}, url)
     await step.finish("tool-calls")
-    await call.done("Image of 16 x 16 pixels", images=[{"path": PNG, "mime": "image/png"}])
+    await call.finish_tool("Image of 16 x 16 pixels", images=[{"path": PNG, "mime": "image/png"}])
     await run.answer("It is a small square.")
 
 
@@ -157,28 +157,28 @@ async def edit(run: Run, args: list[str]) -> None:
     step = await run.step()
     try:
         change = await asyncio.to_thread(prepare, run.directory, name)
-    except Refused as refused:
+    except EditRefused as refused:
         await _refuse(run, step, name, str(refused))
         return
     if change.before is not None:
         reading = await step.tool("read", {"filePath": str(change.path)}, name)
         await step.finish("tool-calls")
-        await reading.done(change.before, files=[{"path": str(change.path), "action": "read"}])
+        await reading.finish_tool(change.before, files=[{"path": str(change.path), "action": "read"}])
         step = await run.step()
     call = await _call_edit(step, name, change)
     await step.finish("tool-calls")
     if run.conversation.mode == "plan":
-        await call.done("In plan mode no file is changed.", ok=False)
+        await call.finish_tool("In plan mode no file is changed.", ok=False)
         await run.answer("I only plan now, so I left the file as it is.")
         return
     try:
         await asyncio.to_thread(apply, change)
-    except Refused as refused:
-        await call.done(str(refused), ok=False)
+    except EditRefused as refused:
+        await call.finish_tool(str(refused), ok=False)
         await run.answer("The file could not be changed.")
         return
     action = "write" if change.before is None else "patch"
-    await call.done("Done.", files=[{"path": str(change.path), "action": action, "diff": change.diff}])
+    await call.finish_tool("Done.", files=[{"path": str(change.path), "action": action, "diff": change.diff}])
     await run.answer(f"I added a line to `{name}`." if change.before is not None else f"I made `{name}`.")
 
 
@@ -192,7 +192,7 @@ async def _call_edit(step: Step, name: str, change: Edit) -> Tool:
 async def _refuse(run: Run, step: Step, name: str, why: str) -> None:
     call = await step.tool("read", {"filePath": name}, name)
     await step.finish("tool-calls")
-    await call.done(why, ok=False)
+    await call.finish_tool(why, ok=False)
     await run.answer("I did not change that.")
 
 
@@ -207,7 +207,7 @@ async def todo(run: Run, args: list[str]) -> None:
         call = await step.tool("todowrite", {"todos": todos}, f"{len(TODOS) - done} todos")
         await step.finish("tool-calls")
         await run.write(type="todo", todos=todos)
-        await call.done("The list is kept.", todos=todos)
+        await call.finish_tool("The list is kept.", todos=todos)
     await run.answer("All of it is done.")
 
 
@@ -226,13 +226,13 @@ async def permission(run: Run, args: list[str]) -> None:
     decision, message = text(reply.get("decision")), text(reply.get("message"))
     if decision == "reject":
         feedback = f" with the following feedback: {message}" if message else "."
-        await call.done(f"The user rejected permission to use this specific tool call{feedback}", ok=False)
+        await call.finish_tool(f"The user rejected permission to use this specific tool call{feedback}", ok=False)
         await run.answer(f"I did not push. You said: {message}" if message else "I did not push.")
         return
     if decision == "always":
         run.conversation.allowed.add(COMMAND)
     await call.output("Everything up-to-date\n")
-    await call.done("Everything up-to-date\n", exit_code=0, stdout="Everything up-to-date\n", stderr="")
+    await call.finish_tool("Everything up-to-date\n", exit_code=0, stdout="Everything up-to-date\n", stderr="")
     await run.answer({"always": "Pushed. I will not ask again."}.get(decision, "Pushed."))
 
 
@@ -244,12 +244,12 @@ async def question(run: Run, args: list[str]) -> None:
     await step.finish("tool-calls")
     reply = await run.ask("question", call, questions=questions)
     if reply.get("answers") is None:
-        await call.done(text(reply.get("message"), "The user dismissed this question"), ok=False)
+        await call.finish_tool(text(reply.get("message"), "The user dismissed this question"), ok=False)
         await run.answer("You did not want to answer.")
         return
     answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]
     told = [f'"{q["question"]}"="{", ".join(a)}"' for q, a in zip(questions, answers, strict=False)]
-    await call.done(f"User has answered your questions: {', '.join(told)}.", answers=answers)
+    await call.finish_tool(f"User has answered your questions: {', '.join(told)}.", answers=answers)
     lines = [f"- {q['header']}: {', '.join(a) or 'nothing'}" for q, a in zip(questions, answers, strict=False)]
     await run.answer("You chose:\n\n" + "\n".join(lines) + "\n")
 
@@ -264,11 +264,11 @@ async def plan(run: Run, args: list[str]) -> None:
     answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]
     said = ", ".join(label for answer in answers for label in answer)
     if said != "Yes":
-        await call.done(f"The plan was not accepted{': ' + said if said else '.'}", ok=False)
+        await call.finish_tool(f"The plan was not accepted{': ' + said if said else '.'}", ok=False)
         await run.answer("Then it stays a plan.")
         return
     run.conversation.mode = "build"
-    await call.done("The plan was accepted.", answers=answers)
+    await call.finish_tool("The plan was accepted.", answers=answers)
     await run.write(type="mode", mode="build")
     await run.answer("Then I would begin now.")
 
@@ -292,7 +292,7 @@ async def _work(run: Run, call: Tool) -> str:
     listing = await bash(step, "ls", "Lists the files")
     await step.finish("tool-calls")
     await run.pause(WORK_S)
-    await listing.done("README.md\n", exit_code=0, stdout="README.md\n", stderr="")
+    await listing.finish_tool("README.md\n", exit_code=0, stdout="README.md\n", stderr="")
     found = "There is a README."
     await run.answer(found, call.name)
     await run.subagent_done(call)
@@ -305,7 +305,7 @@ async def subagent(run: Run, args: list[str]) -> None:
     await step.say("I ask somebody.")
     call = await _delegate(run, step, background=False)
     await step.finish("tool-calls")
-    await call.done(await _work(run, call))
+    await call.finish_tool(await _work(run, call))
     await run.answer("They say that there is a README.")
 
 
@@ -314,9 +314,9 @@ async def background(run: Run, args: list[str]) -> None:
     step = await run.step()
     call = await _delegate(run, step, background=True)
     await step.finish("tool-calls")
-    await call.done("It runs in the background.", background=True)
+    await call.finish_tool("It runs in the background.", background=True)
     await run.answer("They are at it; I have nothing to do meanwhile.")
-    await run.done()
+    await run.finish_prompt()
     await _work(run, call)
     await run.wake(anew=False)
     await run.background_done(call)
@@ -326,7 +326,7 @@ async def background(run: Run, args: list[str]) -> None:
 async def wake(run: Run, args: list[str]) -> None:
     """An answer, its end, and then a turn that nobody asked for."""
     await run.answer("That is my answer.")
-    await run.done()
+    await run.finish_prompt()
     await run.pause(LATE_S)
     await run.wake(anew=True)
     await run.answer("Something else came to my mind.")
@@ -348,7 +348,7 @@ async def error(run: Run, args: list[str]) -> None:
         retryable=True,
         hint="Try again.",
     )
-    await run.done("failed")
+    await run.finish_prompt("failed")
 
 
 async def compact(run: Run, args: list[str]) -> None:
@@ -359,7 +359,7 @@ async def compact(run: Run, args: list[str]) -> None:
     if args == ["fail"]:
         await run.write(type="compaction", phase="failed", auto=True)
         await run.write(type="error", message="There is nothing to compact (this is a scene of the mock).")
-        await run.done("failed")
+        await run.finish_prompt("failed")
         return
     count = run.conversation.prompts - 1
     summary = f"## Summary\n\n{count} {'prompt was' if count == 1 else 'prompts were'} answered before."
@@ -404,11 +404,11 @@ async def late(run: Run, args: list[str]) -> None:
     await step.say("That was all.")
     call = await bash(step, "sleep 1", "Comes late")
     await step.finish("stop")
-    await run.done()
+    await run.finish_prompt()
     await run.pause(LATE_S)
     await run.write(type="text", step=step.name, part="p1", delta=" Or not?")
     await run.write(type="done", run=run.id, status="completed")
-    await call.done("late\n", exit_code=0, stdout="late\n", stderr="")
+    await call.finish_tool("late\n", exit_code=0, stdout="late\n", stderr="")
     await run.answer("And another thing.")
 
 
@@ -470,7 +470,7 @@ def scene_for(prompt: str) -> Cue:
     scene, else its first line that is one, else its first `/scene`.
     """
     marked = (found for found in MARKED.finditer(prompt) if found[1].lower() in SCENES)
-    cues = (_cue(prompt), *map(_cue, prompt.splitlines()), *(_marked(prompt, found) for found in marked))
+    cues = (_cue(prompt), *map(_cue, prompt.splitlines()), *(_cue_of_match(prompt, found) for found in marked))
     return next((cue for cue in cues if cue is not None), Cue(SCENES["echo"], [], prompt))
 
 
@@ -486,7 +486,7 @@ def _cue(text: str) -> Cue | None:
     return Cue(scene, words[1:], bare)
 
 
-def _marked(prompt: str, found: re.Match[str]) -> Cue:
+def _cue_of_match(prompt: str, found: re.Match[str]) -> Cue:
     """A scene with a slash in the middle of a line; of the words behind it, those that it takes are its arguments."""
     scene = SCENES[found[1].lower()]
     line = prompt[found.start() :].partition("\n")[0]

@@ -122,16 +122,16 @@ class _Pipes(asyncio.SubprocessProtocol):
         pipe: Any = cast(asyncio.SubprocessTransport, transport).get_pipe_transport(1)
         if hasattr(pipe, "max_size"):  # uvloop reads in its own way
             pipe.max_size = READ_BYTES
-        pipe.set_protocol(_Stdout(self._received, pipe.get_protocol()))
+        pipe.set_protocol(_Stdout(self._receive, pipe.get_protocol()))
         self._stdout = cast(asyncio.ReadTransport, pipe)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.stderr.add(data)
         else:  # read before `connection_made`
-            self._received(data)
+            self._receive(data)
 
-    def _received(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         self.chunks_seen += 1
         rest = self.at_once(data) if self.waiting and not self._chunks else data
         if rest is None:
@@ -192,7 +192,7 @@ class AgentProcess:
         self._pipes = pipes
         self._token = token
         self._secrets = secrets
-        self._since = family.started(self.pid)
+        self._since = family.start_ticks(self.pid)
         self._kin: set[family.Process] = set()
         self._on_lines = on_lines
         self._on_exit = on_exit
@@ -332,7 +332,7 @@ class AgentProcess:
         try:
             self._due = self._on_lines(lines)
         except Exception as error:
-            self._due = _raising(error)
+            self._due = _raise(error)
         return None if self._due is None else b""
 
     async def _pump(self) -> None:
@@ -432,7 +432,7 @@ class AgentProcess:
             log.exception("agent.exit_failed", pid=self.pid)
 
 
-async def _raising(error: Exception) -> None:
+async def _raise(error: Exception) -> None:
     """For the pump, whose failure ends the process."""
     raise error
 

@@ -88,7 +88,7 @@ class PtyProcess:
             self._close()
             raise
         self.pid = process.pid
-        self._since = family.started(process.pid)
+        self._since = family.start_ticks(process.pid)
         self._watch()
         self._waiter = asyncio.create_task(self._wait(process), name=f"terminal {process.pid}")
 

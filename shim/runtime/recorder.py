@@ -60,21 +60,21 @@ class Recorder:
     def lines(self, on_lines: OnLines) -> OnLines:
         """`on_lines`, with what the agent says written down first."""
 
-        def recorded(lines: list[bytes]) -> Awaitable[None] | None:
+        def record_lines(lines: list[bytes]) -> Awaitable[None] | None:
             for line in lines:
                 self.row("out", line)
             return on_lines(lines)
 
-        return recorded
+        return record_lines
 
     def exits(self, on_exit: OnExit) -> OnExit:
         """`on_exit`, with the end written down first."""
 
-        def recorded(exit_: Exit) -> None:
+        def record_exit(exit_: Exit) -> None:
             self.exit(exit_)
             on_exit(exit_)
 
-        return recorded
+        return record_exit
 
 
 class RecordedHandle:

@@ -51,7 +51,7 @@ class Tail:
 _LEFT_OUT = re.compile(r"^\.\.\. \((\d+) lines(?:, more than \d+ bytes)? left out\) \.\.\.$")
 
 
-def structured(text: str) -> StderrOutput | None:
+def parse_tail(text: str) -> StderrOutput | None:
     """What `Tail.text` gave, in parts; None if nothing was written."""
     if not text:
         return None

@@ -6,12 +6,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from shim.scripted.server import ScriptedModel, serving
+from shim.scripted.server import ScriptedModel, serve
 
 
 async def main(port: int, log: Path | None) -> None:
     """Serve for ever."""
-    async with serving(ScriptedModel(log), port) as chosen:
+    async with serve(ScriptedModel(log), port) as chosen:
         sys.stdout.write(f"listening on {chosen}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -90,7 +90,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScriptedRequest:
     """A request, whatever its wire. `images` in it; `body` as JSON text."""
 
     history: tuple[Turn, ...]
@@ -107,7 +107,7 @@ def text_of(content: Json) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def chosen(history: Iterable[Turn]) -> tuple[str, str, int, str]:
+def choose_scene(history: Iterable[Turn]) -> tuple[str, str, int, str]:
     """(scene, argument, step, prompt) of the last prompt with a tag; scene "" when there is none."""
     scene, argument, step, prompt = "", "", 0, ""
     for kind, text in history:
@@ -192,9 +192,9 @@ def named_calls(argument: str) -> list[tuple[str, str]]:
     return [(name, json.dumps(step)) for step in (arr(value) if isinstance(value, list) else [value])]
 
 
-def answer(asked: Asked, attempts: dict[str, int]) -> Answer:
+def answer(asked: ScriptedRequest, attempts: dict[str, int]) -> Answer:
     """What the model says to this request. `attempts` counts the tries of each overloaded prompt; it is written to."""
-    scene, argument, step, prompt = chosen(asked.history)
+    scene, argument, step, prompt = choose_scene(asked.history)
     if not scene or ("title" in asked.system.lower() and not asked.tools):
         return Answer(TITLE)
     steps = _steps(scene, argument, directory_of(asked.body), asked.tools)
@@ -212,7 +212,7 @@ def answer(asked: Asked, attempts: dict[str, int]) -> Answer:
         case "markdown":
             return Answer(MARKDOWN)
         case "see":
-            return Answer(seen(asked.body, argument))
+            return Answer(describe_images(asked.body, argument))
         case "error":
             return Answer(status=int(argument or 400))
         case "overload":
@@ -229,7 +229,7 @@ def answer(asked: Asked, attempts: dict[str, int]) -> Answer:
             return Answer(f"You said: {prompt.strip()[:200] or 'hello'}")
 
 
-def seen(body: Body, word: str) -> str:
+def describe_images(body: Body, word: str) -> str:
     """What a model with eyes would have seen: images in the request, and `word` outside of the tag."""
     said = json.dumps(body)
     images = len(re.findall(r'"type": "(?:image|input_image|image_url)"', said))

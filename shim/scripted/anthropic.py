@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TypeAlias
 
-from shim.scripted.answers import Answer, Asked, Turn, text_of
+from shim.scripted.answers import Answer, ScriptedRequest, Turn, text_of
 from shim.scripted.tools import Body
 from shim.scripted.wire import INPUT_TOKENS, OUTPUT_TOKENS, new_id, slices, words
 from universal.jsonvalue import arr, obj
@@ -14,7 +14,7 @@ Frame: TypeAlias = tuple[str, Body]
 """(event name, data)."""
 
 
-def asked(body: Body) -> Asked:
+def parse_request(body: Body) -> ScriptedRequest:
     """The request. Tool results stand in user messages, many in one."""
     history: list[Turn] = []
     for message in map(obj, arr(body.get("messages"))):
@@ -25,7 +25,7 @@ def asked(body: Body) -> Asked:
             history.append(("tool", ""))
         history.append(("user", text_of(content)))
     names = tuple(str(obj(tool).get("name", "")) for tool in arr(body.get("tools")))
-    return Asked(tuple(history), names, text_of(body.get("system")), body)
+    return ScriptedRequest(tuple(history), names, text_of(body.get("system")), body)
 
 
 def frames(said: Answer, model: str, directory: str = "") -> list[Frame]:

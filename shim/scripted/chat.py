@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shim.scripted.answers import Answer, Asked, Turn, text_of
+from shim.scripted.answers import Answer, ScriptedRequest, Turn, text_of
 from shim.scripted.tools import Body
 from shim.scripted.wire import INPUT_TOKENS, OUTPUT_TOKENS, new_id, slices, words
 from universal.items import Json
@@ -18,7 +18,7 @@ USAGE: Body = {
 }
 
 
-def asked(body: Body) -> Asked:
+def parse_request(body: Body) -> ScriptedRequest:
     """The request. Results of one step are messages in a row."""
     history: list[Turn] = []
     system: list[str] = []
@@ -33,7 +33,7 @@ def asked(body: Body) -> Asked:
             system.append(text_of(message.get("content")))
         previous = role
     names = tuple(str(obj(obj(tool).get("function")).get("name", "")) for tool in arr(body.get("tools")))
-    return Asked(tuple(history), names, "\n".join(system), body)
+    return ScriptedRequest(tuple(history), names, "\n".join(system), body)
 
 
 def _finish(said: Answer) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shim.scripted.answers import Answer, Asked, Turn, text_of
+from shim.scripted.answers import Answer, ScriptedRequest, Turn, text_of
 from shim.scripted.tools import Body, Call
 from shim.scripted.wire import INPUT_TOKENS, OUTPUT_TOKENS, new_id, words
 from universal.items import Json
@@ -20,7 +20,7 @@ USAGE: Body = {
 }
 
 
-def offered(body: Body) -> dict[str, tuple[str, str]]:
+def offered_tools(body: Body) -> dict[str, tuple[str, str]]:
     """The offered tools, and those that a search has found: name -> (type, namespace). MCP: `mcp__server__` + `echo`."""
     out: dict[str, tuple[str, str]] = {}
     found = [tool for item in map(obj, arr(body.get("input"))) for tool in arr(item.get("tools"))]
@@ -35,7 +35,7 @@ def offered(body: Body) -> dict[str, tuple[str, str]]:
     return out
 
 
-def asked(body: Body) -> Asked:
+def parse_request(body: Body) -> ScriptedRequest:
     """The request. Results of one step stand in a row."""
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else [obj(item) for item in arr(given)]
@@ -51,7 +51,7 @@ def asked(body: Body) -> Asked:
         elif kind == "message" and item.get("role") == "user":
             history.append(("user", text_of(item.get("content"))))
         previous = kind
-    return Asked(tuple(history), tuple(offered(body)), text_of(body.get("instructions")), body)
+    return ScriptedRequest(tuple(history), tuple(offered_tools(body)), text_of(body.get("instructions")), body)
 
 
 def _item(call: Call, tools: dict[str, tuple[str, str]]) -> Body:
@@ -78,7 +78,7 @@ class _Stream:
     def add(self, kind: str, **data: Json) -> None:
         self.events.append({"type": kind, "sequence_number": len(self.events), **data})
 
-    def reasoning(self, text: str) -> None:
+    def add_reasoning(self, text: str) -> None:
         index, id_ = len(self.out), new_id("rs_")
         item: Body = {"type": "reasoning", "id": id_, "summary": []}
         place: Body = {"item_id": id_, "output_index": index, "summary_index": 0}
@@ -119,10 +119,10 @@ def frames(said: Answer, body: Body) -> list[Body]:
     response |= {"model": body.get("model", "m"), "status": "in_progress", "output": []}
     stream = _Stream(response)
     if said.reasoning:
-        stream.reasoning(said.reasoning)
+        stream.add_reasoning(said.reasoning)
     if said.text:
         stream.message(said.text, whole=not said.hang)
-    tools = offered(body)
+    tools = offered_tools(body)
     for call in said.calls:
         stream.call(_item(call, tools))
     if not said.hang:

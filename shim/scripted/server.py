@@ -60,7 +60,7 @@ class ScriptedModel:
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
         body = obj(await request.json())
         self._note("anthropic", body)
-        said = answer(anthropic.asked(body), self._attempts)
+        said = answer(anthropic.parse_request(body), self._attempts)
         if said.status != 200:
             error = {"type": error_kind(said.status), "message": "scripted failure"}
             return web.json_response({"type": "error", "error": error}, status=said.status)
@@ -72,7 +72,7 @@ class ScriptedModel:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = obj(await request.json())
         self._note("chat", body)
-        said = answer(chat.asked(body), self._attempts)
+        said = answer(chat.parse_request(body), self._attempts)
         if said.status != 200:
             return _openai_error(said.status)
         model = str(body.get("model", "m"))
@@ -84,7 +84,7 @@ class ScriptedModel:
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         body = obj(await request.json())
         self._note("responses", body)
-        said = answer(responses.asked(body), self._attempts)
+        said = answer(responses.parse_request(body), self._attempts)
         if said.status != 200:
             return _openai_error(said.status)
         frames = responses.frames(said, body)
@@ -105,7 +105,7 @@ class ScriptedModel:
     async def _tokens(self, _: web.Request) -> web.Response:
         return web.json_response({"input_tokens": 100})
 
-    async def _other(self, request: web.Request) -> web.Response:
+    async def _unknown_path(self, request: web.Request) -> web.Response:
         self._note("other", {"method": request.method, "path": request.path_qs})
         return web.json_response({"error": {"type": "not_found_error", "message": request.path}}, status=404)
 
@@ -118,7 +118,7 @@ class ScriptedModel:
             app.router.add_post(f"{prefix}/chat/completions", self._chat)
             app.router.add_post(f"{prefix}/responses", self._responses)
             app.router.add_get(f"{prefix}/models", self._models)
-        app.router.add_route("*", "/{tail:.*}", self._other)
+        app.router.add_route("*", "/{tail:.*}", self._unknown_path)
         return app
 
 
@@ -129,7 +129,7 @@ def _openai_error(status: int) -> web.Response:
 
 
 @asynccontextmanager
-async def serving(model: ScriptedModel, port: int = 0) -> AsyncGenerator[int]:
+async def serve(model: ScriptedModel, port: int = 0) -> AsyncGenerator[int]:
     """Serves on loopback until the block is left; gives the port (0 picks one)."""
     runner = web.AppRunner(model.app(), access_log=None, shutdown_timeout=STOP_S)
     await runner.setup()

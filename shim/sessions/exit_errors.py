@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.runtime.tail import structured
+from shim.runtime.tail import parse_tail
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import Exit
 from universal.events import ErrorData, SessionEndedData
@@ -42,7 +42,7 @@ def agent_exit_data(agent: str, exit_: Exit, *, in_turn: bool) -> SessionEndedDa
         terminated_by="agent",
         message=f"{agent} exited ({_how(exit_)}).",
         exit_code=exit_.code,
-        stderr=structured(exit_.stderr),
+        stderr=parse_tail(exit_.stderr),
     )
 
 

@@ -17,7 +17,7 @@ from shim.errors import SessionElsewhere, StoreError
 from shim.sessions.journal_loader import load_journal
 from shim.sessions.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session_state import SessionState
-from shim.store.ownership import Claimed, SessionChange
+from shim.store.ownership import ClaimedSession, SessionChange
 from shim.store.servers import ServerRef
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
 from universal.session.model import BUSY, IDLE, Session, Status
@@ -64,7 +64,7 @@ class OtherServers:
         """Make a session ours, as it is stored now. Raises SessionElsewhere."""
         session_id = entry.record.id
         claimed = await self._ownership.claim(session_id)
-        if not isinstance(claimed, Claimed):
+        if not isinstance(claimed, ClaimedSession):
             self._owners[session_id] = claimed
             raise SessionElsewhere(session_id, claimed)
         self._owners.pop(session_id, None)

@@ -36,7 +36,7 @@ class DirectoryLock:
         """Take it alone. Raises StoreError that names who uses it, or what is wrong with the directory."""
         self._open()
         if not self._flock(fcntl.LOCK_EX):
-            raise self._refused()
+            raise self._in_use_error()
         self._write(f"{os.getpid()}\n")
 
     def join(self) -> bool:
@@ -53,7 +53,7 @@ class DirectoryLock:
             if self._flock(fcntl.LOCK_SH):
                 return False
             if time.monotonic() > until:
-                raise self._refused()
+                raise self._in_use_error()
             time.sleep(LOOK_EVERY_S)
 
     def share(self) -> None:
@@ -81,7 +81,7 @@ class DirectoryLock:
             ) from error
         return True
 
-    def _refused(self) -> StoreError:
+    def _in_use_error(self) -> StoreError:
         assert self._fd is not None
         pids = [str(server.pid) for server in present(self._directory).living.values()]
         owner = ", ".join(pids) or os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"

@@ -32,7 +32,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedSession:
     """The session belongs to this server now. `row` is what is stored of it, None if nothing is."""
 
     row: SessionRow | None
@@ -50,7 +50,7 @@ class Ownership(Protocol):
         """Whether other servers lived at the last look."""
         ...
 
-    async def claim(self, session_id: str) -> Claimed | ServerRef:
+    async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Make a session this server's own, or say which living server has it. Again is fine."""
         ...
 
@@ -84,9 +84,9 @@ class SoleOwner:
         """Nobody else is there."""
         return False
 
-    async def claim(self, session_id: str) -> Claimed | ServerRef:
+    async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Every session is this server's."""
-        return Claimed(None)
+        return ClaimedSession(None)
 
     async def owners(self) -> dict[str, ServerRef]:
         """Nobody else has any."""

@@ -72,7 +72,7 @@ def _dump_raw(event: UniversalEvent) -> str:
 _CUT = f'{{"dropped":"over the limit of {RAW_LIMIT_BYTES} bytes",'
 
 
-def bounded(text: str) -> str:
+def bound_raw(text: str) -> str:
     """A raw payload's JSON text; in the place of one over RAW_LIMIT_BYTES an object that says so, with its beginning."""
     if len(text) <= RAW_LIMIT_BYTES:
         return text
@@ -106,7 +106,7 @@ def row_of(event: UniversalEvent) -> EventRow:
         f"{event.type}",
         f"{event.source}",
         body,
-        None if event.raw is None else bounded(_dump_raw(event)),
+        None if event.raw is None else bound_raw(_dump_raw(event)),
     )
 
 
@@ -117,11 +117,11 @@ def _body(event: UniversalEvent) -> str:
     """
     data = event.data.__pydantic_serializer__.to_json(event.data, by_alias=True).decode()
     synthetic = "true" if event.synthetic else "false"
-    return f'{{"native_session_id":{_told(event.native_session_id)},"synthetic":{synthetic},"data":{data}}}'
+    return f'{{"native_session_id":{_origin_json(event.native_session_id)},"synthetic":{synthetic},"data":{data}}}'
 
 
 @lru_cache(maxsize=256)
-def _told(native_session_id: str | None) -> str:
+def _origin_json(native_session_id: str | None) -> str:
     """As JSON; kept, since a session's events share it."""
     return to_json(native_session_id).decode()
 
@@ -136,8 +136,8 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
     Only the payload is held against its model: the envelope is what `row_of` wrote. Raises StoreError if the row is damaged, or
     from another version's schema.
     """
-    body = _loaded(row.body, row) if body is None else body
-    raw = _loaded(row.raw, row) if with_raw and row.raw is not None else None
+    body = _load(row.body, row) if body is None else body
+    raw = _load(row.raw, row) if with_raw and row.raw is not None else None
     try:
         kind, model = _TYPES[row.type]
         if body.keys() != _BODY:
@@ -166,7 +166,7 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
 
 def body_of(row: EventRow) -> Any:
     """The stored body as JSON, held against nothing. Raises StoreError if it is damaged."""
-    return _loaded(row.body, row)
+    return _load(row.body, row)
 
 
 def wire_of(row: EventRow, session_id: str, *, include_raw: bool) -> bytes | None:
@@ -183,7 +183,7 @@ def wire_of(row: EventRow, session_id: str, *, include_raw: bool) -> bytes | Non
     ).encode()
 
 
-def _loaded(text: str, row: EventRow) -> Any:
+def _load(text: str, row: EventRow) -> Any:
     try:
         return from_json(text)
     except ValueError:  # a lone surrogate, which it does not take; or to say which one is damaged

@@ -31,7 +31,7 @@ from shim.errors import StoreError
 from shim.store.base import SessionRow
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
-from shim.store.ownership import Claimed, Look, Ownership, SessionChange
+from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
 from shim.store.rows import EventRow, dump, event_of, follow, load, need_whole, row_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.stretches import Stretch, Stretches, rows_of
@@ -120,7 +120,7 @@ class Migration(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Opened:
+class _OpenDatabase:
     """What `open` makes and `close` ends."""
 
     read: sqlite3.Connection
@@ -175,7 +175,7 @@ class SqliteStore:
         self._move_aside = move_aside
         self._limits = limits
         self._steps = tuple(steps) if steps is not None else migrations()
-        self._opened: _Opened | None = None
+        self._opened: _OpenDatabase | None = None
         self._reader: ThreadPoolExecutor | None = None
         self.server_id = new_server_id()
 
@@ -217,8 +217,8 @@ class SqliteStore:
         try:
             await opened.writer.close()
         finally:
-            if opened.writer.ended:  # else the thread still writes: leave it what it uses, and the lock
-                await asyncio.get_running_loop().run_in_executor(reader, _shut, opened)
+            if opened.writer.has_ended:  # else the thread still writes: leave it what it uses, and the lock
+                await asyncio.get_running_loop().run_in_executor(reader, _close, opened)
             reader.shutdown(wait=False)
 
     # Writes: checked at once, then queued.
@@ -228,7 +228,7 @@ class SqliteStore:
         opened = self._use()
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
-        opened.writer.put([_added(row_of(event)) for event in events])
+        opened.writer.put([_insert_event(row_of(event)) for event in events])
         opened.last |= new
         if over := opened.stretches.add(events):
             with suppress(StoreError):  # the queue is full: it is read without
@@ -263,7 +263,7 @@ class SqliteStore:
 
     def room(self) -> Awaitable[None] | None:
         """None, or what to wait for while the queue is half full."""
-        return self._until_written() if self._opened is not None and self._opened.writer.crowded else None
+        return self._until_written() if self._opened is not None and self._opened.writer.is_crowded else None
 
     async def _until_written(self) -> None:
         with suppress(StoreError):  # told by every flush that somebody needs
@@ -300,7 +300,7 @@ class SqliteStore:
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
         """The same without raw payloads, with stretches as what they add up to."""
-        return await self._reading(lambda connection: _brief(connection, session_id, max(after, 0), limit))
+        return await self._run_read(lambda connection: _brief(connection, session_id, max(after, 0), limit))
 
     # Ownership.
 
@@ -312,7 +312,7 @@ class SqliteStore:
         """Whether other servers lived at the last look."""
         return self._use().found.living.keys() - {self.server_id} != set()
 
-    async def claim(self, session_id: str) -> Claimed | ServerRef:
+    async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Make a session this server's own, or say which living server has it."""
         opened = self._use()
         await opened.writer.flush()
@@ -336,7 +336,7 @@ class SqliteStore:
         """What other servers have done since the last look."""
         opened = self._use()
         cells = (opened.version, self.server_id)
-        rows = await self._reading(lambda connection: connection.execute(CHANGES, cells).fetchall())
+        rows = await self._run_read(lambda connection: connection.execute(CHANGES, cells).fetchall())
         now = await self._in_thread(lambda: present(self.path.parent))
         ended = tuple(server_id for server_id in opened.found.living if server_id not in now.living)
         if rows:
@@ -360,9 +360,9 @@ class SqliteStore:
 
     async def _read(self, sql: str, cells: tuple[str | int, ...] = (), make: Callable[[Any], T] = lambda row: row) -> list[T]:
         bound = bind(cells)
-        return await self._reading(lambda connection: [make(row) for row in connection.execute(sql, bound)])
+        return await self._run_read(lambda connection: [make(row) for row in connection.execute(sql, bound)])
 
-    async def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _run_read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         opened = self._use()
         await opened.writer.flush()
 
@@ -374,7 +374,7 @@ class SqliteStore:
 
         return await self._in_thread(run)
 
-    def _use(self) -> _Opened:
+    def _use(self) -> _OpenDatabase:
         if self._opened is None:
             raise StoreError(f"{self.path} is not open. This is a bug of the server.")
         return self._opened
@@ -386,7 +386,7 @@ class SqliteStore:
 
     # In the threads.
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenDatabase:
         directory = self.path.parent
         make_directory(directory)
         lock, presence = DirectoryLock(directory), Presence(directory, self.server_id)
@@ -416,7 +416,7 @@ class SqliteStore:
                 raise explain(error, self.path, "open") from error
             raise
         writer = GroupWriter(lambda batch: self._commit(write, batch), self._limits)
-        return _Opened(read, write, claims, lock, presence, writer, last, found, version)
+        return _OpenDatabase(read, write, claims, lock, presence, writer, last, found, version)
 
     def _prepare(self) -> None:
         """Before the file is opened, while no other server has it."""
@@ -426,7 +426,7 @@ class SqliteStore:
             log.warning("store.empty", path=str(self.path), why="The file was there and had nothing in it: no session is known.")
         _make_private(self.path)
 
-    def _claim(self, connection: sqlite3.Connection, session_id: str) -> tuple[Claimed | ServerRef, int | None]:
+    def _claim(self, connection: sqlite3.Connection, session_id: str) -> tuple[ClaimedSession | ServerRef, int | None]:
         """The answer, and the session's last sequence if it was not ours before."""
         bound = bind((session_id,))
         try:
@@ -434,14 +434,14 @@ class SqliteStore:
             try:
                 owner = connection.execute(OWNER, bound).fetchone()
                 if owner is not None and owner[0] == self.server_id:
-                    return Claimed(None), None
+                    return ClaimedSession(None), None
                 living = present(self.path.parent).living
                 if owner is not None and owner[0] in living:
                     return living[owner[0]], None
                 connection.execute(OWN_SESSION, bind((session_id, self.server_id)))
                 row = next((_session(cells) for cells in connection.execute(f"{SESSIONS} WHERE id = ?", bound)), None)
                 last: int = connection.execute(LAST_SEQUENCE, bound).fetchone()[0]
-                return Claimed(row), last
+                return ClaimedSession(row), last
             finally:
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -478,7 +478,7 @@ def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | by
             done += size
 
 
-def _shut(opened: _Opened) -> None:
+def _close(opened: _OpenDatabase) -> None:
     """The writing connection last: it folds the -wal file into the database."""
     opened.read.close()
     opened.claims.close()
@@ -555,7 +555,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
             raise
 
 
-def _added(row: EventRow) -> Statement:
+def _insert_event(row: EventRow) -> Statement:
     """One event; its size is that of its two texts, the other columns are small. `row_of` has seen to it that they are UTF-8."""
     session_id, _, _, _, _, _, body, raw = row
     cells = row if session_id.isascii() else bind(row)

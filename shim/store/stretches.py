@@ -57,7 +57,7 @@ class _Open:
         self.chars += len(data.delta)
         self.joined += self.run.add((data.item_id, data.part_index), data.delta, event)
 
-    def closed(self, session_id: str) -> Stretch | None:
+    def close(self, session_id: str) -> Stretch | None:
         if self.count < SHORTEST:
             return None
         rows = [_row(event, text)[1:7] for event, text in (*self.joined, *self.run.take())]
@@ -84,7 +84,7 @@ class Stretches:
             piece = isinstance(data, ItemDeltaData) and data.part_type in JOINED
             if growing is not None and (not piece or growing.count >= LONGEST or growing.chars >= MOST_CHARS):
                 del self._open[event.session_id]
-                closed, growing = growing.closed(event.session_id), None
+                closed, growing = growing.close(event.session_id), None
                 over += () if closed is None else (closed,)
             if isinstance(data, ItemDeltaData) and piece:
                 if growing is None:

@@ -90,7 +90,7 @@ class GroupWriter:
         return self._failure
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """The thread has ended, or was never started; what it used may be closed."""
         return not self._thread.is_alive()
 
@@ -101,7 +101,7 @@ class GroupWriter:
             return self._accepted - self._committed
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """The queue is half full though all goes well: who can wait, should. A queue behind a failure only fails when asked."""
         half = len(self._queue) * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
         return half and self._failure is None and not self._closing

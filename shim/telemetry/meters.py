@@ -102,7 +102,7 @@ class Meters:
         return sum(count for second, count in self._seconds if second > since) / seconds
 
     @property
-    def running(self) -> int:
+    def running_turns(self) -> int:
         """Turns of now."""
         return len(self._begun)
 

@@ -28,7 +28,7 @@ MAX_OPEN = 10_000
 class RequestSpan(Protocol):
     """A request's span."""
 
-    def answered(self, status: int) -> None:
+    def end_with_status(self, status: int) -> None:
         """Its end."""
         ...
 
@@ -53,8 +53,8 @@ class Spans(Protocol):
         ...
 
 
-class _Nothing:
-    def answered(self, status: int) -> None:
+class _NoSpan:
+    def end_with_status(self, status: int) -> None:
         """Nothing."""
 
 
@@ -66,7 +66,7 @@ class NoSpans:
 
     def request(self, method: str, route: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
         """Nothing."""
-        return nullcontext(_Nothing())
+        return nullcontext(_NoSpan())
 
     def traceparent(self, session_id: str) -> str | None:
         """None."""
@@ -163,7 +163,7 @@ class _Answer:
     def __init__(self, span: Any) -> None:
         self._span = span
 
-    def answered(self, status: int) -> None:
+    def end_with_status(self, status: int) -> None:
         """Its status."""
         self._span.set_attribute("http.response.status_code", status)
         if status >= 500:

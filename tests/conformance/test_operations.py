@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shim.faces.opencode1 import routes as opencode1
-from shim.faces.opencode1.decided import render, rows, undecided
+from shim.faces.opencode1.decided import render, rows, undecided_operations
 from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
 from shim.faces.opencode1.unsupported import SHARED, UNSUPPORTED
 from shim.faces.opencode2 import routes as opencode2
@@ -24,7 +24,7 @@ SERVED = {one.id for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if
 
 def test_every_operation_is_decided() -> None:
     """A handler or a reason, never both, never none."""
-    found = undecided(SERVED)
+    found = undecided_operations(SERVED)
     assert not found.neither, f"write a handler, or a row in unsupported.py: {sorted(found.neither)}"
     assert not found.both, f"delete the row in unsupported.py: {sorted(found.both)}"
     assert not found.unknown, f"no operations of OpenCode: {sorted(found.unknown)}"
@@ -32,8 +32,8 @@ def test_every_operation_is_decided() -> None:
 
 def test_undecided_sees_it() -> None:
     name = next(iter(UNSUPPORTED))
-    assert undecided(SERVED - {"path.get"}).neither >= {"path.get"}
-    assert undecided(SERVED | {name}).both == {name}
+    assert undecided_operations(SERVED - {"path.get"}).neither >= {"path.get"}
+    assert undecided_operations(SERVED | {name}).both == {name}
 
 
 def test_an_undecided_operation_is_refused_all_the_same() -> None:

@@ -81,6 +81,6 @@ def test_a_cell_that_fails_has_no_tick() -> None:
 
 
 async def test_the_readme_has_this_table() -> None:
-    files = await coverage.rendered()
+    files = await coverage.render()
     stale = [str(path.relative_to(coverage.ROOT)) for path, words in files.items() if path.read_text("utf-8") != words]
     assert stale == [], "run `make gen`"

@@ -187,7 +187,7 @@ async def use_everything(place: Place, tmp_path: Path) -> None:
         await ask("GET", path)
     await ask("POST", "/vcs/apply", json={"patch": PATCH})
     made = await ask("POST", "/experimental/worktree", json={})
-    await place.services.worktrees.settled()
+    await place.services.worktrees.settle()
     if made:
         await ask("POST", "/experimental/worktree/reset", json={"directory": made["directory"]})
         await ask("DELETE", "/experimental/worktree", json={"directory": made["directory"]})
@@ -203,7 +203,7 @@ async def use_everything(place: Place, tmp_path: Path) -> None:
     before = await trees.track(place.directory)
     (place.project / "README.md").write_text("changed again\n")
     after = await trees.track(place.directory)
-    assert await trees.changed(place.directory, before, after) == ["README.md"]
+    assert await trees.changed_files(place.directory, before, after) == ["README.md"]
     assert "changed again" in await trees.patch(place.directory, before, after)
     assert [change.file for change in await trees.diff(place.directory, before, after, ["README.md"], 3)] == ["README.md"]
     assert await trees.restore(place.directory, {"README.md": before}) == []

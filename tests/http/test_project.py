@@ -158,7 +158,7 @@ async def test_init_git_where_it_cannot(place: Place) -> None:
 async def test_projects_survive_a_restart(place: Place) -> None:
     before = await current(place, place.project)
     again = Projects(place.services.store, ManualClock(start_ms=9_000_000_000_000))
-    assert await again.all() == [before]
+    assert await again.list_all() == [before]
     assert await again.current(place.directory) == before
 
 

@@ -206,7 +206,7 @@ async def test_one_that_is_being_started_is_disposed_of_too(place: Place) -> Non
     await terminals.dispose(place.directory)
     with pytest.raises(InvalidRequest, match="disposed of"):
         await starting
-    assert terminals.all(place.directory) == []
+    assert terminals.list_of(place.directory) == []
     await terminals.remove(await terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
 
 
@@ -295,7 +295,7 @@ async def test_there_is_a_limit(place: Place) -> None:
     with pytest.raises(InvalidRequest, match="limit"):
         await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))
     await few.close()
-    assert few.all(place.directory) == []
+    assert few.list_of(place.directory) == []
 
 
 async def test_shells(place: Place) -> None:

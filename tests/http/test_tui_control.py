@@ -9,7 +9,7 @@ from tests.http.conftest import Place
 
 async def waiting(place: Place, readers: int) -> None:
     async with asyncio.timeout(5):
-        while place.services.tui_control.waiting(place.directory) != readers:
+        while place.services.tui_control.waiting_count(place.directory) != readers:
             await asyncio.sleep(0.01)
 
 

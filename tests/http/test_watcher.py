@@ -33,7 +33,7 @@ async def until(what: Callable[[], Any]) -> None:
 async def watching(place: Place, *folders: Path) -> None:
     """The watch stands: a file that is made again and again has been told."""
     watchers = place.services.watchers
-    await until(lambda: watchers.watched() == [str(one) for one in folders or (place.project,)])
+    await until(lambda: watchers.watched_directories() == [str(one) for one in folders or (place.project,)])
 
 
 async def start(place: Place, events: EventStream) -> None:
@@ -91,28 +91,28 @@ async def test_branch(place: Place) -> None:
 
 async def test_only_while_somebody_listens(place: Place) -> None:
     await place.api.get("/vcs", status=200)
-    assert place.services.watchers.watched() == []
+    assert place.services.watchers.watched_directories() == []
     async with place.api.stream("/event"):
         await watching(place)
-    await until(lambda: place.services.watchers.watched() == [])
+    await until(lambda: place.services.watchers.watched_directories() == [])
     # A stream of all directories: those that somebody works in.
     async with place.api.stream("/global/event"):
-        assert place.services.watchers.watched() == []
+        assert place.services.watchers.watched_directories() == []
         await place.api.get("/file?path=.", status=200)
         await watching(place)
         await place.api.post("/instance/dispose", status=200)
-        await until(lambda: place.services.watchers.watched() == [])
+        await until(lambda: place.services.watchers.watched_directories() == [])
 
 
 async def test_the_home_is_not_watched(place: Place) -> None:
     async with place.api.stream("/event", params={"directory": str(place.home)}):
-        await until(lambda: place.services.watchers.watched() == [])
+        await until(lambda: place.services.watchers.watched_directories() == [])
 
 
 async def test_the_servers_stop_ends_watches(place: Place) -> None:
     async with place.api.stream("/event"):
         await watching(place)
         await place.services.watchers.close()
-        assert place.services.watchers.watched() == []
+        assert place.services.watchers.watched_directories() == []
         await place.api.get("/vcs", status=200)
-        assert place.services.watchers.watched() == []
+        assert place.services.watchers.watched_directories() == []

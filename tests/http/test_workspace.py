@@ -17,7 +17,7 @@ async def test_life(place: Place) -> None:
     async with place.api.stream("/event") as events:
         made = (await place.api.post(PATH, {"type": "worktree", "branch": "my work", "extra": {"a": 1}}, status=200)).body
         assert (await events.until("workspace.status"))[-1]["properties"] == {"workspaceID": made["id"], "status": "connected"}
-    await place.services.worktrees.settled()
+    await place.services.worktrees.settle()
     assert (made["name"], made["branch"], made["projectID"], made["extra"]) == ("my-work", "opencode/my-work", project, {"a": 1})
     assert (Path(made["directory"]) / "README.md").read_text() == "Hello\n"
     assert (await place.api.get(PATH, status=200)).body == [made]

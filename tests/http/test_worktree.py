@@ -53,7 +53,7 @@ async def test_start_commands_run_in_it(place: Place) -> None:
     project = (await place.api.get("/project/current", status=200)).body
     await place.api.patch(f"/project/{project['id']}", {"commands": {"start": "echo one >> started; false"}}, status=200)
     made = await create(place, startCommand="echo two >> started")
-    await place.services.worktrees.settled()
+    await place.services.worktrees.settle()
     assert (Path(made["directory"]) / "started").read_text() == "one\ntwo\n"
 
 

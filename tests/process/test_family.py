@@ -102,14 +102,14 @@ async def test_one_that_has_dropped_the_token_is_found_by_its_parent(spawn: Nurs
 async def test_a_later_process_with_the_same_pid_is_spared(spawn: Nursery) -> None:
     process, seen = await spawn("echo.py")
     await seen.said(b"ready")
-    family.end([family.Process(process.pid, family.started(process.pid) - 1)], 0.1)
+    family.end([family.Process(process.pid, family.start_ticks(process.pid) - 1)], 0.1)
     process.write(b"still here")
     await seen.said(b"still here")
-    assert family.started(process.pid) > 0
+    assert family.start_ticks(process.pid) > 0
 
 
 def test_an_unknown_pid_has_no_start_and_no_family() -> None:
-    assert family.started(2**22 + 1) == 0
+    assert family.start_ticks(2**22 + 1) == 0
     assert family.members(2**22 + 1, "no such token") == set()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.runtime.locate import Located, find, locate
+from shim.runtime.locate import ProgramLocation, find, locate
 from tests.process.support import BOUND_S
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory
 
@@ -54,7 +54,7 @@ def home(tmp_path: Path) -> Home:
 def test_on_path(home: Home) -> None:
     path = home.put("on-path/demo")
     home.put(".local/bin/demo")
-    assert find(AGENT, home.env) == Located(path, note="on PATH")
+    assert find(AGENT, home.env) == ProgramLocation(path, note="on PATH")
 
 
 def test_the_first_name_is_preferred(home: Home) -> None:
@@ -76,7 +76,7 @@ def test_the_first_name_is_preferred(home: Home) -> None:
 )
 def test_in_a_usual_place(home: Home, place: str) -> None:
     path = home.put(place)
-    assert find(AGENT, home.env) == Located(path, note=f"in {Path(path).parent}, which is not on PATH")
+    assert find(AGENT, home.env) == ProgramLocation(path, note=f"in {Path(path).parent}, which is not on PATH")
 
 
 def test_the_newest_node_of_nvm(home: Home) -> None:
@@ -97,7 +97,7 @@ def test_npms_prefix(home: Home) -> None:
 def test_named(home: Home) -> None:
     home.put("on-path/demo")
     path = home.put("else where/my demo")
-    assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": path}) == Located(path, note="named by SHIM_DEMO_BIN")
+    assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": path}) == ProgramLocation(path, note="named by SHIM_DEMO_BIN")
     assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": "~/else where/my demo"}).path == path
     assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": "demo"}).path == str(home.root / "on-path/demo")
 
@@ -106,7 +106,7 @@ def test_named(home: Home) -> None:
 def test_named_but_not_there_is_an_error_and_nothing_else_is_taken(home: Home, named: str) -> None:
     home.put("on-path/demo")
     located = find(AGENT, {**home.env, "SHIM_DEMO_BIN": named})
-    assert located == Located(None, why=f"SHIM_DEMO_BIN is {named}, which is not an executable file.")
+    assert located == ProgramLocation(None, why=f"SHIM_DEMO_BIN is {named}, which is not an executable file.")
 
 
 def test_named_but_not_executable(home: Home) -> None:
@@ -138,7 +138,7 @@ def test_a_relative_entry_of_path_gives_an_absolute_path(home: Home, monkeypatch
 
 
 async def test_one_that_runs_inside_of_the_server(home: Home) -> None:
-    assert await locate(replace(AGENT, binaries=()), home.env) == Located(None, note="runs inside of the server")
+    assert await locate(replace(AGENT, binaries=()), home.env) == ProgramLocation(None, note="runs inside of the server")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ async def test_its_version(home: Home, says: str, version: str) -> None:
     path = home.put("on-path/demo", says)
     home.env["PATH"] += ":/usr/bin:/bin"
     async with asyncio.timeout(BOUND_S):
-        assert await locate(AGENT, home.env) == Located(path, version, note="on PATH")
+        assert await locate(AGENT, home.env) == ProgramLocation(path, version, note="on PATH")
 
 
 async def test_one_that_prints_no_version(home: Home) -> None:

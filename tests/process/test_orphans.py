@@ -11,8 +11,10 @@ from shim.runtime import family
 
 def test_only_what_carries_the_owners_name_is_ended() -> None:
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    mine = subprocess.Popen(command, stdin=subprocess.PIPE, env=family.owned(os.environ, "data-test1"), start_new_session=True)
-    nested = family.owned(family.owned(os.environ, "data-test1"), "data-test2")
+    mine = subprocess.Popen(
+        command, stdin=subprocess.PIPE, env=family.with_owner(os.environ, "data-test1"), start_new_session=True
+    )
+    nested = family.with_owner(family.with_owner(os.environ, "data-test1"), "data-test2")
     other = subprocess.Popen(command, stdin=subprocess.PIPE, env=nested)
     try:
         assert family.end_owned("data-nosuch") == 0

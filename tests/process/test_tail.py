@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.runtime.tail import HEAD_BYTES, TAIL_BYTES, Tail, structured
+from shim.runtime.tail import HEAD_BYTES, TAIL_BYTES, Tail, parse_tail
 
 
 def text(*pieces: bytes) -> str:
@@ -61,7 +61,7 @@ def test_exactly_full() -> None:
 
 @pytest.mark.parametrize(("count", "truncated"), [(1, False), (70, False), (71, True), (100, True), (100_000, True)])
 def test_in_parts(count: int, truncated: bool) -> None:
-    found = structured(text(numbered(count)))
+    found = parse_tail(text(numbered(count)))
     assert found is not None
     assert (found.truncated, found.total_lines) == (truncated, count)
     every = [str(number) for number in range(count)]
@@ -70,4 +70,4 @@ def test_in_parts(count: int, truncated: bool) -> None:
 
 
 def test_nothing_in_parts() -> None:
-    assert structured(text()) is None
+    assert parse_tail(text()) is None

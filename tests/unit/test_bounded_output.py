@@ -11,7 +11,7 @@ from typing import TextIO
 
 import pytest
 
-from shim.bounded_output import BoundedStream, bounded_output, dropped
+from shim.bounded_output import BoundedStream, bounded_output, dropped_lines
 
 WAIT_S = 10.0
 LINE = "x" * 99 + "\n"
@@ -99,8 +99,8 @@ def test_streams_are_replaced_and_put_back(pipe: Pipe, monkeypatch: pytest.Monke
     with bounded_output():
         assert isinstance(sys.stdout, BoundedStream)
         assert sys.stderr is without, "it has no file descriptor"
-        assert dropped() == {"stdout": 0}
+        assert dropped_lines() == {"stdout": 0}
         sys.stdout.write("hello\n")
     assert sys.stdout is pipe.original
-    assert dropped() == {}
+    assert dropped_lines() == {}
     assert pipe.read(6) == b"hello\n"

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from shim.cli import clients, screen
 from shim.cli.commands import cli
-from shim.cli.server import Running, listen
+from shim.cli.server import RunningServer, listen
 from shim.errors import AgentNotFound, ShimError
 from shim.settings import Settings, env_name
 
@@ -69,12 +69,12 @@ def shown(show: Callable[[screen.Console], None]) -> str:
     return stream.getvalue()
 
 
-def running(settings: Settings) -> Running:
-    return Running("http://127.0.0.1:5000", web.Application(), settings)
+def running(settings: Settings) -> RunningServer:
+    return RunningServer("http://127.0.0.1:5000", web.Application(), settings)
 
 
 def test_the_first_line_is_the_one_that_sdks_wait_for() -> None:
-    text = shown(lambda out: screen.listening(out, running(Settings())))
+    text = shown(lambda out: screen.print_listening_line(out, running(Settings())))
     assert text == "opencode server listening on http://127.0.0.1:5000\n"
 
 
@@ -82,7 +82,7 @@ def test_the_start_shows_agents_the_line_to_attach_and_the_data(tmp_path: Path) 
     directory = tmp_path / "my project"
     directory.mkdir()
     settings = Settings(directory=directory, data_dir=tmp_path / "data")
-    lines = shown(lambda out: screen.started(out, running(settings), ROWS, ["mind [this]"])).splitlines()
+    lines = shown(lambda out: screen.print_start(out, running(settings), ROWS, ["mind [this]"])).splitlines()
     assert lines == [
         "",
         "agent   version  where",
@@ -118,7 +118,7 @@ def test_on_a_terminal_tables_are_those_of_rich() -> None:
 
 def test_settings_from_files_are_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "shim.toml").write_text("log_level = 'warn'\nidle_reap_s = 60\n")
-    text = shown(lambda out: screen.started(out, running(Settings.load()), ROWS))
+    text = shown(lambda out: screen.print_start(out, running(Settings.load()), ROWS))
     assert f"settings log_level, idle_reap_s from {tmp_path}/shim.toml\n" in text
 
 

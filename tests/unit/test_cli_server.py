@@ -27,7 +27,7 @@ from shim.cli.server import (
     HEADER_LIMIT,
     HEADER_LIMIT_BYTES,
     ListenError,
-    Running,
+    RunningServer,
     is_loopback,
     listen,
     need_directory_inside,
@@ -129,7 +129,7 @@ def test_https(certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     trusting = ssl.create_default_context(cafile=str(cert))
 
-    async def during(running: Running) -> int:
+    async def during(running: RunningServer) -> int:
         assert running.url.startswith("https://127.0.0.1:")
         async with aiohttp.ClientSession() as session, session.get(running.url + "/", ssl=trusting) as answer:
             assert await answer.text() == "hello"
@@ -187,7 +187,7 @@ class Trace:
         return web.Response(text="slow")
 
 
-def run_with(trace: Trace, during: Callable[[Running], Awaitable[int]]) -> int:
+def run_with(trace: Trace, during: Callable[[RunningServer], Awaitable[int]]) -> int:
     return run(Settings(port=0), listen("127.0.0.1", 0), during, make_app=trace.make)
 
 
@@ -199,7 +199,7 @@ async def get(url: str) -> str:
 def test_it_serves_until_during_returns_and_gives_its_code() -> None:
     trace = Trace()
 
-    async def during(running: Running) -> int:
+    async def during(running: RunningServer) -> int:
         assert await get(running.url + "/") == "hello"
         return 3
 
@@ -212,7 +212,7 @@ def test_a_signal_stops_it_cleanly_with_0(number: signal.Signals) -> None:
     trace = Trace()
     before = signal.getsignal(number)
 
-    async def during(running: Running) -> int:
+    async def during(running: RunningServer) -> int:
         os.kill(os.getpid(), number)
         await asyncio.Event().wait()
         return 9
@@ -233,7 +233,7 @@ def test_a_signal_stops_it_cleanly_with_0(number: signal.Signals) -> None:
     ],
 )
 def test_headers_have_a_limit(headers: dict[str, str], path: str, status: int) -> None:
-    async def during(running: Running) -> int:
+    async def during(running: RunningServer) -> int:
         async with aiohttp.ClientSession() as session, session.get(running.url + path, headers=headers) as answer:
             assert answer.status == status
             assert answer.content_type != "text/html"
@@ -246,7 +246,7 @@ def test_what_cannot_start_says_why_and_lets_go_of_the_port() -> None:
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
 
-    async def during(running: Running) -> int:
+    async def during(running: RunningServer) -> int:
         raise AssertionError("it did not start")
 
     with pytest.raises(ShimError, match="the store is locked"):
@@ -257,7 +257,7 @@ def test_what_cannot_start_says_why_and_lets_go_of_the_port() -> None:
 def test_errors_in_during_stop_it_and_come_out() -> None:
     trace = Trace()
 
-    async def during(running: Running) -> int:
+    async def during(running: RunningServer) -> int:
         raise LookupError("boom")
 
     with pytest.raises(LookupError, match="boom"):
@@ -268,7 +268,7 @@ def test_errors_in_during_stop_it_and_come_out() -> None:
 def test_a_request_is_carried_out_though_its_client_hangs_up() -> None:
     trace = Trace()
 
-    async def during(running: Running) -> int:
+    async def during(running: RunningServer) -> int:
         port = int(running.url.rsplit(":", 1)[1])
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -12,7 +12,7 @@ from shim.cli.commands import cli
 from shim.cli.trust import state
 from shim.clock import ManualClock
 from shim.host.project_settings import ProjectScanner
-from shim.host.trust import FILE, Decided, ProjectTrust, TrustFile, each_agents_settings
+from shim.host.trust import FILE, ProjectTrust, TrustDecision, TrustFile, each_agents_settings
 from shim.settings import Settings, SettingsError, env_name
 
 HOOK = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
@@ -131,7 +131,7 @@ def test_decisions_are_bounded_and_private(tmp_path: Path, project: Path, monkey
         (project / ".mcp.json").write_text(json.dumps({"mcpServers": {f"s{number}": {"command": "serve"}}}))
         found = ProjectScanner(str(tmp_path / "home")).look(str(project))
         file.decide(each_agents_settings(found, [("claude",)]), trusted=True)
-    rows: tuple[Decided, ...] = file.all()
+    rows: tuple[TrustDecision, ...] = file.decisions()
     assert len(rows) == 2
     assert (tmp_path / "data" / FILE).stat().st_mode & 0o777 == 0o600
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shim.cli import doctor
-from shim.cli.diagnosis import Checked, Diagnosis, Probe, diagnose, numbers, place, wrong
+from shim.cli.diagnosis import AgentCheck, Diagnosis, Probe, diagnose, numbers, place, wrong
 from shim.cli.screen import console
 from shim.errors import ShimError
 from shim.runtime.ask import ask
@@ -23,7 +23,7 @@ from universal.registry import agents
 
 FIXTURES = Path(__file__).resolve().parents[2] / "compat_fixtures" / "agents"
 GOOD = Probe(20, 300, 400, 500, answer="ready")
-HERE = Checked("a", "A", "/bin/a", "1.5.0", tested=("1.0.0", "2.0.0"), login="yes", models=3)
+HERE = AgentCheck("a", "A", "/bin/a", "1.5.0", tested=("1.0.0", "2.0.0"), login="yes", models=3)
 
 
 def but(**changes: Any) -> Diagnosis:

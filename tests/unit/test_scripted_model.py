@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from shim.scripted.answers import Asked, answer
-from shim.scripted.server import ScriptedModel, serving
+from shim.scripted.answers import ScriptedRequest, answer
+from shim.scripted.server import ScriptedModel, serve
 from shim.scripted.tools import CLAUDE, CODEX, OPENCODE, PI, dialect
 
 NAMES = {
@@ -20,8 +20,8 @@ NAMES = {
 }
 
 
-def asked(*history: tuple[str, str], tools: tuple[str, ...] = NAMES["claude"], **body: Any) -> Asked:
-    return Asked(history, tools, "", {"note": "Working directory: /p", **body})
+def asked(*history: tuple[str, str], tools: tuple[str, ...] = NAMES["claude"], **body: Any) -> ScriptedRequest:
+    return ScriptedRequest(history, tools, "", {"note": "Working directory: /p", **body})
 
 
 def test_an_agent_is_known_by_its_tools() -> None:
@@ -89,7 +89,7 @@ def test_it_sees_images_and_words() -> None:
 async def ask(path: str, body: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
     """Status, and the stream's events (or the one answer)."""
     async with (
-        serving(ScriptedModel()) as port,
+        serve(ScriptedModel()) as port,
         ClientSession() as http,
         http.post(f"http://127.0.0.1:{port}{path}", json=body) as response,
     ):

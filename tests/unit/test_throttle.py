@@ -11,34 +11,34 @@ def test_tries_are_used_up_and_come_back() -> None:
     throttle = Throttle(burst=2, refill_s=10)
     assert throttle.wait_s("a", 0) == 0
     for guess in (b"1", b"2"):
-        throttle.failed("a", guess, 0)
+        throttle.note_failure("a", guess, 0)
     assert throttle.wait_s("a", 0) == pytest.approx(10)
     assert throttle.wait_s("a", 9) == pytest.approx(1)
     assert throttle.wait_s("a", 10) == 0
     assert throttle.wait_s("b", 0) == 0
-    throttle.failed("a", b"3", 10)
+    throttle.note_failure("a", b"3", 10)
     assert throttle.wait_s("a", 10) == pytest.approx(10)
     # Never more than the burst, however long it was quiet.
     for guess in (b"4", b"5"):
-        throttle.failed("a", guess, 1000)
+        throttle.note_failure("a", guess, 1000)
     assert throttle.wait_s("a", 1000) > 0
 
 
 def test_a_guess_that_was_the_last_one_is_free() -> None:
     throttle = Throttle(burst=1, refill_s=10)
     for _ in range(100):
-        throttle.failed("a", b"same", 0)
+        throttle.note_failure("a", b"same", 0)
     assert throttle.wait_s("a", 0) > 0
     throttle = Throttle(burst=2, refill_s=10)
     for _ in range(100):
-        throttle.failed("a", b"same", 0)
+        throttle.note_failure("a", b"same", 0)
     assert throttle.wait_s("a", 0) == 0
 
 
 def test_memory_is_bounded() -> None:
     throttle = Throttle(addresses=10)
     for number in range(1000):
-        throttle.failed(f"10.0.{number // 256}.{number % 256}", b"x", number)
+        throttle.note_failure(f"10.0.{number // 256}.{number % 256}", b"x", number)
     assert len(throttle) == 10
 
 

@@ -55,7 +55,7 @@ def error_of(message: str, code: str | None, details: Mapping[str, Any] | None, 
     if code == "max_output_tokens":
         return {"name": "MessageOutputLengthError", "data": {}}
     if code == "aborted":
-        return aborted()
+        return aborted_error()
     status = details.get("status_code")
     if isinstance(status, int) or code == "APIError":
         data: Wire = {"message": text, "isRetryable": bool(details.get("is_retryable", False))}
@@ -65,7 +65,7 @@ def error_of(message: str, code: str | None, details: Mapping[str, Any] | None, 
     return {"name": "UnknownError", "data": {"message": text}}
 
 
-def aborted() -> Wire:
+def aborted_error() -> Wire:
     """The error of a message whose turn was aborted."""
     return {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
 

@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
 from shim.faces.opencode1.unsupported import SAME, SHARED, UNSUPPORTED
-from shim.operations import Row, Undecided
+from shim.operations import Row, UndecidedOperations
 
 PAGE = """# Operations of OpenCode {version}
 
@@ -18,10 +18,10 @@ says nothing about your project or your agent.
 {tables}"""
 
 
-def undecided(served: Set[str]) -> Undecided:
+def undecided_operations(served: Set[str]) -> UndecidedOperations:
     """Operations without a decision, with two, and rows for operations that do not exist."""
     known, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
-    return Undecided(known - refused - served - SHARED, refused & served, refused - known)
+    return UndecidedOperations(known - refused - served - SHARED, refused & served, refused - known)
 
 
 def rows(served: Set[str]) -> dict[str, Row]:

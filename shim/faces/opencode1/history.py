@@ -29,7 +29,7 @@ def row(event: OpenCodeEvent) -> JsonObject:
     return {**place, "type": event.type + VERSION, "data": event.properties}
 
 
-class Broken(ValueError):
+class BrokenHistory(ValueError):
     """A history that cannot be played; the text says why."""
 
 
@@ -41,18 +41,18 @@ def fold(events: Iterable[Mapping[str, Any]]) -> JsonObject:
     for number, event in enumerate(sorted(events, key=lambda e: e["seq"])):
         session_id = session_id or event["aggregateID"]
         if event["aggregateID"] != session_id:
-            raise Broken(f"events of two sessions, {session_id} and {event['aggregateID']}")
+            raise BrokenHistory(f"events of two sessions, {session_id} and {event['aggregateID']}")
         if event["seq"] != number:
-            raise Broken(f"event {number} is missing: the next one has seq {event['seq']}")
+            raise BrokenHistory(f"event {number} is missing: the next one has seq {event['seq']}")
         kind, data = str(event["type"]).removesuffix(VERSION), event["data"]
         if kind not in LASTING:
-            raise Broken(f"event {number} is of an unknown type, {event['type']}")
+            raise BrokenHistory(f"event {number} is of an unknown type, {event['type']}")
         try:
             info = _apply(kind, data, info, messages)
         except (KeyError, TypeError) as error:
-            raise Broken(f"event {number} ({event['type']}) lacks {error}") from error
+            raise BrokenHistory(f"event {number} ({event['type']}) lacks {error}") from error
     if info is None:
-        raise Broken("the session is deleted at its end" if messages else "no event makes a session")
+        raise BrokenHistory("the session is deleted at its end" if messages else "no event makes a session")
     found = [{"info": m["info"], "parts": list(m["parts"].values())} for m in messages.values()]
     return {"info": info, "messages": found}
 

@@ -37,19 +37,19 @@ def render_host(change: HostChange, directory: str, project_id: str | None) -> O
     return OpenCodeEvent(kind, properties, directory, project_id)
 
 
-def _created(change: TerminalCreated) -> Rendered:
+def _terminal_created(change: TerminalCreated) -> Rendered:
     return "pty.created", {"info": dict(change.info)}
 
 
-def _updated(change: TerminalUpdated) -> Rendered:
+def _terminal_updated(change: TerminalUpdated) -> Rendered:
     return "pty.updated", {"info": dict(change.info)}
 
 
-def _exited(change: TerminalExited) -> Rendered:
+def _terminal_exited(change: TerminalExited) -> Rendered:
     return "pty.exited", {"id": change.id, "exitCode": change.exit_code}
 
 
-def _deleted(change: TerminalDeleted) -> Rendered:
+def _terminal_deleted(change: TerminalDeleted) -> Rendered:
     return "pty.deleted", {"id": change.id}
 
 
@@ -81,11 +81,11 @@ def _workspace(change: WorkspaceReady) -> Rendered:
     return "workspace.ready", {"name": change.name}
 
 
-def _connected(change: WorkspaceConnected) -> Rendered:
+def _workspace_connected(change: WorkspaceConnected) -> Rendered:
     return "workspace.status", {"workspaceID": change.workspace_id, "status": "connected"}
 
 
-def _disposed(change: DirectoryDisposed) -> Rendered:
+def _directory_disposed(change: DirectoryDisposed) -> Rendered:
     return "server.instance.disposed", {"directory": change.directory}
 
 
@@ -98,10 +98,10 @@ def _tui(change: TuiCommand) -> Rendered:
 
 
 RENDER: Mapping[type[Any], Callable[[Any], Rendered]] = {
-    TerminalCreated: _created,
-    TerminalUpdated: _updated,
-    TerminalExited: _exited,
-    TerminalDeleted: _deleted,
+    TerminalCreated: _terminal_created,
+    TerminalUpdated: _terminal_updated,
+    TerminalExited: _terminal_exited,
+    TerminalDeleted: _terminal_deleted,
     FileChanged: _file,
     GitBranchChanged: _branch,
     ProjectUpdated: _project,
@@ -109,8 +109,8 @@ RENDER: Mapping[type[Any], Callable[[Any], Rendered]] = {
     WorktreeReady: _worktree,
     WorktreeFailed: _worktree_failed,
     WorkspaceReady: _workspace,
-    WorkspaceConnected: _connected,
-    DirectoryDisposed: _disposed,
+    WorkspaceConnected: _workspace_connected,
+    DirectoryDisposed: _directory_disposed,
     EverythingDisposed: _all_disposed,
     TuiCommand: _tui,
 }

@@ -236,7 +236,7 @@ def _text(value: Text) -> JsonObject:
     return {**made, **_present(synthetic=value.synthetic, ignored=value.ignored, metadata=value.metadata), **value.extra}
 
 
-def _reasoning(value: Reasoning) -> JsonObject:
+def _reasoning_part(value: Reasoning) -> JsonObject:
     made: JsonObject = {"type": "reasoning", "text": value.text, **_time(value.start_ms, value.end_ms)}
     return {**made, **_present(metadata=value.metadata), **value.extra}
 
@@ -267,7 +267,7 @@ def _patch(value: Patch) -> JsonObject:
     return {"type": "patch", "hash": value.hash, "files": list(value.files), **value.extra}
 
 
-def _other(value: OtherPart) -> JsonObject:
+def _other_part(value: OtherPart) -> JsonObject:
     return {"type": value.type, **value.fields}
 
 
@@ -300,7 +300,7 @@ def tool_state(call: ToolCall) -> JsonObject:
 
 _PARTS: Mapping[type[Any], Callable[[Any], JsonObject]] = {
     Text: _text,
-    Reasoning: _reasoning,
+    Reasoning: _reasoning_part,
     File: _file,
     AgentMention: _agent,
     CompactionMark: _compaction,
@@ -308,7 +308,7 @@ _PARTS: Mapping[type[Any], Callable[[Any], JsonObject]] = {
     StepFinish: _step_finish,
     Patch: _patch,
     ToolCall: _tool,
-    OtherPart: _other,
+    OtherPart: _other_part,
 }
 
 

@@ -72,7 +72,7 @@ def _legacy(change: Change, session: Session) -> Callable[[], OpenCodeEvent | No
     """What clients of 1.1 and older get instead: a growing text comes as its whole part."""
     match change:
         case PartChanged(is_empty=True):
-            return _nothing
+            return _no_event
         case TextGrew(message_id=message_id, part_id=part_id, delta=delta):
 
             def whole() -> OpenCodeEvent | None:
@@ -87,22 +87,22 @@ def _legacy(change: Change, session: Session) -> Callable[[], OpenCodeEvent | No
             return None
 
 
-def _nothing() -> OpenCodeEvent | None:
+def _no_event() -> OpenCodeEvent | None:
     return None
 
 
 Rendered = tuple[str, JsonObject]
 
 
-def _created(change: SessionCreated, session: Session) -> Rendered:
+def _session_created(change: SessionCreated, session: Session) -> Rendered:
     return "session.created", {"sessionID": session.id, "info": read.session(change.record)}
 
 
-def _changed(change: SessionChanged, session: Session) -> Rendered:
+def _session_changed(change: SessionChanged, session: Session) -> Rendered:
     return "session.updated", {"sessionID": session.id, "info": read.session(change.record)}
 
 
-def _deleted(change: SessionDeleted, session: Session) -> Rendered:
+def _session_deleted(change: SessionDeleted, session: Session) -> Rendered:
     return "session.deleted", {"sessionID": session.id, "info": read.session(change.record)}
 
 
@@ -114,7 +114,7 @@ def _idle(change: TurnEnded, session: Session) -> Rendered:
     return "session.idle", {"sessionID": session.id}
 
 
-def _failed(change: PromptFailed, session: Session) -> Rendered:
+def _prompt_failed(change: PromptFailed, session: Session) -> Rendered:
     return "session.error", {"sessionID": session.id, "error": read.failure(change.failure)}
 
 
@@ -131,7 +131,7 @@ def _command(change: CommandExecuted, session: Session) -> Rendered:
     return "command.executed", {"sessionID": session.id, **properties}
 
 
-def _compacted(change: Compacted, session: Session) -> Rendered:
+def _session_compacted(change: Compacted, session: Session) -> Rendered:
     return "session.compacted", {"sessionID": session.id}
 
 
@@ -166,12 +166,12 @@ def _part_removed(change: PartRemoved, session: Session) -> Rendered:
     return "message.part.removed", {"sessionID": session.id, **place}
 
 
-def _opened(change: RequestOpened, session: Session) -> Rendered:
+def _request_opened(change: RequestOpened, session: Session) -> Rendered:
     kind = "permission" if isinstance(change.request, PermissionRequest) else "question"
     return f"{kind}.asked", read.request(change.request, session.id)
 
 
-def _closed(change: RequestClosed, session: Session) -> Rendered:
+def _request_closed(change: RequestClosed, session: Session) -> Rendered:
     place: JsonObject = {"sessionID": session.id, "requestID": change.request.id}
     if isinstance(change.request, PermissionRequest):
         return "permission.replied", {**place, "reply": REPLIES[change.answer]}
@@ -181,16 +181,16 @@ def _closed(change: RequestClosed, session: Session) -> Rendered:
 
 
 RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
-    SessionCreated: _created,
-    SessionChanged: _changed,
-    SessionDeleted: _deleted,
+    SessionCreated: _session_created,
+    SessionChanged: _session_changed,
+    SessionDeleted: _session_deleted,
     StatusChanged: _status,
     TurnEnded: _idle,
-    PromptFailed: _failed,
+    PromptFailed: _prompt_failed,
     DiffsChanged: _diffs,
     TodosChanged: _todos,
     CommandExecuted: _command,
-    Compacted: _compacted,
+    Compacted: _session_compacted,
     Notice: _notice,
     FileEdited: _file,
     MessageChanged: _message,
@@ -198,6 +198,6 @@ RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
     PartChanged: _part,
     TextGrew: _delta,
     PartRemoved: _part_removed,
-    RequestOpened: _opened,
-    RequestClosed: _closed,
+    RequestOpened: _request_opened,
+    RequestClosed: _request_closed,
 }

@@ -36,7 +36,7 @@ def ids(agents: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(row.tool for agent in agents for row in tools_of(agent).values()))
 
 
-def listing(agent: str, title: str) -> list[dict[str, Any]]:
+def list_items(agent: str, title: str) -> list[dict[str, Any]]:
     """`ToolListItem` objects of one agent."""
     found: dict[str, list[str]] = {}
     for native, row in tools_of(agent).items():

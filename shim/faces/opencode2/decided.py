@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from shim.faces.opencode2.operations import OPENCODE2_VERSION, OPERATIONS2
 from shim.faces.opencode2.unsupported import SAME2, UNSUPPORTED2
-from shim.operations import Row, Undecided
+from shim.operations import Row, UndecidedOperations
 
 PAGE = """# Operations of OpenCode 2
 
@@ -17,10 +17,10 @@ thing, and it says nothing about your project or your agent.
 {tables}"""
 
 
-def undecided(served: Set[str]) -> Undecided:
+def undecided(served: Set[str]) -> UndecidedOperations:
     """Operations without a decision, with two, and rows for operations that do not exist."""
     known, refused = frozenset(OPERATIONS2), frozenset(UNSUPPORTED2)
-    return Undecided(known - refused - served, refused & served, refused - known)
+    return UndecidedOperations(known - refused - served, refused & served, refused - known)
 
 
 def rows(served: Set[str]) -> dict[str, Row]:

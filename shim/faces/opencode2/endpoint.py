@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from shim.faces.opencode2 import errors
 from shim.faces.opencode2.operations import OPERATIONS2
 from shim.http.faces import Face
-from shim.http.operation import HandlerT, marked
+from shim.http.operation import HandlerT, mark
 from shim.http.operation import extra as extra_route
 from shim.operations import Operation
 
@@ -27,12 +27,12 @@ PREVIEW: Mapping[str, Operation] = {
 
 def operation2(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     """The function serves this operation of OpenCode 2. Raises KeyError if there is no such one."""
-    return marked(operation_id, OPERATIONS2[operation_id], FACE)
+    return mark(operation_id, OPERATIONS2[operation_id], FACE)
 
 
 def preview_operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     """The function serves an operation of `PREVIEW`. Raises KeyError if there is no such one."""
-    return marked(operation_id, PREVIEW[operation_id], FACE)
+    return mark(operation_id, PREVIEW[operation_id], FACE)
 
 
 def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:

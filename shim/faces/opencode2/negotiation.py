@@ -21,7 +21,7 @@ from shim.faces.opencode2.probes import dialect_by_agent
 from shim.faces.opencode2.rewriting import Alias, Nothing
 from shim.http.access import READING
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
-from shim.operations import Asked, Operation2
+from shim.operations import AskedField, Operation2
 
 PREVIEW = "P"
 """The dialect of 1.18's own preview."""
@@ -114,7 +114,7 @@ async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, r
 
     elsewhere = {key: value for key, value in request.match_info.items() if f"{{{key}}}" not in one.operation.path}
 
-    def ask(asked: Asked) -> Asked:
+    def ask(asked: AskedField) -> AskedField:
         nonlocal dialect
         dialect = by_body(dialect, row, asked)
         return dialect.request(row, asked._replace(query={**asked.query, **elsewhere}))

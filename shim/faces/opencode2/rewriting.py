@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from shim.faces.opencode2.events import Wire
-from shim.operations import Asked
+from shim.operations import AskedField
 from universal.jsonvalue import obj
 
 
@@ -31,14 +31,14 @@ class Nothing(NamedTuple):
     """An answer without a body: 204."""
 
 
-Ask: TypeAlias = Callable[[Asked], Asked]
+Ask: TypeAlias = Callable[[AskedField], AskedField]
 Answer: TypeAlias = Callable[[Any], Any]
 
 
 def renaming(**names: str) -> Ask:
     """A request whose body has other names: `renaming(reply="decision")` makes R's `decision` from its `reply`."""
 
-    def rename(asked: Asked) -> Asked:
+    def rename(asked: AskedField) -> AskedField:
         body = obj(asked.body)  # what is no object is refused by the operation itself
         return asked._replace(body={names.get(key, key): value for key, value in body.items()}) if body else asked
 

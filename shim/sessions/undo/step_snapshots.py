@@ -61,7 +61,7 @@ class Trees(Protocol):
         """The files as they are now; the name of a tree."""
         ...
 
-    async def changed(self, directory: str, before: str, after: str) -> list[str]:
+    async def changed_files(self, directory: str, before: str, after: str) -> list[str]:
         """Names of files that differ."""
         ...
 
@@ -214,10 +214,10 @@ class StepSnapshots:
         known = self._state.session.snapshots
         if phase == "start" or known.last is None or known.base is None:
             return {"tree": tree}
-        files = await trees.changed(self._directory, known.last, tree)
+        files = await trees.changed_files(self._directory, known.last, tree)
         if phase == "step":
             return {"tree": tree, "files": files}
-        mine = await trees.changed(self._directory, known.base, tree)
+        mine = await trees.changed_files(self._directory, known.base, tree)
         diffs = await diffs_of(trees, self._directory, known.base, tree, mine)
         first = known.first or known.base
         touched = sorted({*names_in(self._state.session), *files})

@@ -181,7 +181,7 @@ async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) ->
 async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[str]) -> None:
     """A person may have edited what an undo put back: it is replaced now, as native does, but not lost."""
     after = actor.main.session.snapshots.restored
-    edited = sorted(names.intersection(await trees.changed(actor.directory, after, now))) if after else []
+    edited = sorted(names.intersection(await trees.changed_files(actor.directory, after, now))) if after else []
     if edited:
         log.warning("session.edits_replaced", session_id=actor.main.id, files=edited, kept_in=now)
         shown = ", ".join(edited[:NAMES_SHOWN]) + (" ..." if len(edited) > NAMES_SHOWN else "")

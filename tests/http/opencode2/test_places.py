@@ -112,7 +112,7 @@ async def test_worktrees(place: Place, tmp_path: Path) -> None:
     made = (
         await place.api.post("/api/worktree", {"projectID": id_, "name": "x", "branch": "mine", "from": "HEAD"}, status=200)
     ).body
-    await place.services.worktrees.settled()
+    await place.services.worktrees.settle()
     assert git(Path(made["directory"]), "branch", "--show-current") == "mine"
     assert (Path(made["directory"]) / "README.md").read_text() == "Hello\n"
     beside = tmp_path / "beside"

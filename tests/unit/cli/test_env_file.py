@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.cli.env_file import EnvFileError, copied, keys, read, text_of
+from shim.cli.env_file import EnvFileError, keys, read, service_environment, text_of
 
 
 def private(path: Path, text: str) -> Path:
@@ -48,7 +48,7 @@ ENVIRONMENT = {
 
 
 def test_a_service_gets_what_agents_are_found_by_and_no_secret(tmp_path: Path) -> None:
-    assert copied(ENVIRONMENT) == {
+    assert service_environment(ENVIRONMENT) == {
         "ANTHROPIC_BASE_URL": "https://gateway.example",
         "LANG": "C.UTF-8",
         "PATH": "/a:/b",
@@ -56,5 +56,5 @@ def test_a_service_gets_what_agents_are_found_by_and_no_secret(tmp_path: Path) -
         "https_proxy": "http://proxy:3128",
     }
     assert keys(ENVIRONMENT) == ["ANTHROPIC_API_KEY", "OPENCODE_SERVER_PASSWORD"]
-    file = private(tmp_path / "service.env", text_of(copied(ENVIRONMENT), "note"))
-    assert read(file) == copied(ENVIRONMENT)
+    file = private(tmp_path / "service.env", text_of(service_environment(ENVIRONMENT), "note"))
+    assert read(file) == service_environment(ENVIRONMENT)

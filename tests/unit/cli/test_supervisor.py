@@ -72,9 +72,9 @@ def test_the_manager_is_told_and_agents_are_not_told_of_it(tmp_path: Path, abstr
         assert environ == {}
         notifier.ready("listening")
         assert manager.recv(1000) == b"READY=1\nSTATUS=listening"
-        notifier.reloading()
+        notifier.notify_reloading()
         assert manager.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
-        notifier.stopping()
+        notifier.notify_stopping()
         assert manager.recv(1000).startswith(b"STOPPING=1")
 
 

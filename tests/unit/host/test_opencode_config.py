@@ -217,7 +217,7 @@ def test_files_are_read_again_only_when_one_has_changed(home: Path, project: Pat
     write(project / "opencode.json", '{"username": "a"}')
     write(project / ".opencode" / "command" / "x.md", "x")
     reader, opened = ConfigFiles(home, {}), list[str]()
-    confined = disk.confined
+    confined = disk.open_confined
 
     def counted(path: Path, folders: Sequence[str]) -> AbstractContextManager[tuple[BinaryIO, os.stat_result]]:
         opened.append(str(path))

@@ -79,7 +79,7 @@ async def test_what_was_made_changed_deleted_renamed_is_put_back(trees: Snapshot
     (project / "d/e").write_text("a file where a folder was")
     after, is_now = await trees.track(str(project)), state(project)
 
-    names = await trees.changed(str(project), before, after)
+    names = await trees.changed_files(str(project), before, after)
     assert {"old.txt", "new name \u00e4\u65e5.txt", "gone.txt", "empty", "run.sh", "d/e", "d/e/f.txt", "link"} <= set(names)
     assert await trees.restore(str(project), dict.fromkeys(names, before)) == []
     assert state(project) == was
@@ -118,7 +118,7 @@ async def test_ignored_files_and_inner_repositories_are_left_alone(trees: Snapsh
     for name in ("x.log", "mine", "with_commit/f", "without/f"):
         (project / name).write_text("2")
     (project / "new").write_text("new")
-    assert await trees.changed(str(project), before, await trees.track(str(project))) == ["new"]
+    assert await trees.changed_files(str(project), before, await trees.track(str(project))) == ["new"]
 
 
 async def test_a_folder_of_a_repository_has_its_rules_and_no_more_than_its_own_files(trees: Snapshots, project: Path) -> None:
@@ -130,7 +130,7 @@ async def test_a_folder_of_a_repository_has_its_rules_and_no_more_than_its_own_f
     (project / "sub/a.txt").write_text("1")
     (project / "outside.txt").write_text("1")
     after = await trees.track(str(project / "sub"))
-    assert await trees.changed(str(project / "sub"), before, after) == ["a.txt"]
+    assert await trees.changed_files(str(project / "sub"), before, after) == ["a.txt"]
     assert [c.file for c in await trees.diff(str(project / "sub"), before, after, ["a.txt"], 3)] == ["a.txt"]
     await trees.restore(str(project / "sub"), {"a.txt": before})
     assert not (project / "sub/a.txt").exists()
@@ -143,7 +143,7 @@ async def test_large_new_files_are_left_out(trees: Snapshots, project: Path) -> 
         file.truncate(snapshot.FILE_LIMIT_BYTES + 1)
     with (project / "just").open("wb") as file:
         file.truncate(snapshot.FILE_LIMIT_BYTES)
-    assert await trees.changed(str(project), before, await trees.track(str(project))) == ["just"]
+    assert await trees.changed_files(str(project), before, await trees.track(str(project))) == ["just"]
 
 
 async def test_too_many_files_switch_it_off(trees: Snapshots, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ async def test_a_link_in_the_place_of_a_folder_is_undone(trees: Snapshots, proje
     (project / "d").rmdir()
     (project / "d").symlink_to("e")
     after = await trees.track(str(project))
-    assert await trees.changed(str(project), before, after) == ["d", "d/a"]
+    assert await trees.changed_files(str(project), before, after) == ["d", "d/a"]
     assert await trees.restore(str(project), {"d": before, "d/a": before}) == []
     assert state(project) == was
 

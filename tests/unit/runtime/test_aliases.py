@@ -27,9 +27,9 @@ def test_the_first_program_that_is_no_alias_is_the_real_one(tmp_path: Path) -> N
     real = program(tmp_path / "b", "opencode")
     search_path = os.pathsep.join([str(tmp_path / "a"), str(tmp_path / "b")])
     assert list(aliases.candidates("opencode", search_path)) == [alias, real]
-    assert aliases.which("opencode", search_path) == real
-    assert aliases.which("opencode", str(tmp_path / "a")) is None
-    assert aliases.which(alias, search_path) is None
+    assert aliases.find_program("opencode", search_path) == real
+    assert aliases.find_program("opencode", str(tmp_path / "a")) is None
+    assert aliases.find_program(alias, search_path) is None
 
 
 def test_the_server_does_not_start_its_own_alias_as_the_agent_opencode(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ class NoFiles:
     async def track(self, directory: str) -> str:
         return "tree"
 
-    async def changed(self, directory: str, before: str, after: str) -> list[str]:
+    async def changed_files(self, directory: str, before: str, after: str) -> list[str]:
         return []
 
 

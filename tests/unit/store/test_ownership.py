@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.store.ownership import Claimed, SoleOwner
+from shim.store.ownership import ClaimedSession, SoleOwner
 from shim.store.servers import ServerRef
 from shim.store.sqlite import SqliteStore
 from tests.unit.store.store_contract import event, journal, row
@@ -37,10 +37,10 @@ async def test_who_made_a_session_has_it_until_its_server_ends(both: tuple[Sqlit
     assert isinstance(owner, ServerRef)
     assert (owner.id, owner.url, str(owner)) == (first.server_id, URL, f"pid {owner.pid}, {URL}")
     assert await second.owners() == {"ses_a": owner}
-    assert await first.claim("ses_a") == Claimed(None), "ours already: nothing new"
+    assert await first.claim("ses_a") == ClaimedSession(None), "ours already: nothing new"
     await first.close()
     assert await second.owners() == {}
-    assert await second.claim("ses_a") == Claimed(row())
+    assert await second.claim("ses_a") == ClaimedSession(row())
     second.append([event(4)])
     assert [one.sequence for one in await second.events("ses_a")] == [1, 2, 3, 4]
 
@@ -51,7 +51,7 @@ async def test_who_claims_an_older_session_first_has_it(both: tuple[SqliteStore,
     await third.open()
     third.save_session(row())
     await third.close()
-    assert isinstance(await second.claim("ses_a"), Claimed)
+    assert isinstance(await second.claim("ses_a"), ClaimedSession)
     assert isinstance(await first.claim("ses_a"), ServerRef)
 
 
@@ -107,5 +107,5 @@ async def test_deleted_sessions_are_forgotten_by_who_comes_alone(tmp_path: Path)
 
 async def test_a_store_in_memory_is_nobody_elses() -> None:
     alone = SoleOwner()
-    assert await alone.claim("ses_a") == Claimed(None)
+    assert await alone.claim("ses_a") == ClaimedSession(None)
     assert (await alone.owners(), (await alone.look()).changes, alone.dead(), alone.is_shared()) == ({}, (), (), False)

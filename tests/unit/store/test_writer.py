@@ -63,7 +63,7 @@ async def writing(disk: Disk, limits: Limits) -> AsyncIterator[GroupWriter]:
         disk.open()
         disk.fault = None
         await writer.close()
-        assert writer.ended
+        assert writer.has_ended
 
 
 async def reach(disk: Disk) -> None:
@@ -213,16 +213,16 @@ async def test_a_queue_is_crowded_when_it_is_half_full_and_the_disk_takes_it() -
     disk = Disk()
     async with writing(disk, Limits(group_rows=99, group_s=NEVER_S, queue_rows=4, queue_bytes=100)) as writer:
         writer.put(rows(1, size=49))
-        assert not writer.crowded
+        assert not writer.is_crowded
         writer.put(rows(2, size=1))  # of rows and of bytes
-        assert writer.crowded
+        assert writer.is_crowded
         await writer.flush()
-        assert not writer.crowded
+        assert not writer.is_crowded
         disk.fault = StoreError("the disk is full")
         writer.put(rows(3, 4, 5))
         with pytest.raises(StoreError):
             await writer.flush()
-        assert not writer.crowded  # nobody is to wait for that
+        assert not writer.is_crowded  # nobody is to wait for that
 
 
 async def test_bytes_are_bounded_but_one_large_row_passes() -> None:
@@ -245,7 +245,7 @@ async def test_close_writes_what_is_queued_and_refuses_more() -> None:
     writer.put(rows(1))
     await writer.close()
     assert disk.written == [1]
-    assert writer.ended
+    assert writer.has_ended
     with pytest.raises(StoreError, match="closed"):
         writer.put(rows(2))
     await writer.flush()
@@ -259,7 +259,7 @@ async def test_close_tells_what_was_not_written() -> None:
     writer.put(rows(1, 2))
     with pytest.raises(StoreError, match="2 rows were not written: the disk is full"):
         await writer.close()
-    assert writer.ended
+    assert writer.has_ended
     with pytest.raises(StoreError, match="the disk is full"):
         await writer.flush()
 
@@ -272,9 +272,9 @@ async def test_close_does_not_wait_for_ever() -> None:
     writer.put(rows(1))
     with pytest.raises(StoreError, match=r"has not answered for 0\.01 s; 1 rows may not be written"):
         await writer.close()
-    assert not writer.ended
+    assert not writer.has_ended
     disk.open()
-    await until(lambda: writer.ended)
+    await until(lambda: writer.has_ended)
     assert disk.written == [1]
 
 
@@ -300,7 +300,7 @@ async def test_a_flush_between_the_writers_last_word_and_its_end_is_told() -> No
         with pytest.raises(StoreError, match=r"has stopped \(bug\)"):
             async with asyncio.timeout(WAIT_S):
                 await flushing
-        await until(lambda: writer.ended)
+        await until(lambda: writer.has_ended)
     with pytest.raises(StoreError, match="1 rows were not written"):
         await writer.close()
 
@@ -316,7 +316,7 @@ async def test_a_bug_in_the_commit_is_told_too() -> None:
             with pytest.raises(StoreError, match=r"has stopped \(bug\)"):
                 async with asyncio.timeout(WAIT_S):
                     await writer.flush()
-        await until(lambda: writer.ended)
+        await until(lambda: writer.has_ended)
     assert "store.writer_died" in [entry["event"] for entry in logs]
     with pytest.raises(StoreError, match="1 rows were not written"):
         await writer.close()
@@ -326,4 +326,4 @@ async def test_a_bug_in_the_commit_is_told_too() -> None:
 async def test_a_writer_that_was_never_started_can_be_closed() -> None:
     writer = GroupWriter(Disk().commit)
     await writer.close()
-    assert writer.ended
+    assert writer.has_ended

@@ -29,19 +29,19 @@ class Query(BaseModel):
 
 
 @operation("experimental.session.list")
-async def listing(ctx: Ctx, query: Query) -> object:
+async def list_sessions(ctx: Ctx, query: Query) -> object:
     """Last updated first, each with its project; a header says where to go on if there are more."""
     found = sorted(
         (
             record
             for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
-            if _wanted(record, query, ctx.directory)
+            if _is_wanted(record, query, ctx.directory)
         ),
         key=lambda record: record.updated_ms,
         reverse=True,
     )
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
-    projects = {row["id"]: row for row in await ctx.services.projects.all()}
+    projects = {row["id"]: row for row in await ctx.services.projects.list_all()}
     shown: list[dict[str, Any]] = [
         {**read.session(one), "project": _summary(projects.get(one.project_id))} for one in found[:limit]
     ]
@@ -49,7 +49,7 @@ async def listing(ctx: Ctx, query: Query) -> object:
     return to_response(shown, headers=more)
 
 
-def _wanted(record: SessionRecord, query: Query, directory: str) -> bool:
+def _is_wanted(record: SessionRecord, query: Query, directory: str) -> bool:
     updated = record.updated_ms
     return (
         (query.directory is None or record.directory == directory)

@@ -37,7 +37,7 @@ async def get(ctx: Ctx) -> object:
 async def update(ctx: Ctx, body: Config) -> object:
     """Change the directory's file, then clients read everything again. The answer is what was sent, as native's."""
     changes = wire(body)
-    await _written(lambda given: ctx.services.config.update(ctx.directory, given), changes)
+    await _write(lambda given: ctx.services.config.update(ctx.directory, given), changes)
     # Native ends running turns here; nothing of ours depends on the old configuration, so they go on.
     ctx.services.host.publish(DirectoryDisposed(ctx.directory), ctx.directory)
     return _without_nulls(changes)
@@ -53,12 +53,12 @@ async def get_global(ctx: Ctx) -> object:
 @operation("global.config.update")
 async def update_global(ctx: Ctx, body: Config) -> object:
     """Change the person's own file. The answer is all of it."""
-    await _written(ctx.services.config.update_global, wire(body))
+    await _write(ctx.services.config.update_global, wire(body))
     ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     return (await asyncio.to_thread(ctx.services.config.load_global)).values
 
 
-async def _written(write: Callable[[Mapping[str, Any]], Path], changes: Mapping[str, Any]) -> None:
+async def _write(write: Callable[[Mapping[str, Any]], Path], changes: Mapping[str, Any]) -> None:
     try:
         await asyncio.to_thread(write, changes)
     except JsoncError as error:

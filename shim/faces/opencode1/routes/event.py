@@ -34,7 +34,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
     generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
     encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
-    greeting = [*running(ctx), *open_requests(ctx)]
+    greeting = [*running_state(ctx), *open_requests(ctx)]
     subscription = ctx.services.hub.subscribe(encoder, scope=scope, last_event_id=last, greeting=greeting)
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
@@ -53,7 +53,7 @@ def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
     return events
 
 
-def running(ctx: Ctx) -> list[OpenCodeEvent]:
+def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
     """What runs now, as it stands: status, and the message that is being written with all its parts.
 
     A TUI that lost its stream comes back without Last-Event-ID and does not read anew; these events replace what it has.

@@ -18,11 +18,11 @@ class FileQuery(BaseModel):
 
 
 @operation("file.list")
-async def listing(ctx: Ctx, query: FileQuery) -> object:
+async def list_folder(ctx: Ctx, query: FileQuery) -> object:
     """A folder's entries."""
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
-    return [asdict(entry) for entry in await files.listing(ctx.directory, query.path)]
+    return [asdict(entry) for entry in await files.list_folder(ctx.directory, query.path)]
 
 
 @operation("file.read")

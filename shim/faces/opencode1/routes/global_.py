@@ -11,7 +11,10 @@ from shim.http.operation import Ctx
 async def dispose(ctx: Ctx) -> object:
     """End all turns, agents, terminals and `/event` streams; sessions stay, and agents start again when they are needed."""
     services = ctx.services
-    known = {record.directory for record in services.sessions.records()} | {*services.watchers.watched(), ctx.directory}
+    known = {record.directory for record in services.sessions.records()} | {
+        *services.watchers.watched_directories(),
+        ctx.directory,
+    }
     await services.sessions.dispose(None)
     await services.terminals.dispose(None)
     for directory in sorted(known):

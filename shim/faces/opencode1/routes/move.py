@@ -44,7 +44,7 @@ class Move(BaseModel):
 async def move(ctx: Ctx, body: Move) -> object:
     """Its agent is started there with the next prompt, and told what was said. Raises SessionNotMoved."""
     directory = resolve({"directory": body.destination.directory}, {}, ctx.directory)
-    return await _moved(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
+    return await _move(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
 
 
 class Warp(BaseModel):
@@ -64,10 +64,10 @@ async def warp(ctx: Ctx, body: Warp) -> object:
     else:
         worktree = (await ctx.services.projects.current(here))["worktree"]
         directory = here if worktree == "/" else worktree
-    return await _moved(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges)
+    return await _move(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges)
 
 
-async def _moved(
+async def _move(
     ctx: Ctx, refusal: type[SessionNotMoved | SessionNotWarped], session_id: str, directory: str, *, along: bool
 ) -> object:
     if along:

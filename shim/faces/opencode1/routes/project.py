@@ -20,10 +20,10 @@ class Update(BaseModel):
 
 
 @operation("project.list")
-async def listing(ctx: Ctx) -> object:
+async def list_projects(ctx: Ctx) -> object:
     """All that were ever opened here, with the one of this request."""
     here = await ctx.services.projects.identity(ctx.directory)
-    return visible_projects(await ctx.services.projects.all(), ctx.services.settings.roots, here.id)
+    return visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
 
 
 @operation("project.current")

@@ -19,7 +19,7 @@ async def providers(ctx: Ctx) -> object:
 
 
 @operation("config.providers")
-async def configured(ctx: Ctx) -> object:
+async def configured_providers(ctx: Ctx) -> object:
     """The same in the form that the TUI starts with."""
     offers = await ctx.services.agents.available()
     return {"providers": catalog.providers(offers), "default": catalog.default_models(offers)}

@@ -16,7 +16,7 @@ from shim.faces.opencode1.endpoint import operation
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
-from shim.http.access import access_of, authorized, token_of
+from shim.http.access import access_of, is_authorized, token_of
 from shim.http.operation import Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
@@ -31,9 +31,9 @@ async def shells(ctx: Ctx) -> object:
 
 
 @operation("pty.list")
-async def listing(ctx: Ctx) -> object:
+async def list_terminals(ctx: Ctx) -> object:
     """The directory's terminals that run."""
-    return ctx.services.terminals.all(ctx.directory)
+    return ctx.services.terminals.list_of(ctx.directory)
 
 
 @operation("pty.create")
@@ -82,7 +82,7 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
     if not web.WebSocketResponse().can_prepare(ctx.request):
         raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # Who comes without the password comes with a ticket; one that is shown must be good in any case.
-    wanted = query.ticket is not None or not authorized(ctx.request)
+    wanted = query.ticket is not None or not is_authorized(ctx.request)
     token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
     if token_id is None or not access_of(ctx.request).is_good(token_id):
         raise PtyForbidden("The ticket is unknown, used or too old. Ask for a new one with POST /pty/{ptyID}/connect-token.")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, RootModel
 from shim.clock import from_rfc3339
 from shim.errors import InvalidRequest
 from shim.faces.opencode1.endpoint import operation
-from shim.faces.opencode1.history import Broken, fold, row
+from shim.faces.opencode1.history import BrokenHistory, fold, row
 from shim.faces.opencode1.render import render
 from shim.faces.opencode1.routes.transfer import path_of
 from shim.faces.opencode1.transfer import import_
@@ -20,12 +20,12 @@ from universal.jsonvalue import JsonObject
 from universal.session.reducer import Reducer
 
 
-class Known(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
+class KnownSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
     """The last `seq` that the client has, by session."""
 
 
 @operation("sync.history.list")
-async def history(ctx: Ctx, body: Known) -> object:
+async def history(ctx: Ctx, body: KnownSequences) -> object:
     """The lasting events of all sessions, less what the client has; rebuilt from the journal."""
     await ctx.services.store.flush()
     found: list[JsonObject] = []
@@ -68,7 +68,7 @@ async def replay(ctx: Ctx, body: ReplayBody) -> object:
     """The session that the history comes to, in that directory. One that is here already gets the messages that it has not."""
     try:
         document = fold(e.model_dump() for e in body.events)
-    except Broken as error:
+    except BrokenHistory as error:
         raise InvalidRequest(f"This history cannot be replayed: {error}.") from error
     directory = resolve({"directory": body.directory}, {}, ctx.directory)
     project = await ctx.services.projects.identity(directory)

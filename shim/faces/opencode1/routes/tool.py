@@ -24,10 +24,10 @@ async def ids(ctx: Ctx) -> object:
 
 
 @operation("tool.list")
-async def listing(ctx: Ctx, query: ToolQuery) -> object:
+async def list_tools(ctx: Ctx, query: ToolQuery) -> object:
     """Of one agent. Raises InvalidRequest for an unknown one."""
     found = {agent.spec.name: agent for agent in await ctx.services.agents.available()}
     if query.provider not in found:
         names = ", ".join(found)
         raise InvalidRequest(f'Provider not found: "{query.provider}". Available: {names}.', "Query", ("provider",))
-    return tool_schemas.listing(query.provider, found[query.provider].spec.title)
+    return tool_schemas.list_items(query.provider, found[query.provider].spec.title)

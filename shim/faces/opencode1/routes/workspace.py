@@ -36,9 +36,9 @@ async def adapters(ctx: Ctx) -> object:
 
 
 @operation("experimental.workspace.list")
-async def listing(ctx: Ctx) -> object:
+async def list_workspaces(ctx: Ctx) -> object:
     """Those of the project."""
-    return await ctx.services.workspaces.all(ctx.directory)
+    return await ctx.services.workspaces.list_of(ctx.directory)
 
 
 @operation("experimental.workspace.status")

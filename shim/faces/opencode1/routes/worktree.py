@@ -54,7 +54,7 @@ class CopyRemoval(BaseModel):
 
 
 @operation("worktree.list")
-async def listing(ctx: Ctx) -> object:
+async def list_worktrees(ctx: Ctx) -> object:
     """The project's other working trees."""
     return (await ctx.services.projects.current(ctx.directory))["sandboxes"]
 
@@ -69,7 +69,7 @@ async def create(ctx: Ctx, body: Create | None) -> object:
 @operation("worktree.remove")
 async def remove(ctx: Ctx, body: Place) -> object:
     """End what runs in it, and remove it with its branch."""
-    if ctx.services.worktrees.ours(body.directory):
+    if ctx.services.worktrees.is_managed(body.directory):
         await end_instance(ctx, body.directory)
     await ctx.services.worktrees.remove(ctx.directory, body.directory)
     return True

@@ -21,7 +21,7 @@ from shim.faces.opencode2.dialects import v2_july_edge as dialect_j_edge
 from shim.faces.opencode2.dialects import web_ui as dialect_w
 from shim.faces.opencode2.events import Event2, Wire
 from shim.faces.opencode2.rewriting import Alias
-from shim.operations import Asked
+from shim.operations import AskedField
 from universal.jsonvalue import arr, obj
 
 
@@ -41,7 +41,7 @@ def _same_answer(operation: str, answer: Any) -> Any:
     return answer
 
 
-def _same_request(operation: str, asked: Asked) -> Asked:
+def _same_request(operation: str, asked: AskedField) -> AskedField:
     return asked
 
 
@@ -60,7 +60,7 @@ class Dialect:
     message: Callable[[Wire], Wire | None] = _same_message
     session: Callable[[Wire], Wire] = _same_session
     answer: Callable[[str, Any], Any] = _same_answer
-    request: Callable[[str, Asked], Asked] = _same_request
+    request: Callable[[str, AskedField], AskedField] = _same_request
     aliases: tuple[Alias, ...] = ()
     joins: bool = False
     overwrites: frozenset[str] = frozenset()
@@ -119,6 +119,6 @@ OF_PREVIEW = {"session.prompt": "prompt", "session.permission.reply": "reply"}
 """Operation -> a field of its body that P has and R has not."""
 
 
-def by_body(dialect: Dialect, operation: str, asked: Asked) -> Dialect:
+def by_body(dialect: Dialect, operation: str, asked: AskedField) -> Dialect:
     """The dialect of a request whose client did not say what it is, by what it sends: the SDK without a directory does not."""
     return P if dialect is R and OF_PREVIEW.get(operation) in obj(asked.body) else dialect

@@ -15,7 +15,7 @@ from shim.faces.opencode2.dialects.v2_july_edge import saved
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.rewriting import Alias, Answer, Ask, Nothing, leaving_out, of_data, of_each, renaming
-from shim.operations import Asked
+from shim.operations import AskedField
 from universal.jsonvalue import arr, obj
 
 SESSION = "/api/session/{sessionID}"
@@ -26,7 +26,7 @@ ALIASES: tuple[Alias, ...] = (
 )
 
 
-def _prompt(asked: Asked) -> Asked:
+def _prompt(asked: AskedField) -> AskedField:
     """`{prompt: {text, files?, agents?}}` is R's `{text, files?, agents?}`."""
     body = obj(asked.body)
     said = obj(body.get("prompt"))
@@ -47,7 +47,7 @@ REQUESTS: Mapping[str, Ask] = {
 }
 
 
-def request(operation: str, asked: Asked) -> Asked:
+def request(operation: str, asked: AskedField) -> AskedField:
     """What a client of P asks, as R has it."""
     row = REQUESTS.get(operation)
     return asked if row is None else row(asked)

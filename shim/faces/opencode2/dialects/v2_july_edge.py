@@ -12,7 +12,7 @@ from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.rewriting import Alias, Answer, Ask, Nothing, leaving_out, of_data, of_each, renaming
-from shim.operations import Asked
+from shim.operations import AskedField
 from universal.jsonvalue import obj
 
 SESSION = "/api/session/{sessionID}"
@@ -46,7 +46,7 @@ OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.p
 of the messages, requests and forms that events have told meanwhile. Source: its `context/data.tsx` ("last write wins")."""
 
 
-def _command(asked: Asked) -> Asked:
+def _command(asked: AskedField) -> AskedField:
     """`{command, arguments?}` is R's `{name, text}`."""
     renamed = renaming(command="name", arguments="text")(asked)
     return renamed._replace(body={"text": "", **obj(renamed.body)}) if "name" in obj(renamed.body) else renamed
@@ -61,7 +61,7 @@ REQUESTS: Mapping[str, Ask] = {
 }
 
 
-def request(operation: str, asked: Asked) -> Asked:
+def request(operation: str, asked: AskedField) -> AskedField:
     """What a client of J asks, as R has it."""
     row = REQUESTS.get(operation)
     return asked if row is None else row(asked)

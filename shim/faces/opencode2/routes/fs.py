@@ -61,7 +61,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
     inside = files.is_below(ctx.directory, folder)
-    entries = await files.listing(ctx.directory if inside else folder, query.path if inside else "")
+    entries = await files.list_folder(ctx.directory if inside else folder, query.path if inside else "")
     before = "" if inside else _from(ctx.directory, folder)
     return await located(ctx, [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries])
 
@@ -111,7 +111,7 @@ def _from(directory: str, folder: str) -> str:
 def _read(directory: str, path: str) -> bytes:
     try:
         place = files.confine(directory, path)
-        with disk.confined(place, [os.path.realpath(directory)]) as (file, state):
+        with disk.open_confined(place, [os.path.realpath(directory)]) as (file, state):
             if disk.is_regular(state) and state.st_size <= files.FILE_LIMIT_BYTES:
                 return file.read(files.FILE_LIMIT_BYTES)
         why = "it is no file" if not disk.is_regular(state) else f"it has more than {files.FILE_LIMIT_BYTES} bytes"

@@ -103,7 +103,7 @@ async def create(ctx: Ctx, body: Create) -> object:
 async def remove(ctx: Ctx, body: Remove) -> object:
     """End what runs in it, and remove it. Only those that this server has made; with changes only by `force`."""
     top = (await _row(ctx, body.projectID))["worktree"]
-    if ctx.services.worktrees.ours(body.directory):
+    if ctx.services.worktrees.is_managed(body.directory):
         if not body.force and await vcs.changes(body.directory):
             raise WorktreeRefused(f"{body.directory} has changes that are not committed.", force_required=True)
         await end_instance(ctx, body.directory)
@@ -138,7 +138,7 @@ def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
 
 async def _rows(ctx: Ctx) -> list[dict[str, Any]]:
     here = await ctx.services.projects.identity(ctx.directory)
-    return visible_projects(await ctx.services.projects.all(), ctx.services.settings.roots, here.id)
+    return visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
 
 
 async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:

@@ -207,7 +207,9 @@ async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
     if found is None:
         raise SkillNotFound(body.id)
     need(ctx, path.sessionID)
-    given = PromptRequest(parts=[{"type": "text", "text": found.told()}], unattended=unattended_of_headers(ctx.request.headers))
+    given = PromptRequest(
+        parts=[{"type": "text", "text": found.as_prompt()}], unattended=unattended_of_headers(ctx.request.headers)
+    )
     told = {"kind": "skill", "skill": {"id": found.id, "name": found.name, "text": found.content}, "delivery": "steer"}
     await submit(ctx.services.sessions, path.sessionID, given, reply=body.resume is not False, second=told)
     await ctx.services.store.flush()

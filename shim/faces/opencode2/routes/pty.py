@@ -17,7 +17,7 @@ from shim.faces.opencode2.routes.located import located
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
-from shim.http.access import access_of, authorized, token_of
+from shim.http.access import access_of, is_authorized, token_of
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
@@ -30,7 +30,7 @@ GONE = 4404
 @operation2("pty.list")
 async def listing(ctx: Ctx) -> object:
     """The directory's terminals that run."""
-    return await located(ctx, ctx.services.terminals.all(ctx.directory))
+    return await located(ctx, ctx.services.terminals.list_of(ctx.directory))
 
 
 @operation2("pty.create")
@@ -79,7 +79,7 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
     if not web.WebSocketResponse().can_prepare(ctx.request):
         raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # Who comes without the password comes with a ticket; one that is shown must be good in any case.
-    wanted = bool(query.ticket) or not authorized(ctx.request)
+    wanted = bool(query.ticket) or not is_authorized(ctx.request)
     token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
     if token_id is None or not access_of(ctx.request).is_good(token_id):
         message = "The ticket is unknown, used or too old. Ask for a new one with POST /api/pty/{ptyID}/connect-token."

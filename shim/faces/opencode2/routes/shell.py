@@ -50,7 +50,7 @@ class OutputQuery(BaseModel):
 @operation2("shell.list")
 async def listing(ctx: Ctx) -> object:
     """The directory's commands that run."""
-    return await located(ctx, ctx.services.shells.all(ctx.directory))
+    return await located(ctx, ctx.services.shells.list_of(ctx.directory))
 
 
 @operation2("shell.create")

@@ -78,7 +78,7 @@ async def diff(ctx: Ctx, query: DiffQuery) -> object:
     if query.mode == "working" and query.base is None:
         found = await vcs.diff(ctx.directory, "git", query.context)
     else:
-        found = await vcs.compared(ctx.directory, query.base, query.context, committed=query.mode == "committed")
+        found = await vcs.compare(ctx.directory, query.base, query.context, committed=query.mode == "committed")
     return await located(ctx, [_row(change) | {"patch": change.patch or ""} for change in found])
 
 

@@ -133,17 +133,17 @@ def _schema_of(what: Any, schemas: Json, *, mode: Any = "serialization") -> Json
         return {"$ref": TEMPLATE.format(model=what)}
     adapter = cast(TypeAdapter[Any], what) if isinstance(what, TypeAdapter) else TypeAdapter[Any](what)
     made = adapter.json_schema(ref_template=TEMPLATE, mode=mode)
-    schemas.update({name: _sent(inner) for name, inner in made.pop("$defs", {}).items()})
+    schemas.update({name: _answer_schema(inner) for name, inner in made.pop("$defs", {}).items()})
     if isinstance(what, type) and issubclass(what, BaseModel):
-        schemas[what.__name__] = _sent(made)
+        schemas[what.__name__] = _answer_schema(made)
         return {"$ref": TEMPLATE.format(model=what.__name__)}
     if "title" in made and "properties" in made:
-        schemas[made["title"]] = _sent(made)
+        schemas[made["title"]] = _answer_schema(made)
         return {"$ref": TEMPLATE.format(model=made["title"])}
     return made
 
 
-def _sent(model: Json) -> Json:
+def _answer_schema(model: Json) -> Json:
     """Fields that are None are left out of answers, so only those without a default are always there."""
     required = [name for name, field in model.get("properties", {}).items() if "default" not in field]
     return {**model, "required": [name for name in model.get("required", ()) if name in required]} if required else model

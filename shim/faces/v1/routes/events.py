@@ -42,7 +42,7 @@ class SseQuery(BaseModel):
     include_raw: bool = False
 
 
-def sent(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
+def encode_entry(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
     """The event as it is sent, as JSON. `raw` is always there; null unless asked for.
 
     What is stored is sent as it is: it was checked when it was written.
@@ -63,7 +63,7 @@ async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
     session_id = face.sessions.id_of(path.session_id)
     limit = min(query.limit, MAX_LIMIT)
     found = await ctx.services.store.rows(session_id, query.offset, limit + 1)
-    rows = (sent(face, row, include_raw=query.include_raw) for row in found[:limit])
+    rows = (encode_entry(face, row, include_raw=query.include_raw) for row in found[:limit])
     return page(b"events", rows, more=len(found) > limit)
 
 
@@ -81,6 +81,6 @@ def encoder(face: Universal, *, include_raw: bool) -> Callable[[Entry], bytes]:
     """How events go onto a stream."""
 
     def encode(entry: Entry) -> bytes:
-        return frame(entry.sequence, sent(face, entry, include_raw=include_raw))
+        return frame(entry.sequence, encode_entry(face, entry, include_raw=include_raw))
 
     return encode

@@ -19,7 +19,7 @@ from shim.faces.v1.models import (
 )
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.host import file_actions
-from shim.host.file_actions import Found, Place
+from shim.host.file_actions import FileEntry, Place
 from shim.http.operation import Ctx
 
 
@@ -53,7 +53,7 @@ def _place(ctx: Ctx, session: str | None) -> Place:
     return Place(directory, anywhere=services.settings.fs_anywhere)
 
 
-def _stat(found: Found) -> FsStat:
+def _stat(found: FileEntry) -> FsStat:
     return FsStat(path=found.path, entryType=found.kind, size=found.size, modified=found.modified)
 
 

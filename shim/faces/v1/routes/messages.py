@@ -116,9 +116,9 @@ class PermissionPath(SessionPath):
 )
 async def reply_permission(ctx: Ctx, path: PermissionPath, body: PermissionReplyRequest) -> object:
     """Answer once, always (as in OpenCode: for the project, until the server ends), or reject, with a reason if there is one."""
-    session_id = await _asked(ctx, path.session_id, "permissions", path.permission_id)
+    session_id = await _need_request(ctx, path.session_id, "permissions", path.permission_id)
     ctx.services.sessions.reply_permission(path.permission_id, body.reply, body.message)
-    return await _answered(ctx, session_id)
+    return await _answer(ctx, session_id)
 
 
 class QuestionPath(SessionPath):
@@ -137,9 +137,9 @@ class QuestionPath(SessionPath):
 )
 async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyRequest) -> object:
     """Answer all questions of a request: labels, or typed texts."""
-    session_id = await _asked(ctx, path.session_id, "questions", path.question_id)
+    session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)
     ctx.services.sessions.reply_question(path.question_id, body.answers)
-    return await _answered(ctx, session_id)
+    return await _answer(ctx, session_id)
 
 
 @v1(
@@ -152,12 +152,12 @@ async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyReques
 )
 async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
     """Refuse to answer; the agent is told."""
-    session_id = await _asked(ctx, path.session_id, "questions", path.question_id)
+    session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)
     ctx.services.sessions.reply_question(path.question_id, None)
-    return await _answered(ctx, session_id)
+    return await _answer(ctx, session_id)
 
 
-async def _asked(ctx: Ctx, name: str, field: str, request_id: str) -> str:
+async def _need_request(ctx: Ctx, name: str, field: str, request_id: str) -> str:
     """The session, if it waits for this answer. Raises NotFound."""
     session_id = universal(ctx).sessions.id_of(name)
     session = await ctx.services.sessions.session(session_id)
@@ -167,6 +167,6 @@ async def _asked(ctx: Ctx, name: str, field: str, request_id: str) -> str:
     return session_id
 
 
-async def _answered(ctx: Ctx, session_id: str) -> object:
+async def _answer(ctx: Ctx, session_id: str) -> object:
     await ctx.services.store.flush()
     return NO_CONTENT

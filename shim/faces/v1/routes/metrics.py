@@ -9,7 +9,7 @@ from collections import Counter
 
 from aiohttp import web
 
-from shim.bounded_output import dropped
+from shim.bounded_output import dropped_lines
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
 
@@ -41,6 +41,6 @@ async def get_metrics(ctx: Ctx) -> object:
         open_asks=open_asks,
         oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
         asks_unattended=services.sessions.deps.unattended_counts,
-        lines_dropped=dropped(),
+        lines_dropped=dropped_lines(),
     )
     return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

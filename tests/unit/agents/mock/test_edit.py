@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.runtime.mock_edit import MAX_BYTES, Refused, apply, lines_of, prepare, unified
+from shim.runtime.mock_edit import MAX_BYTES, EditRefused, apply, lines_of, prepare, unified_diff
 
 PIECES = st.sampled_from(["one", "two", "\n", "\r\n", " ", "\u2028", "\x0c", "ü", ""])
 
@@ -45,7 +45,7 @@ def test_what_is_not_edited(tmp_path: Path) -> None:
     (directory / "binary").write_bytes(b"\xff\xfe\x00")
     (directory / "large").write_bytes(b"x" * (MAX_BYTES + 1))
     for name in ("../secret", str(tmp_path / "secret"), "link", "folder", "binary", "large", ".", "x" * 300, "nul\0"):
-        with pytest.raises(Refused):
+        with pytest.raises(EditRefused):
             prepare(directory, name)
     assert (tmp_path / "secret").read_text() == "secret"
 
@@ -54,10 +54,10 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     edit = prepare(tmp_path, "new/file.txt")
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "file.txt").write_text("somebody else's")
-    with pytest.raises(Refused):
+    with pytest.raises(EditRefused):
         apply(edit)
     assert (tmp_path / "new" / "file.txt").read_text() == "somebody else's"
 
 
 def test_the_diff_of_no_change_is_empty() -> None:
-    assert unified("f", "a\n", "a\n") == ""
+    assert unified_diff("f", "a\n", "a\n") == ""

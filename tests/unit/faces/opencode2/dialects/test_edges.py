@@ -9,7 +9,7 @@ from shim.faces.opencode2.dialects import v2_july_edge as j
 from shim.faces.opencode2.operations import OPERATIONS2
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.rewriting import Nothing
-from shim.operations import Asked
+from shim.operations import AskedField
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -39,8 +39,8 @@ def test_rows_are_of_operations_that_there_are(name: str) -> None:
     ],
 )
 def test_requests(operation: str, said: object, meant: object) -> None:
-    asked = Asked({"a": "b"}, said)
-    assert j.request(operation, asked) == Asked({"a": "b"}, meant)
+    asked = AskedField({"a": "b"}, said)
+    assert j.request(operation, asked) == AskedField({"a": "b"}, meant)
     assert asked.body == said
 
 

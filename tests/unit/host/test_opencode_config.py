@@ -223,7 +223,7 @@ def test_files_are_read_again_only_when_one_has_changed(home: Path, project: Pat
         opened.append(str(path))
         return confined(path, folders)
 
-    monkeypatch.setattr(disk, "confined", counted)
+    monkeypatch.setattr(disk, "open_confined", counted)
     first = reader.load(str(project))
     assert len(opened) == 4
     assert reader.load(str(project)) is first

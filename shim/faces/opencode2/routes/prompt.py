@@ -104,7 +104,7 @@ async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> t
         skill = await skill_of(ctx, session_id, body.id)
         if skill is None:
             raise InvalidRequest(f"Skill not found: {body.id}. GET /api/skill lists those that there are", path=("skills",))
-        parts.append({"type": "text", "text": skill.told(), "synthetic": True})
+        parts.append({"type": "text", "text": skill.as_prompt(), "synthetic": True})
         mention = {} if body.mention is None else {"mention": body.mention.model_dump()}
         named.append({"id": skill.id, "name": skill.name, "text": skill.content, **mention})
     return parts, named

@@ -165,7 +165,7 @@ async def test_same_requests(tmp_path: Path, scene: str) -> None:
     assert [known for known in here if not any(explains(known, *one) for one in found)] == [], "rows that nothing needs"
 
 
-def test_what_is_asked() -> None:
+def test_every_operation_is_asked() -> None:
     """Every operation of sessions, and every GET that is served, but streams and those that native's recordings do not have."""
     both = ROWS + [json.loads(line) for line in (FIXTURES / "native" / "answers.jsonl").read_text().splitlines()]
     asked = {operation_of(row) for row in both}

@@ -61,7 +61,7 @@ def test_the_table_is_the_document() -> None:
     ]
 
 
-def test_what_the_preview_shares_is_of_the_second_wire() -> None:
+def test_the_preview_shares_operations_of_opencode2() -> None:
     def route(row: tuple[str, ...]) -> tuple[str, str]:
         return row[0], re.sub(r"\{\w+\}", "{}", row[1])
 

@@ -49,7 +49,7 @@ def test_reasons_are_sentences(name: str, row: tuple[int, str]) -> None:
     assert (status, len(reason) > 20, reason.endswith(".")) == (501, True, False), name
 
 
-def test_what_is_always_the_same_is_served() -> None:
+def test_constant_answers_are_served() -> None:
     assert set(SAME2) <= SERVED
 
 
@@ -93,7 +93,7 @@ def _references(value: object) -> set[str]:
     return set()
 
 
-def test_it_is_a_document() -> None:
+def test_the_document_is_valid_openapi() -> None:
     """Every schema is one, every parameter of a path stands in it, and the other way round."""
     for name, one in oracle2().schemas.items():
         assert jsonschema_rs.meta.is_valid({"$schema": "https://json-schema.org/draft/2020-12/schema", **one}), name
@@ -135,7 +135,7 @@ def test_types(text: str, right: list[Any], wrong: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "error"), [("{ a: }", ValueError), ("Nothing", KeyError), ("int int", ValueError), ("§", ValueError)]
 )
-def test_what_is_no_type(text: str, error: type[Exception]) -> None:
+def test_text_that_is_no_type_is_refused(text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         schema(text, {})
 

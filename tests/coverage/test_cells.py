@@ -60,7 +60,7 @@ def test_a_session_without_an_idle_does_not_show_its_lifecycle() -> None:
 
 
 @pytest.mark.parametrize("agent", sorted(COLUMNS.keys() & agents().keys()))
-def test_what_an_agent_says_that_it_can_is_what_the_table_says(agent: str) -> None:
+def test_an_agents_abilities_agree_with_the_table(agent: str) -> None:
     """`/v1/agents` and docs/coverage.md do not contradict each other."""
     can = agents()[agent].capabilities
     cells = {name: cell for name in SAME if (cell := COLUMNS[agent].cell(name)) is not None}

@@ -47,7 +47,7 @@ def say(server: Bench, text: str) -> None:
     server.api.post(f"/v1/sessions/{NAME}/messages", {"message": text})
 
 
-def test_what_is_said_on_v1_is_seen_and_answered_in_the_tui(server: Bench, terminal: Terminal) -> None:
+def test_a_prompt_of_v1_is_seen_and_answered_in_the_tui(server: Bench, terminal: Terminal) -> None:
     before = ends(server)
     say(server, server.say("[scene:bash:touch made.txt] make", "permission"))
     assert "Allow once" in terminal.wait("Permission required", TURN_S)
@@ -59,7 +59,7 @@ def test_what_is_said_on_v1_is_seen_and_answered_in_the_tui(server: Bench, termi
     terminal.wait(r"esc\s+interrupt", TURN_S, gone=True)
 
 
-def test_what_is_typed_in_the_tui_is_on_v1(server: Bench, terminal: Terminal) -> None:
+def test_a_prompt_typed_in_the_tui_is_on_v1(server: Bench, terminal: Terminal) -> None:
     before = ends(server)
     terminal.submit(server.say("[scene:text] typedinthetui", "echo typedinthetui"))
     wait_for(lambda: ends(server) > before, TURN_S, "the turn does not end")

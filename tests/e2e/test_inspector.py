@@ -193,7 +193,7 @@ def test_from_a_part_to_its_events_and_back(page: Inspector) -> None:
     page.good()
 
 
-def test_what_agents_say_stays_text(page: Inspector) -> None:
+def test_text_of_agents_is_shown_as_text(page: Inspector) -> None:
     page.open(make(page, "hostile"))
     page.turn(HOSTILE, "article:not(.user) .text strong")
     said = page.browser.text("article:not(.user) .text")

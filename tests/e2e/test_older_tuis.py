@@ -90,7 +90,7 @@ def test_a_question(served: Bench, version: str, terminal: Terminal) -> None:
     assert status == ("error" if version == "1.0.98" else "completed")
 
 
-def test_what_is_read_late_does_not_hide_what_is_asked(served: Bench, version: str) -> None:
+def test_a_late_first_read_does_not_hide_a_request(served: Bench, version: str) -> None:
     """The first prompt of a session, and the TUI's first read of it is over only when the permission was asked: it lays what it
     has read over what it was told, and there was no command in the dialog."""
     with slow_line(served.url, b"/message", SLOW_S) as line:

@@ -48,7 +48,7 @@ def test_json(served: Bench) -> None:
 
 
 @both
-def test_what_it_cannot_be_asked_is_rejected_and_it_ends(served: Bench) -> None:
+def test_a_question_that_run_cannot_show_is_rejected_and_the_run_ends(served: Bench) -> None:
     run(served, served.say("[scene:bash:touch made.txt] make it", "permission"))
     assert not (served.place.project / "made.txt").exists()
     run(served, served.say("[scene:question] ask", "question"))

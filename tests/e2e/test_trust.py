@@ -117,7 +117,7 @@ def test_nothing_runs_before_trust_and_all_of_it_after(server: Bench) -> None:
     assert read_instructions(server, before)
 
 
-def test_what_a_person_declines_never_runs() -> None:
+def test_declined_project_settings_never_run() -> None:
     with bench(CLAUDE, config={}) as server:
         plant_claude(server.place)
         stream = Stream(server.api)

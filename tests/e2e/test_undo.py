@@ -95,7 +95,7 @@ def test_the_persons_repository_is_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi"])  # OpenCode starts too slowly; its codec has tests
-def test_what_is_undone_is_gone_from_the_agents_own_memory(agent: str) -> None:
+def test_undo_removes_turns_from_the_agents_memory(agent: str) -> None:
     """Twice, since the second undo goes back to before what the first has made of the agent's conversation."""
     with bench(agent) as served:
         session = served.api.post("/session", {})["id"]

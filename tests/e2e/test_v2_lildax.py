@@ -74,7 +74,7 @@ def opened(terminal: Terminal, title: str) -> None:
     terminal.wait("Sessions +esc", 10, gone=True)
 
 
-def test_it_opens_a_session_and_shows_its_next_turn_live(served: Bench, terminal: Terminal) -> None:
+def test_lildax_opens_a_session_and_shows_its_next_turn_live(served: Bench, terminal: Terminal) -> None:
     api = served.api
     session = api.session(title="seen from the preview")
     api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "echo the first answer"}]})
@@ -86,7 +86,7 @@ def test_it_opens_a_session_and_shows_its_next_turn_live(served: Bench, terminal
     assert os.path.exists(f"/proc/{terminal.pids()[-1]}"), "it is still there"
 
 
-def test_it_shows_a_permission_and_answers_it(served: Bench, terminal: Terminal) -> None:
+def test_lildax_shows_a_permission_and_answers_it(served: Bench, terminal: Terminal) -> None:
     api = served.api
     session = api.session(title="asked in the preview")
     api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "echo before"}]})

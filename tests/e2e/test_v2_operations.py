@@ -113,7 +113,7 @@ def test_a_model_that_is_not_there(client: Client) -> None:
     assert [(one["type"], one["id"] == waiting) for one in kept] == [("user", True), ("idle", False)]
 
 
-def test_what_waits_outlives_the_server_and_its_agent_goes_on(client: Client, served: Bench) -> None:
+def test_queued_prompts_outlive_the_server(client: Client, served: Bench) -> None:
     session = client.session()
     client.prompt(session, "[scene:text] remember me")
     client.wait(session)
@@ -147,7 +147,7 @@ def test_its_commands_have_the_sessions_variables(client: Client) -> None:
     assert "You said: hello" in client.said(session), "its conversation goes on"
 
 
-def test_it_moves_to_another_directory(client: Client, served: Bench) -> None:
+def test_a_session_moves_to_another_directory(client: Client, served: Bench) -> None:
     session = client.session()
     client.prompt(session, "[scene:text] remember me")
     client.wait(session)

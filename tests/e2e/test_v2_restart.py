@@ -38,7 +38,7 @@ def calls_of(messages: list[Json]) -> list[Json]:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_it_goes_on_with_the_sessions_on_its_screen(served: Bench, kill: bool) -> None:
+def test_the_tui_goes_on_with_its_sessions_after_a_restart(served: Bench, kill: bool) -> None:
     july = July(served.api)
     session = july.begin(served.say("[scene:read_edit] edit", "edit README.md"))
     before = july.idle(session)

@@ -41,7 +41,7 @@ def fresh(served: Bench) -> None:
     served.place.reset()
 
 
-def test_what_it_asks_at_its_start_is_there(served: Bench, july: July) -> None:
+def test_the_july_tui_finds_all_that_it_asks_at_its_start(served: Bench, july: July) -> None:
     assert july.health["healthy"] is True
     assert july.location["directory"] == str(served.place.project)
     assert july.at_start["model"], "without a model it wants a provider connected"

@@ -352,7 +352,7 @@ def test_sessions_are_made_listed_changed_and_removed(typed: Typed) -> None:
     assert kinds.count("session.archived") == kinds.count("session.unarchived") == 1
 
 
-def test_what_is_read_of_a_conversation(typed: Typed) -> None:
+def test_the_typed_client_reads_a_conversation(typed: Typed) -> None:
     client, ok = typed.client, typed.ok
     session = typed.session()
     typed.turn(session, typed.say("[scene:text] first", "echo first"))
@@ -404,7 +404,7 @@ def test_prompts_that_wait(typed: Typed) -> None:
     assert ok(client.session.get(session)).outcome == "interrupted"
 
 
-def test_what_is_put_into_a_conversation(typed: Typed) -> None:
+def test_the_typed_client_writes_into_a_conversation(typed: Typed) -> None:
     client, ok = typed.client, typed.ok
     skill = typed.served.place.project / ".claude" / "skills" / "greet"
     skill.mkdir(parents=True, exist_ok=True)

@@ -121,7 +121,7 @@ def test_a_reload_in_the_middle_of_a_turn_loses_nothing(served: Bench, browser: 
     assert " ".join(said.split()) in " ".join(browser.text().split())
 
 
-def test_what_a_client_of_1_does_is_seen_at_once(served: Bench, browser: Browser) -> None:
+def test_an_opencode1_clients_turn_is_seen_at_once(served: Bench, browser: Browser) -> None:
     webui.submit(browser, served.say("[scene:text] first", "echo You said: first"))
     browser.wait_text("You said: first", 40)
     finished(browser)

@@ -132,7 +132,7 @@ def test_spoiled_recordings(agent: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("agent", "seed"), SEEDS)
-def test_what_was_found_before(agent: str, seed: int) -> None:
+def test_earlier_findings_stay_fixed(agent: str, seed: int) -> None:
     play(agent, seed)
 
 

@@ -128,7 +128,7 @@ FOUND: tuple[tuple[str, str, Any], ...] = ()
 
 
 @pytest.mark.parametrize(("method", "url", "body"), FOUND)
-def test_what_was_found_before(server: Server, method: str, url: str, body: Any) -> None:
+def test_earlier_findings_stay_fixed(server: Server, method: str, url: str, body: Any) -> None:
     path = url.replace("SESSION", server.session).replace("MESSAGE", server.message).replace("PART", server.part)
     raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     send(server, method, path, {"Content-Type": "application/json"}, raw)

@@ -140,7 +140,7 @@ def test_requests(server: Server, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_was_found_before(server: Server, seed: int) -> None:
+def test_earlier_findings_stay_fixed(server: Server, seed: int) -> None:
     judge(server, seed)
 
 

@@ -88,7 +88,7 @@ async def test_a_terminal_shows_as_growing_output_with_its_exit_code(server: Liv
     assert (state["metadata"]["exit"], state["metadata"]["output"]) == (3, "one\ntwo\n")
 
 
-async def test_what_the_agent_is_told(server: Live) -> None:
+async def test_an_agent_gets_the_exit_of_its_command(server: Live) -> None:
     told = await said(server, "run echo hi; pwd")
     assert told["ended"] == {"exitCode": 0, "signal": None}
     assert told["output"] == {"output": f"hi\n{server.directory}\n", "truncated": False, "exitStatus": told["ended"]}
@@ -101,7 +101,7 @@ async def test_what_the_agent_is_told(server: Live) -> None:
     assert (await said(server, "run kill -9 $$"))["ended"] == {"exitCode": None, "signal": "SIGKILL"}
 
 
-async def test_what_cannot_be_started(server: Live) -> None:
+async def test_a_terminal_that_cannot_start_says_why(server: Live) -> None:
     session = await server.session()
     answer = await server.ask(session, "exec no-such-program x", model=HANDS)
     assert answer["parts"][-2]["text"] == f"no-such-program cannot be started in {server.directory}: No such file or directory."
@@ -177,7 +177,7 @@ async def test_files_outside_are_refused(server: Live, tmp_path: Path, way: str)
     assert secret.read_text() == "secret"
 
 
-async def test_what_the_agent_writes_by_us_is_a_change_of_the_turn_and_can_be_undone(server: Live) -> None:
+async def test_a_file_written_for_the_agent_can_be_undone(server: Live) -> None:
     for command in ("git init -q .", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"):
         process = await asyncio.create_subprocess_shell(command, cwd=server.directory)
         assert await process.wait() == 0

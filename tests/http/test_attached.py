@@ -32,7 +32,7 @@ def too_long(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("make", [pipe, device, too_long])
-async def test_what_is_no_file_is_told_and_holds_nobody(tmp_path: Path, make: Callable[[Path], str]) -> None:
+async def test_an_attachment_that_is_no_file_is_refused_at_once(tmp_path: Path, make: Callable[[Path], str]) -> None:
     async with live(tmp_path) as server:
         path = make(tmp_path)
         session = await server.session()

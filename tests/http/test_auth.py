@@ -36,7 +36,7 @@ async def test_a_key_is_kept_in_a_file_of_its_owner(server: Live, tmp_path: Path
     assert KeyStore(file).environment("claude") == {}
 
 
-async def test_it_is_in_no_answer_and_no_log(server: Live, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_key_is_in_no_answer_and_no_log(server: Live, capsys: pytest.CaptureFixture[str]) -> None:
     await server.api.request("PUT", "/auth/anthropic", json=GIVEN, status=200)
     for path in ("/config", "/config/providers", "/provider", "/provider/auth", "/global/config"):
         assert KEY not in json.dumps((await server.api.get(path, status=200)).body)
@@ -56,7 +56,9 @@ async def test_it_is_in_no_answer_and_no_log(server: Live, capsys: pytest.Captur
         ("mock", GIVEN, 'a key of "mock"'),
     ],
 )
-async def test_what_cannot_be_kept_says_what_to_do(server: Live, tmp_path: Path, provider: str, body: Any, why: str) -> None:
+async def test_a_key_that_cannot_be_stored_says_what_to_do(
+    server: Live, tmp_path: Path, provider: str, body: Any, why: str
+) -> None:
     answer = await server.api.request("PUT", f"/auth/{provider}", json=body, status=400)
     assert why in answer.body["data"]["message"]
     assert not (tmp_path / "data" / "auth.json").exists()

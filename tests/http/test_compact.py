@@ -70,7 +70,7 @@ async def test_a_compaction_in_the_middle_of_a_turn(server: Live) -> None:
     assert last["agent"] == "build"
 
 
-async def test_it_waits_for_the_turn_that_runs(server: Live) -> None:
+async def test_compaction_waits_for_the_running_turn(server: Live) -> None:
     session = await server.session()
     await server.prompt(session, "slow 1")
     answer, _, kinds = await compacted(server, session)
@@ -78,7 +78,7 @@ async def test_it_waits_for_the_turn_that_runs(server: Live) -> None:
     assert kinds.count("session.idle") == 1
 
 
-async def test_what_cannot_be_compacted_says_why(server: Live) -> None:
+async def test_a_refused_compaction_says_why(server: Live) -> None:
     session = await server.session()
     empty = await server.api.post(f"/session/{session}/summarize", MODEL, status=400)
     assert "nothing to compact" in empty.body["data"]["message"]
@@ -107,7 +107,7 @@ async def test_init_asks_the_agent_for_agents_md(server: Live) -> None:
     await server.api.post(f"/session/{session}/init", MODEL, status=400)
 
 
-async def test_one_that_fails_is_told_once(server: Live) -> None:
+async def test_a_failed_compaction_is_told_once(server: Live) -> None:
     _, fold = await server.turn("compact fail")
     assert len(fold.errors) == 1
     *_, summary = fold.wire()

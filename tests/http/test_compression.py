@@ -38,7 +38,7 @@ async def test_a_stream_can_be_compressed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("accepts", "when"), [("gzip", "auto"), ("identity", "always"), ("gzip", "never")])
-async def test_it_is_plain_here_and_for_who_does_not_take_it(tmp_path: Path, accepts: str, when: str) -> None:
+async def test_streams_are_plain_on_loopback_and_for_clients_without_gzip(tmp_path: Path, accepts: str, when: str) -> None:
     async with live(tmp_path, compress_streams=when) as server:
         response = await open_stream(server, accepts)
         assert "Content-Encoding" not in response.headers

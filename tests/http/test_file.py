@@ -121,7 +121,7 @@ async def test_directory_may_be_a_link(place: Place, tmp_path: Path) -> None:
     assert answer.body["content"] == "Hello"
 
 
-async def test_what_is_no_file(place: Place) -> None:
+async def test_special_files_are_refused(place: Place) -> None:
     """A pipe without a writer would hold whoever opens it."""
     os.mkfifo(place.project / "pipe")
     (place.project / "src").mkdir()

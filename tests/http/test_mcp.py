@@ -23,7 +23,7 @@ async def mcp(server: Live) -> Any:
     return (await server.api.get("/mcp", status=200)).body
 
 
-async def test_what_was_told_is_answered_and_survives_a_restart(tmp_path: Path) -> None:
+async def test_an_mcp_status_survives_a_restart(tmp_path: Path) -> None:
     store = tmp_path / "data" / "shim.db"
     async with live(tmp_path, store=SqliteStore(store)) as server:
         assert await mcp(server) == {}

@@ -25,7 +25,7 @@ def body(session: str, directory: Path, **more: Any) -> dict[str, Any]:
     return {"sessionID": session, "destination": {"directory": str(directory)}, **more}
 
 
-async def test_it_goes_on_there(server: Live, tmp_path: Path) -> None:
+async def test_a_moved_session_goes_on_there(server: Live, tmp_path: Path) -> None:
     session = await server.session()
     await server.ask(session, "echo before")
     other = tmp_path / "other"
@@ -39,7 +39,7 @@ async def test_it_goes_on_there(server: Live, tmp_path: Path) -> None:
     assert [m["info"]["role"] for m in await server.messages(session)] == ["user", "assistant"] * 2
 
 
-async def test_what_cannot_be(server: Live, tmp_path: Path) -> None:
+async def test_impossible_moves_are_refused(server: Live, tmp_path: Path) -> None:
     session = await server.session()
     for given, why in (
         (body(session, tmp_path / "none"), "There is no directory"),

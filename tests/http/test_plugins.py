@@ -61,7 +61,7 @@ async def test_the_example_runs_a_whole_turn(tmp_path: Path, monkeypatch: pytest
         assert tool["state"]["title"] == "echo hi"
 
 
-async def test_it_fails_stops_and_says_nonsense_as_well_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plugin_agent_may_fail_stop_and_talk_nonsense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, monkeypatch)
     async with live(tmp_path) as server:
         _, failed = await server.turn("fly", **PARROT)

@@ -52,7 +52,7 @@ async def test_without_a_commit(place: Place, monkeypatch: pytest.MonkeyPatch) -
     assert (await current(place, folder))["id"] == git(folder, "rev-parse", "HEAD")
 
 
-async def test_it_is_looked_for_again_only_after_a_while(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_repository_is_looked_for_again_after_a_while(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = place.home / "later"
     folder.mkdir()
     monkeypatch.setattr("shim.host.projects.LOOK_AGAIN_S", 60.0)

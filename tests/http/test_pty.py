@@ -153,7 +153,7 @@ async def test_two_watch(place: Place) -> None:
         await other.until("got it")
 
 
-async def test_it_is_a_terminal(place: Place) -> None:
+async def test_a_pty_is_a_terminal(place: Place) -> None:
     """Ctrl-C ends what runs in it, the size can be asked, and the environment is a terminal's."""
     made = await create(place, 'trap "echo caught" INT; echo $TERM $A ready; read x', cwd="/", title="T", env={"A": "b"})
     assert (made["cwd"], made["title"], made["args"][-1]) == ("/", "T", "-l")
@@ -198,7 +198,7 @@ async def test_dispose_ends_what_was_started_in_terminals(place: Place) -> None:
     await gone(other["pid"])
 
 
-async def test_one_that_is_being_started_is_disposed_of_too(place: Place) -> None:
+async def test_a_terminal_that_is_starting_is_disposed_of_too(place: Place) -> None:
     """It is in no list yet; it must not come to life after everything was ended."""
     terminals = place.services.terminals
     starting = asyncio.create_task(terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
@@ -272,7 +272,7 @@ async def test_foreign_pages_may_not_connect(place: Place) -> None:
         ({"command": "cat", "args": "x"}, 'Expected array, got "x"\n  at ["args"]'),
     ],
 )
-async def test_what_cannot_be_started(place: Place, body: dict[str, Any], message: str | None) -> None:
+async def test_a_terminal_that_cannot_start_says_why(place: Place, body: dict[str, Any], message: str | None) -> None:
     """`message` None: any will do."""
     answer = await place.api.post("/pty", body, status=400)
     assert message is None or answer.body["data"] == {"message": message, "kind": "Payload"}

@@ -150,7 +150,7 @@ async def test_a_part_and_everything_after_it(server: Live) -> None:
     assert not {"step-finish", "patch"} & set(kinds)
 
 
-async def test_what_does_not_exist_is_said(server: Live) -> None:
+async def test_reverting_to_an_unknown_message_is_not_found(server: Live) -> None:
     session = await server.session()
     await server.ask(session, "echo one")
     await revert(server, session, "msg_nope", status=404)
@@ -170,7 +170,7 @@ async def test_not_while_a_turn_runs(server: Live) -> None:
         await server.api.post(f"/session/{session}/abort", status=200)
 
 
-async def test_what_an_aborted_turn_changed_is_undone_and_idle_comes_last(server: Live) -> None:
+async def test_changes_of_an_aborted_turn_are_undone_and_idle_comes_last(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
         request = asyncio.create_task(shell(server, session, "echo x > made.txt; printf 'rea%s' dy; sleep 60"))

@@ -99,7 +99,7 @@ async def test_empty_server(place: Place, path: str, body: Any) -> None:
 # --- the preview calls of 1.x clients ----------------------------------------------------------------------
 
 
-async def test_what_the_preview_alone_has(place: Place) -> None:
+async def test_operations_of_the_preview_name_themselves(place: Place) -> None:
     refused = await place.api.get("/api/integration/attempt/x", status=501)
     assert "those of 1.x" in refused.body["message"]
 
@@ -167,12 +167,12 @@ ALWAYS: dict[str, tuple[str, str, Any]] = {
 }
 
 
-def test_what_has_nothing_to_tell_is_all_named() -> None:
+def test_every_constant_answer_is_named() -> None:
     assert ALWAYS.keys() == SAME.keys()
 
 
 @pytest.mark.parametrize("name", ALWAYS)
-async def test_what_has_nothing_to_tell(place: Place, name: str) -> None:
+async def test_constant_answers_are_documented(place: Place, name: str) -> None:
     """docs/operations.md and GET /doc say of these that they are always the same: so they are."""
     method, path, wanted = ALWAYS[name]
     assert (OPERATIONS[name].method, name in SAME) == (method, True)

@@ -98,7 +98,7 @@ async def test_unshare_removes_it_and_share_makes_another_address(server: Live) 
     await server.api.get("/share/ses_guess", status=404)
 
 
-async def test_it_outlives_a_restart_and_a_fork_is_not_shared(tmp_path: Path) -> None:
+async def test_a_share_outlives_a_restart_and_a_fork_is_not_shared(tmp_path: Path) -> None:
     store = MemoryStore()
     async with live(tmp_path, store=store) as first:
         session = await first.session()

@@ -93,7 +93,7 @@ async def toast(events: EventStream) -> Any:
     return event["properties"]
 
 
-async def test_what_is_handed_over_is_bounded(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_handover_text_is_bounded(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CONTEXT_LIMIT_CHARS", 100)
     session = await server.session()
     async with server.api.stream("/event") as events:

@@ -73,7 +73,7 @@ async def test_whole_numbers_are_integers_however_they_are_written(server: Live,
     assert written(await server.messages(document["info"]["id"])) == written(document["messages"])
 
 
-async def test_it_is_announced_and_told_once(server: Live, document: Any) -> None:
+async def test_an_imported_session_is_announced_once(server: Live, document: Any) -> None:
     async with server.api.stream("/event") as events:
         await server.api.post("/session/import", document, status=200)
         await server.api.post("/session/import", document, status=200)
@@ -86,7 +86,7 @@ async def test_it_is_announced_and_told_once(server: Live, document: Any) -> Non
     assert told == [m["info"]["id"] for m in document["messages"]]
 
 
-async def test_it_is_rebuilt_from_the_journal(tmp_path: Path, document: Any) -> None:
+async def test_an_imported_session_is_rebuilt_from_the_journal(tmp_path: Path, document: Any) -> None:
     store = MemoryStore()
     session = document["info"]["id"]
     async with live(tmp_path, store=store) as first:
@@ -144,7 +144,7 @@ async def test_our_own_session_comes_back_as_it_was(server: Live, tmp_path: Path
         ({"info": {"id": "ses_1", "time": {}}, "messages": []}, 'info.time has no "created"'),
     ],
 )
-async def test_what_is_no_export_is_refused_with_what_is_wrong(server: Live, body: Any, why: str) -> None:
+async def test_a_malformed_export_is_refused_with_the_reason(server: Live, body: Any, why: str) -> None:
     answer = await server.api.post("/session/import", body, status=400)
     assert why in answer.body["data"]["message"]
     assert (await server.api.get("/session", status=200)).body == []

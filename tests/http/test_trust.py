@@ -107,13 +107,13 @@ async def test_the_question_lists_what_would_run_and_trust_lets_it_run(server: L
     assert launches.used == [True]
 
 
-async def test_it_is_asked_once(server: Live, launches: Launches) -> None:
+async def test_trust_is_asked_once(server: Live, launches: Launches) -> None:
     await server.turn("echo hi", answering(server, TRUST))
     await server.turn("echo again", no_question)
     assert launches.used == [True, True]
 
 
-async def test_who_goes_on_without_is_told_so_once_and_not_asked_again(server: Live, launches: Launches) -> None:
+async def test_a_declined_project_is_told_once_and_not_asked_again(server: Live, launches: Launches) -> None:
     seen: list[dict[str, Any]] = []
 
     async def act(events: EventStream, event: dict[str, Any]) -> None:
@@ -174,7 +174,7 @@ async def test_a_decision_outlives_the_server(tmp_path: Path, launches: Launches
 
 
 @pytest.mark.parametrize("how", ["trust_all", "trusted_roots"])
-async def test_what_is_always_trusted_is_not_asked_about(tmp_path: Path, launches: Launches, how: str) -> None:
+async def test_a_trusted_project_is_not_asked_about(tmp_path: Path, launches: Launches, how: str) -> None:
     plant(tmp_path)
     settings: dict[str, Any] = {"trust_all": True} if how == "trust_all" else {"trusted_roots": [tmp_path]}
     async with live(tmp_path, **settings) as server:
@@ -197,7 +197,7 @@ async def test_a_client_that_denies_questions_goes_on_without_at_once(server: Li
     assert launches.used == [False]
 
 
-async def test_who_does_not_answer_in_time_goes_on_without(tmp_path: Path, launches: Launches) -> None:
+async def test_without_an_answer_in_time_the_turn_goes_on_untrusted(tmp_path: Path, launches: Launches) -> None:
     plant(tmp_path)
     async with live(tmp_path, trust_question_s=0.1) as server:
         session, fold = await server.turn("echo hi")

@@ -62,7 +62,7 @@ async def test_a_scene_ends_well(server: Live, scene: str, cards: list[tuple[str
         assert tools(fold) == cards
 
 
-async def test_what_was_typed_is_said_back(server: Live) -> None:
+async def test_the_echo_repeats_the_prompt(server: Live) -> None:
     _, fold = await server.turn("echo one two three")
     assert texts(fold).strip() == "one two three"
 
@@ -284,7 +284,7 @@ async def test_a_stream_that_comes_in_the_middle_of_a_turn_has_what_was_said(tmp
         assert fold.wire() == await server.messages(session)
 
 
-async def test_who_reads_a_running_turn_is_told_its_growing_text_anew(tmp_path: Path) -> None:
+async def test_a_reader_of_a_running_turn_gets_its_growing_text_again(tmp_path: Path) -> None:
     """A client adds deltas to what it has read, some of them twice or not at all: a whole part puts that right."""
     async with live(tmp_path, delay_factor=1.0) as server:
         session = await server.session()

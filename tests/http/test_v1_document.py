@@ -19,7 +19,7 @@ def test_every_operation_of_the_peers_is_served() -> None:
         assert found[2]["tags"] == operation["tags"]
 
 
-def test_what_is_not_theirs_is_marked() -> None:
+def test_operations_beyond_the_universal_document_are_marked() -> None:
     extra = {name for name, row in ours().operations().items() if row[2].get("x-extension")}
     assert extra == set(ours().operations()) - set(theirs().operations())
 

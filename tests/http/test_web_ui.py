@@ -146,7 +146,7 @@ async def test_the_page_and_its_files_are_passed_through(client: TestClient[web.
     assert fake.seen() == ["/", "/assets/a-1.js"], "each is fetched once"
 
 
-async def test_what_is_not_the_uis_falls_through(client: TestClient[web.Request, web.Application]) -> None:
+async def test_other_paths_fall_through_the_web_ui(client: TestClient[web.Request, web.Application]) -> None:
     for method, path in (("GET", "/api/nonsense"), ("POST", "/"), ("GET", "/assets/none.js"), ("GET", "/robots.txt")):
         answer = await client.request(method, path)
         assert (answer.status, await answer.json()) == (404, {"name": "NotFoundError"}), path
@@ -164,7 +164,7 @@ async def test_its_home_is_its_own_and_goes_with_it(fake: Fake) -> None:
     assert not home.exists()
 
 
-async def test_it_does_not_outlive_a_killed_server(fake: Fake) -> None:
+async def test_the_hidden_server_does_not_outlive_a_killed_server(fake: Fake) -> None:
     script = "import asyncio, sys; from shim.runtime import hidden_opencode as h\n" \
              f"async def main():\n    await h.start({fake.environ}); print('up', flush=True); await asyncio.Event().wait()\n" \
              "asyncio.run(main())"  # fmt: skip
@@ -185,14 +185,14 @@ async def test_no_opencode_is_said_plainly(tmp_path: Path) -> None:
         await WebUI(environ={"PATH": str(tmp_path), "SHIM_OPENCODE_BIN": "/nowhere/opencode"}).start()
 
 
-async def test_one_that_does_not_start_is_said_plainly(tmp_path: Path) -> None:
+async def test_a_web_ui_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     fake = Fake(tmp_path, silent=True)
     with pytest.raises(AgentStartFailed, match="ended before it listened: no such flag"):
         await WebUI(environ=fake.environ).start()
     assert not fake.home().exists()
 
 
-async def test_one_without_a_ui_is_said_plainly_and_ended(tmp_path: Path) -> None:
+async def test_an_opencode_without_a_ui_is_an_error_and_ended(tmp_path: Path) -> None:
     fake = Fake(tmp_path, status=500)
     with pytest.raises(AgentStartFailed, match="cannot be had from the installed `opencode`: its page was answered with 500"):
         await WebUI(environ=fake.environ).start()

@@ -37,7 +37,7 @@ def test_the_token_is_added_to_those_of_outer_agents() -> None:
     assert child_environment({MARK: "outer"}, {}) == {MARK: "outer"}
 
 
-def test_what_was_given_is_not_changed() -> None:
+def test_the_callers_environment_is_not_changed() -> None:
     person, changes = {"A": "1", "CLAUDECODE": "1"}, {"A": None}
     child_environment(person, changes, "t")
     assert (person, changes) == ({"A": "1", "CLAUDECODE": "1"}, {"A": None})

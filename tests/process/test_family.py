@@ -53,7 +53,7 @@ async def test_a_tool_with_a_session_of_its_own_dies_with_it(spawn: Nursery, how
 @pytest.mark.parametrize(
     ("talks", "waits"), [([], replace(WAITS, drain_s=60.0)), (["talks"], replace(WAITS, quiet_s=60.0))], ids=["silent", "talks"]
 )
-async def test_one_that_escaped_with_the_pipe_does_not_hold_us_up(
+async def test_an_escaped_child_with_the_pipe_does_not_delay_the_end(
     spawn: Nursery, tmp_path: Path, talks: list[str], waits: Waits
 ) -> None:
     leash = tmp_path / "leash"
@@ -69,7 +69,7 @@ async def test_one_that_escaped_with_the_pipe_does_not_hold_us_up(
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-async def test_what_is_left_behind_may_tidy_up(spawn: Nursery, tmp_path: Path, how: str) -> None:
+async def test_left_over_children_may_tidy_up(spawn: Nursery, tmp_path: Path, how: str) -> None:
     """As the helper of Codex's sandbox does: what it has made in other people's folders is gone before it is."""
     made = tmp_path / "made"
     made.touch()
@@ -85,7 +85,7 @@ async def test_what_is_left_behind_may_tidy_up(spawn: Nursery, tmp_path: Path, h
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-async def test_one_that_has_dropped_the_token_is_found_by_its_parent(spawn: Nursery, how: str) -> None:
+async def test_a_child_without_the_token_is_found_by_its_parent(spawn: Nursery, how: str) -> None:
     """Only while the agent lives: the tree leads to it, and it is remembered until the agent is gone."""
     process, seen = await spawn("tool_shell.py", "hides")
     hidden = int((await seen.something()).removeprefix(b"ready "))

@@ -104,7 +104,7 @@ async def test_kill(start: Start) -> None:
     assert (await seen.exit()).signal == 9
 
 
-async def test_one_that_dies_is_reported_after_its_last_line(start: Start) -> None:
+async def test_an_exit_is_reported_after_the_last_line(start: Start) -> None:
     agent, seen = await start()
     agent.write(request("1", "/die"))
     exit_ = await seen.exit()

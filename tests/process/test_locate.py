@@ -137,7 +137,7 @@ def test_a_relative_entry_of_path_gives_an_absolute_path(home: Home, monkeypatch
     assert find(AGENT, {**home.env, "PATH": "on-path"}).path == path
 
 
-async def test_one_that_runs_inside_of_the_server(home: Home) -> None:
+async def test_an_agent_inside_the_server_needs_no_program(home: Home) -> None:
     assert await locate(replace(AGENT, binaries=()), home.env) == ProgramLocation(None, note="runs inside of the server")
 
 
@@ -158,14 +158,14 @@ async def test_its_version(home: Home, says: str, version: str) -> None:
         assert await locate(AGENT, home.env) == ProgramLocation(path, version, note="on PATH")
 
 
-async def test_one_that_prints_no_version(home: Home) -> None:
+async def test_a_program_that_prints_no_version(home: Home) -> None:
     path = home.put("on-path/demo", "echo 'error: 1.2 is no version' >&2; exit 2")
     located = await locate(AGENT, home.env)
     assert (located.path, located.version, located.why) == (path, None, "")
     assert located.note == "on PATH; `demo --version` printed no version (exit 2): error: 1.2 is no version"
 
 
-async def test_one_that_does_not_answer(home: Home) -> None:
+async def test_a_program_that_does_not_answer(home: Home) -> None:
     home.put("on-path/demo", "while :; do read line; done")
     async with asyncio.timeout(BOUND_S):
         located = await locate(AGENT, home.env, version_wait_s=0.2)
@@ -173,7 +173,7 @@ async def test_one_that_does_not_answer(home: Home) -> None:
     assert located.note == "on PATH; `demo --version` did not answer within 0.2 s"
 
 
-async def test_one_that_cannot_be_started(home: Home) -> None:
+async def test_a_program_that_cannot_be_started(home: Home) -> None:
     path = home.put("on-path/demo")
     Path(path).write_text("#!/no/such/interpreter\n")
     located = await locate(AGENT, home.env)
@@ -181,7 +181,7 @@ async def test_one_that_cannot_be_started(home: Home) -> None:
     assert "interpreter" in located.note
 
 
-async def test_one_that_floods(home: Home) -> None:
+async def test_a_program_that_floods(home: Home) -> None:
     home.put("on-path/demo", "echo 1.2.3; while :; do echo 9.9.9; done")
     async with asyncio.timeout(BOUND_S):
         located = await locate(AGENT, home.env, version_wait_s=0.5)

@@ -58,7 +58,7 @@ def serve(home: Path, *more: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(argv, env=environment(home, **variables), cwd=home, stdout=subprocess.PIPE, stderr=err, text=True)
 
 
-def test_it_is_announced_as_opencode_is_and_says_goodbye(tmp_path: Path, listener: Any) -> None:
+def test_mdns_announces_the_server_as_opencode_does_and_says_goodbye(tmp_path: Path, listener: Any) -> None:
     process = serve(tmp_path, OPENCODE_SERVER_PASSWORD="correct-horse")
     try:
         assert process.stdout is not None

@@ -189,7 +189,7 @@ def test_api_starts_a_server_that_stays(folder: Path, tmp_path: Path) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def test_what_needs_a_real_program_is_refused_with_a_sentence(folder: Path, tmp_path: Path) -> None:
+def test_commands_that_need_the_real_opencode_are_refused_with_a_sentence(folder: Path, tmp_path: Path) -> None:
     done = called(folder, tmp_path, "stats")
     assert done.returncode == 1
     assert "Install OpenCode (npm install -g opencode-ai)" in done.stderr

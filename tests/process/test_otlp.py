@@ -84,7 +84,7 @@ def attributes(span: Span) -> dict[str, Any]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
 
 
-def test_what_a_receiver_gets_of_turns(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_receiver_gets_the_spans_of_turns(tmp_path: Path, receiver: Receiver) -> None:
     settings = {"SHIM_OTEL": "1", "SHIM_MOCK_DELAY_FACTOR": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "NO_PROXY": "*"}
     with serving(tmp_path, **settings) as (process, url):
         session = f"{url}/v1/sessions/mine"

@@ -68,7 +68,7 @@ def test_the_classifiers_name_what_is_tried() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_it_installs_from_an_index_and_answers_on_each_python(built: Built, version: str, tmp_path: Path) -> None:
+def test_the_wheel_installs_from_an_index_and_answers_on_each_python(built: Built, version: str, tmp_path: Path) -> None:
     python = interpreter(version)
     if python is None:
         pytest.skip(f"Python {version} is not on this machine")

@@ -122,7 +122,7 @@ async def test_all_output_comes_before_the_exit(spawn: Nursery) -> None:
     assert seen.lines[-1] == b"end"
 
 
-async def test_what_is_still_in_the_pipe_comes_before_the_exit(spawn: Nursery) -> None:
+async def test_lines_left_in_the_pipe_come_before_the_exit(spawn: Nursery) -> None:
     """The process is long gone when its first lines are taken."""
     count = 0
     started = asyncio.Event()
@@ -151,7 +151,7 @@ async def test_stderr_is_bounded(spawn: Nursery) -> None:
     assert lines[21:] == [f"line {n}" for n in range(99_950, 100_000)]
 
 
-async def test_one_that_closes_its_stdout_is_ended(spawn: Nursery) -> None:
+async def test_a_process_that_closes_its_stdout_is_ended(spawn: Nursery) -> None:
     process, seen = await spawn("closes_stdout.py", waits=WAITS)
     assert (await seen.exit()).signal == signal.SIGTERM
     assert seen.lines == [b"bye"]
@@ -161,7 +161,7 @@ async def test_one_that_closes_its_stdout_is_ended(spawn: Nursery) -> None:
 # --- being ended --------------------------------------------------------------------------------------------
 
 
-async def test_one_that_ignores_term_is_killed(spawn: Nursery) -> None:
+async def test_a_process_that_ignores_term_is_killed(spawn: Nursery) -> None:
     process, seen = await spawn("ignores_term.py", waits=replace(WAITS, reap_s=BOUND_S))
     await seen.said(b"ready")
     async with asyncio.timeout(BOUND_S):
@@ -170,7 +170,7 @@ async def test_one_that_ignores_term_is_killed(spawn: Nursery) -> None:
     assert not is_live(process.pid)
 
 
-async def test_one_that_does_not_heed_its_input_gets_term(spawn: Nursery) -> None:
+async def test_a_process_that_ignores_the_end_of_input_gets_term(spawn: Nursery) -> None:
     process, seen = await spawn("deaf.py", waits=WAITS)
     await seen.said(b"ready")
     await process.stop()
@@ -224,7 +224,7 @@ async def test_no_more_is_written_once_it_is_being_stopped(spawn: Nursery) -> No
     await stopping
 
 
-async def test_one_that_never_reads_is_stuck_and_can_be_stopped(spawn: Nursery) -> None:
+async def test_a_process_that_never_reads_can_be_stopped(spawn: Nursery) -> None:
     process, seen = await spawn("deaf.py", waits=WAITS)
     await seen.said(b"ready")
     line, written_bytes = b"x" * 8_000_000, 0
@@ -304,7 +304,7 @@ async def test_no_more_is_read_while_the_lines_are_not_taken(spawn: Nursery) -> 
     assert sum(calls) == 5_001
 
 
-async def test_one_can_be_stopped_though_its_lines_are_never_taken(spawn: Nursery) -> None:
+async def test_a_process_with_untaken_lines_can_be_stopped(spawn: Nursery) -> None:
     stuck = asyncio.Event()
 
     async def on_lines(_: list[bytes]) -> None:

@@ -67,7 +67,7 @@ def rest(process: subprocess.Popen[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_tells_how_to_attach_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_serve_tells_how_to_attach_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with serving(tmp_path) as (process, url):
         lines = rest(process)
         assert f"attach   opencode attach {url} --dir {tmp_path.resolve()}" in lines
@@ -84,7 +84,7 @@ def test_it_serves_tells_how_to_attach_and_stops_cleanly(tmp_path: Path, number:
         assert "Traceback" not in (tmp_path / "stderr").read_text()
 
 
-def test_what_a_command_put_into_the_background_ends_with_the_server(tmp_path: Path) -> None:
+def test_background_children_of_a_command_end_with_the_server(tmp_path: Path) -> None:
     """Also in a session of its own, which no signal to the command's group reaches."""
 
     def post(path: str, body: object) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def test_a_turn_of_the_other_is_shown_as_busy_until_it_ends(both: tuple[Server, 
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-def test_what_a_killed_server_had_goes_on_in_the_other(both: tuple[Server, Server], killed: int) -> None:
+def test_sessions_of_a_killed_server_go_on_in_the_other(both: tuple[Server, Server], killed: int) -> None:
     victim, left = both[killed], both[1 - killed]
     kept, hanging, own = victim.session(), victim.session(), left.session()
     left.prompt(own, "echo own")

@@ -132,7 +132,7 @@ def test_a_place_is_inside_or_refused(project: Path, path: str) -> None:
 @example("out-file")
 @example("loop")
 @example("PROJECT/chain/b.txt")
-def test_what_is_outside_is_not_read_or_listed(project: Path, path: str) -> None:
+def test_files_outside_the_roots_are_not_read_or_listed(project: Path, path: str) -> None:
     for ask in (files.content, files.list_folder):
         try:
             found = asyncio.run(ask(str(project), named(path, project)))

@@ -40,7 +40,7 @@ def same(short: str, whole: str, line: bytes) -> bool:
 
 
 @given(st.lists(TEXT, max_size=4), st.booleans(), st.lists(st.integers(0, 1000), max_size=20))
-def test_what_is_json_stays_json(texts: list[str], escaped: bool, at: list[int]) -> None:
+def test_shortened_json_stays_json(texts: list[str], escaped: bool, at: list[int]) -> None:
     escaped = escaped or any("\ud83d" in one for one in texts)  # half of a pair has no UTF-8: agents say it as an escape
     line = json.dumps({"type": "user", "texts": texts, "n": {"m": [1, None]}}, ensure_ascii=escaped).encode()
     short = shortened(line, at)
@@ -73,13 +73,13 @@ def test_long_strings_lose_their_middle(text: str, escaped: bool) -> None:
 
 
 @pytest.mark.parametrize("key", ASKING)
-def test_what_asks_is_never_shortened(key: str) -> None:
+def test_requests_are_never_shortened(key: str) -> None:
     """Its content is used: a file that an agent asks to write would lose its middle."""
     line = json.dumps({key: 1, "content": "x " * 500}).encode()
     assert shortened(line, []) is None
 
 
-def test_what_is_no_text_is_never_shortened() -> None:
+def test_binary_parts_are_never_shortened() -> None:
     """Half an image is no image."""
     assert shortened(json.dumps({"type": "image", "data": "iVBORw0KGgo" * 1000}).encode(), []) is None
 

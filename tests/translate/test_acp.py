@@ -171,7 +171,7 @@ async def test_history_of_a_loaded_session_is_not_told_again() -> None:
         assert replay.cards() == []
 
 
-async def test_what_is_offered() -> None:
+async def test_offered_models_and_commands() -> None:
     found = (await play(CODEX, "text")).codec.catalogue
     assert found is not None
     assert "gpt-5.5" in [model.id for model in found.models]

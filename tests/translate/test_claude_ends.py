@@ -133,7 +133,7 @@ def test_slash_commands(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", BOTH)
-def test_what_claude_offers(version: str) -> None:
+def test_offers_of_claude(version: str) -> None:
     catalogue = play(version, "text").codec.catalogue
     assert catalogue.default_model == "default"
     models = {model.id: model for model in catalogue.models}

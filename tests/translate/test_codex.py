@@ -29,7 +29,7 @@ def test_all_recordings_are_here() -> None:
 
 
 @pytest.mark.parametrize("scene", [r.scene for r in RECORDINGS])
-async def test_what_holds_for_every_recording(scene: str) -> None:
+async def test_laws_of_every_recording(scene: str) -> None:
     replay = await play(scene)
     check_everything_is_known(replay)
     check_items(replay)

@@ -135,7 +135,7 @@ def our_message(message: Wire) -> Wire:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.split("/")[1] not in NOT_FAITHFUL])
-async def test_what_clients_see_is_what_the_native_server_says(name: str) -> None:
+async def test_clients_see_the_events_of_the_native_server(name: str) -> None:
     played = await replay(name)
     native = [native_message(m) for m in played.native if m["info"]["role"] == "assistant"]
     fold = played.hub.folds[played.states[None].id]

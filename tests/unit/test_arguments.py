@@ -58,7 +58,7 @@ def test_options_are_refused(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("agent", sorted(agents()))
-def test_what_is_not_refused_is_one_argument(agent: str) -> None:
+def test_an_accepted_value_is_one_argument(agent: str) -> None:
     """Blanks, quotes and newlines in a value do not make two arguments of it, nor does it begin one."""
     value = "x y --evil 'z\"\n$(touch evil)"
     options = LaunchOptions("/bin/agent", "/", native_session_id=value, resume=True, model=value, variant=value)

@@ -41,7 +41,7 @@ def pipe() -> Iterator[Pipe]:
     os.close(made.inner)
 
 
-def test_what_is_read_comes_whole_and_in_order(pipe: Pipe) -> None:
+def test_output_comes_whole_and_in_order(pipe: Pipe) -> None:
     stream = BoundedStream("stdout", pipe.original)
     lines = [f"{number} é\n" for number in range(500)]
     stream.writelines(lines)
@@ -71,7 +71,7 @@ def test_the_end_does_not_wait_for_a_reader(pipe: Pipe) -> None:
     stream.write(LINE)  # nobody waits now either
 
 
-def test_what_waits_at_the_end_is_written(pipe: Pipe) -> None:
+def test_output_that_waits_at_the_end_is_written(pipe: Pipe) -> None:
     stream = BoundedStream("stdout", pipe.original)
     for _ in range(100):
         stream.write(LINE)

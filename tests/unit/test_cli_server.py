@@ -91,7 +91,7 @@ def test_with_a_password_every_address_will_do() -> None:
         *((other, False) for other in ("::ffff:10.0.0.1", "10.0.0.1", "0.0.0.0", "::", "fe80::1%eth0")),
     ],
 )
-def test_what_only_this_machine_reaches(host: str, own: bool) -> None:
+def test_loopback_hosts(host: str, own: bool) -> None:
     assert is_loopback(host) is own
 
 
@@ -196,7 +196,7 @@ async def get(url: str) -> str:
         return await answer.text()
 
 
-def test_it_serves_until_during_returns_and_gives_its_code() -> None:
+def test_the_server_runs_until_its_job_returns_and_gives_its_code() -> None:
     trace = Trace()
 
     async def during(running: RunningServer) -> int:
@@ -242,7 +242,7 @@ def test_headers_have_a_limit(headers: dict[str, str], path: str, status: int) -
     assert run_with(Trace(), during) == 0
 
 
-def test_what_cannot_start_says_why_and_lets_go_of_the_port() -> None:
+def test_a_failed_start_says_why_and_frees_the_port() -> None:
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
 

@@ -48,7 +48,7 @@ def verdict(tmp_path: Path, project: Path, *families: str) -> str:
     return ProjectTrust(ProjectScanner(str(tmp_path / "home")), decisions).look(str(project), families).decision
 
 
-def test_it_shows_what_would_run_and_a_yes_is_kept_for_every_agent(tmp_path: Path, project: Path) -> None:
+def test_trust_shows_the_settings_and_stores_a_yes_for_every_agent(tmp_path: Path, project: Path) -> None:
     code, output = run(tmp_path, str(project), answer="y\n")
     assert code == 0
     assert ".claude/settings.json  hooks.Stop: touch hooked  (claude)" in output

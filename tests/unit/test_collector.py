@@ -33,7 +33,7 @@ def lost(made: Node) -> weakref.ref[Node]:
     return weakref.ref(made)
 
 
-def test_it_rests_until_the_last_is_done_however_that_ends() -> None:
+def test_collection_is_off_until_the_last_reader_ends() -> None:
     collector = Collector()
     with pytest.raises(KeyError), collector.rests():
         with collector.rests():
@@ -43,7 +43,7 @@ def test_it_rests_until_the_last_is_done_however_that_ends() -> None:
     assert gc.isenabled()
 
 
-def test_one_that_is_off_stays_off() -> None:
+def test_a_disabled_collector_stays_off() -> None:
     collector = Collector()
     gc.disable()
     before = gc.get_freeze_count()
@@ -52,7 +52,7 @@ def test_one_that_is_off_stays_off() -> None:
     assert not gc.isenabled() and gc.get_freeze_count() == before
 
 
-def test_what_was_read_is_set_aside_and_found_when_enough_is_given_up() -> None:
+def test_read_sessions_are_frozen_until_enough_is_given_up() -> None:
     collector = Collector()
     with collector.rests():
         gone = lost(Node())
@@ -68,7 +68,9 @@ def test_what_was_read_is_set_aside_and_found_when_enough_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("long_s", "aside"), [(0.0, True), (60.0, False)])
-def test_what_survives_a_long_collection_is_set_aside(monkeypatch: pytest.MonkeyPatch, long_s: float, *, aside: bool) -> None:
+def test_objects_that_survive_a_long_collection_are_frozen(
+    monkeypatch: pytest.MonkeyPatch, long_s: float, *, aside: bool
+) -> None:
     monkeypatch.setattr(module, "LONG_S", long_s)
     collector = Collector()
     kept = Node()

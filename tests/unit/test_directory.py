@@ -182,7 +182,7 @@ async def test_the_variable_of_an_agent_names_its_program(machine: Machine, tmp_
 # --- asking ------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_learned_is_there_at_once_at_the_next_start(machine: Machine) -> None:
+async def test_discovered_offers_are_there_at_the_next_start(machine: Machine) -> None:
     machine.install()
     await (await machine.directory(spec())).settle()
     again = await machine.directory(spec())
@@ -193,7 +193,7 @@ async def test_what_was_learned_is_there_at_once_at_the_next_start(machine: Mach
     assert machine.runs() == 2  # and it was asked again in the background
 
 
-async def test_what_was_learned_of_another_file_does_not_count(machine: Machine) -> None:
+async def test_offers_of_another_file_do_not_count(machine: Machine) -> None:
     machine.install()
     await (await machine.directory(spec())).settle()
     machine.install(model="m2", version="2.0.0")
@@ -206,7 +206,7 @@ async def test_what_was_learned_of_another_file_does_not_count(machine: Machine)
 @pytest.mark.parametrize(
     "value", [{}, [], "x", {"path": "/x", "stamp": 1}, {"path": "/x", "stamp": "x", "version": None, "catalogue": 1}]
 )
-async def test_what_another_version_has_kept_is_ignored(machine: Machine, value: object) -> None:
+async def test_offers_stored_by_another_version_are_ignored(machine: Machine, value: object) -> None:
     machine.install()
     machine.store.set_value(NAMESPACE, "fake", value)
     directory = await machine.directory(spec())
@@ -435,7 +435,7 @@ def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
     assert stamp_of(str(link)) != first
 
 
-def test_what_is_kept_survives_json() -> None:
+def test_stored_offers_survive_json() -> None:
     from shim.agents.discovery import Kept
 
     kept = Kept("/bin/x", "stamp", "1.0.0", MOCK.default_catalogue)

@@ -112,7 +112,7 @@ def test_every_agent_says_how_to_log_in() -> None:
         ("codex", '{"id":1,"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}}', "yes"),
     ],
 )
-def test_what_the_real_agents_answer(agent: str, line: str, answer: str) -> None:
+def test_login_answers_of_the_real_agents(agent: str, line: str, answer: str) -> None:
     check = agents()[agent].login
     assert isinstance(check, LoginCheck)
     assert bool(re.search(check.yes, line)) == (answer == "yes")
@@ -219,7 +219,7 @@ async def test_the_whole_command(machine: Path) -> None:
     ("missing", "row"),
     [((), "a hook before every call"), (("read", "task"), "a hook before every call; not held for read, task")],
 )
-def test_who_enforces_the_rules_is_told_with_the_keys_that_are_not_held(missing: tuple[str, ...], row: str) -> None:
+def test_doctor_shows_which_rules_an_agent_does_not_hold(missing: tuple[str, ...], row: str) -> None:
     screen = io.StringIO()
     doctor.show(console(screen), [but(rules_by="a hook before every call", rules_missing=missing)])
     assert f"  rules    {row}" in screen.getvalue().splitlines()

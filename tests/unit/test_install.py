@@ -66,7 +66,7 @@ def test_packages_are_those_of_the_hints() -> None:
     assert hinted == set(PACKAGES)
 
 
-async def test_it_is_installed_and_found(tmp_path: Path) -> None:
+async def test_an_agent_is_installed_and_found(tmp_path: Path) -> None:
     async with Place(tmp_path, WORKS) as place:
         assert place.installer.state("claude") is None
         before = place.agents.get("claude")
@@ -94,7 +94,7 @@ async def test_it_is_installed_and_found(tmp_path: Path) -> None:
         (WORKS, "goose", "not installed with npm"),
     ],
 )
-async def test_what_goes_wrong_is_said(tmp_path: Path, npm: str | None, agent: str, why: str) -> None:
+async def test_a_failed_install_says_why(tmp_path: Path, npm: str | None, agent: str, why: str) -> None:
     async with Place(tmp_path, npm) as place:
         async with asyncio.timeout(WAIT_S):
             with pytest.raises(InstallFailed, match=why):
@@ -103,7 +103,7 @@ async def test_what_goes_wrong_is_said(tmp_path: Path, npm: str | None, agent: s
         assert state is None or (state.state == "failed" and why in (state.error or ""))
 
 
-async def test_one_that_hangs_is_ended(tmp_path: Path) -> None:
+async def test_a_hanging_install_is_ended(tmp_path: Path) -> None:
     async with Place(tmp_path, "sleep 60", timeout_s=0.5) as place:
         async with asyncio.timeout(WAIT_S):
             with pytest.raises(InstallFailed, match="not done within"):

@@ -62,7 +62,7 @@ def test_a_notification_has_no_id() -> None:
 
 
 @pytest.mark.parametrize("bad", [b"", b"{", b"[]", b"3", b"{}", b'{"id":1}', b'{"id":[],"method":"x"}', b"\xff", b"[" * 5000])
-def test_what_is_no_message_is_malformed(bad: bytes) -> None:
+def test_other_json_is_a_malformed_message(bad: bytes) -> None:
     assert isinstance(JsonRpc().classify(bad), Malformed)
 
 

@@ -83,7 +83,7 @@ def test_libraries_are_routed_in_with_their_name_and_traceback(stream: io.String
 
 
 @pytest.mark.parametrize("level", ["debug", "info"])
-def test_what_clients_cause_is_no_traceback(stream: io.StringIO, level: LogLevel) -> None:
+def test_client_errors_log_no_traceback(stream: io.StringIO, level: LogLevel) -> None:
     """Ten thousand connections that are broken off, or that are no HTTP, are not a hundred thousand lines."""
     configure(level, "json", stream)
     server = logging.getLogger("aiohttp.server")
@@ -134,7 +134,7 @@ def test_secrets_go_by_their_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["prompt", "text", "delta", "output", "title", "stdin", "answers", "content"])
-def test_what_people_and_agents_say_is_logged_as_its_length(name: str) -> None:
+def test_conversation_text_is_logged_as_its_length(name: str) -> None:
     assert redact(None, "info", {"event": "e", name: "my diary"})[name] == "<8 long>"
     assert redact(None, "info", {"event": "e", "data": [{name: ["my diary"]}]})["data"] == [{name: "<1 long>"}]
 

@@ -55,7 +55,7 @@ def test_a_folder_named_after_the_project_is_scrubbed_too(place: Place) -> None:
     assert scrub(f"projects/{folder}/x.jsonl", place, "http://m", "/b") == "projects/-home-user-project/x.jsonl"
 
 
-def test_what_is_left_is_found(place: Place) -> None:
+def test_leaks_in_a_recording_are_found(place: Place) -> None:
     assert leaks(f"see {place.root}", place) == [str(place.root), place.root.name]
 
 

@@ -79,7 +79,7 @@ def test_an_overloaded_prompt_is_answered_the_third_time() -> None:
     assert answer(other, attempts).status == 529
 
 
-def test_it_sees_images_and_words() -> None:
+def test_the_scripted_model_sees_images_and_words() -> None:
     image = {"type": "image", "source": {}}
     history = ("user", "[scene:see:magenta] look")
     assert answer(asked(history, parts=[image, {"text": "[scene:see:magenta] look"}]), {}).text == "I see 1 image(s)."

@@ -16,7 +16,7 @@ def units(text: str) -> int:
 
 
 @given(st.lists(st.text(max_size=30), max_size=20), st.integers(0, 200))
-def test_what_follows_a_position(pieces: list[str], cut: int) -> None:
+def test_output_after_a_position(pieces: list[str], cut: int) -> None:
     kept = Scrollback(limit_units=10**6)
     for piece in pieces:
         kept.add(piece)

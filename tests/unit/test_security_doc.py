@@ -28,7 +28,7 @@ def test_every_test_that_is_named_exists() -> None:
     assert missing(NAMED) == []
 
 
-def test_one_that_does_not_exist_would_be_seen() -> None:
+def test_a_missing_test_is_found() -> None:
     assert missing([("tests/unit/test_security_doc.py", "test_nothing"), ("tests/none.py", "")]) == [
         "tests/unit/test_security_doc.py::test_nothing",
         "tests/none.py::",

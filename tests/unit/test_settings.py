@@ -77,7 +77,7 @@ def test_arguments_alone_read_nothing(here: Path, monkeypatch: pytest.MonkeyPatc
     assert settings.sources()["hostname"] == "argument"
 
 
-def test_it_is_frozen(here: Path) -> None:
+def test_settings_are_frozen(here: Path) -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 5
 
@@ -152,7 +152,7 @@ def test_a_project_may_not_set_what_decides_trust_access_or_programs(here: Path,
         *("agents", "hooks", "web_ui", "record_dir", "move_aside_damaged"),
     ],
 )
-def test_what_a_project_may_set_has_none_of(name: str) -> None:
+def test_a_project_may_not_set_dangerous_settings(name: str) -> None:
     assert name in Settings.model_fields
     assert name not in OF_A_PROJECT
 
@@ -163,7 +163,7 @@ def test_a_planted_data_directory_is_refused_with_all_else_that_is_in_the_file(h
         Settings.load()
 
 
-def test_what_a_project_may_set_is_taken(here: Path) -> None:
+def test_harmless_project_settings_are_taken(here: Path) -> None:
     text = "port = 2\nbase_path = '/a'\ndefault_agent = 'mock'\nlog_level = 'warn'\nmax_sessions = 5\nmock_delay_factor = 0\n"
     (here / "shim.toml").write_text(text)
     settings = Settings.load()

@@ -254,5 +254,5 @@ def test_a_deny_holds_for_wrapped_commands_and_other_spellings(line: str) -> Non
         "sh -c -e 'ls'", "bash -c -- 'ls'", "bash +e -c 'ls'", "declare -i x=1", "declare -n r=x", "read \"$x\"", "printf \"$x\" y", "[ $x ]", "[[ $x -eq 1 ]]", "echo $((x+1))",
     ],
 )  # fmt: skip
-def test_what_may_run_something_else_is_not_understood(line: str) -> None:
+def test_commands_that_may_run_others_are_not_understood(line: str) -> None:
     assert not parse_shell_line(line).understood

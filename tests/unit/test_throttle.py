@@ -53,5 +53,5 @@ def test_memory_is_bounded() -> None:
         ("unix:x", "unix:y", False),
     ],
 )
-def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
+def test_addresses_that_count_as_the_same(one: str, other: str, same: bool) -> None:
     assert (network(one) == network(other)) is same

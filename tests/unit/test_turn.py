@@ -114,7 +114,7 @@ def test_every_row_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(("state", "input_"), [(s, i) for s in State for i in Input if (s, i) not in TRANSITIONS])
-def test_what_is_not_in_the_table_is_ignored_and_counted(state: State, input_: Input) -> None:
+def test_inputs_outside_the_table_are_ignored_and_counted(state: State, input_: Input) -> None:
     turn = machine(*BEFORE[state])
     before = turn.turn, list(turn.queue), set(turn.open)
     assert turn.apply(input_, "key") == []
@@ -304,14 +304,14 @@ def test_a_deletion_cancels_kills_ends_in_this_order() -> None:
 HELD, RELEASED = (Input.OPENED, f"{OURS}snapshot"), (Input.CLOSED, f"{OURS}snapshot")
 
 
-def test_what_the_server_holds_also_holds_a_turn_that_is_aborted() -> None:
+def test_server_work_holds_an_aborted_turn() -> None:
     turn = machine(PROMPT, HELD, Input.ABORT)
     assert say(turn, Input.DONE) == []
     assert turn.busy
     assert say(turn, RELEASED) == [Ended(1, "aborted")]
 
 
-def test_what_the_server_holds_outlives_the_agent_and_what_was_the_agents_does_not() -> None:
+def test_server_work_outlives_the_agent_and_agent_work_does_not() -> None:
     turn = machine(PROMPT, OPENED, HELD)
     assert say(turn, Input.EXIT) == []
     assert say(turn, RELEASED) == [Ended(1, "agent_exited")]

@@ -54,7 +54,7 @@ async def shown(client: Tui) -> list[str]:
         ("agent", {"agent": "nosuch"}, 'Agent not found: "nosuch"'),
     ],
 )
-async def test_what_is_not_there_is_named_and_the_prompt_can_be_resumed(client: Tui, switch: str, body: Any, names: str) -> None:
+async def test_an_unknown_choice_is_named_and_the_prompt_can_be_resumed(client: Tui, switch: str, body: Any, names: str) -> None:
     await client.new()
     base = f"/api/session/{client.session}"
     await client.call("POST", f"{base}/{switch}", body, status=204)

@@ -56,7 +56,7 @@ def dialect(server: Live, method: str, path: str, headers: dict[str, str]) -> st
         ("GET", "/api/session", {**TUI_1, "x-opencode-dialect": "R"}, "R"),
     ],
 )
-async def test_who_gets_which(server: Live, method: str, path: str, headers: dict[str, str], wanted: str) -> None:
+async def test_each_client_gets_its_dialect(server: Live, method: str, path: str, headers: dict[str, str], wanted: str) -> None:
     assert dialect(server, method, path, headers) == wanted
 
 
@@ -222,7 +222,7 @@ async def test_a_prompt_in_the_previews_form_says_who_its_client_is(server: Live
     assert said["prompt"] == {"text": "echo x"}
 
 
-async def test_what_happened_in_a_session_can_be_read_later(preview: Preview, server: Live) -> None:
+async def test_a_sessions_events_can_be_read_later(preview: Preview, server: Live) -> None:
     session = await preview.begin("echo hello")
     await preview.over(session)
     base = f"/api/session/{session}"

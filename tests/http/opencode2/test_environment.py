@@ -52,6 +52,6 @@ async def test_the_agent_is_started_anew_with_the_next_prompt(r: Tui) -> None:
 
 
 @pytest.mark.parametrize("variables", [{"A=B": "x"}, {"": "x"}, {"A": "a\0b"}, {"A": 1}])
-async def test_what_is_no_variable(r: Tui, variables: dict[str, Any]) -> None:
+async def test_malformed_variables_are_refused(r: Tui, variables: dict[str, Any]) -> None:
     await r.new()
     assert (await put(r, variables, status=400)).body["_tag"] == "InvalidRequestError"

@@ -42,7 +42,7 @@ async def test_a_text_of_a_session_that_works(r: Tui) -> None:
 
 
 @pytest.mark.parametrize("word", ["tool", "edit", "permission", "question", "crash", "error"])
-async def test_what_is_no_text_is_an_error_that_says_so(r: Tui, word: str) -> None:
+async def test_an_answer_without_text_is_an_error(r: Tui, word: str) -> None:
     answer = await r.call("POST", TEXT, {"prompt": word}, status=503)
     assert answer.body["_tag"] == "ServiceUnavailableError"
     assert answer.body["service"] == "mock"
@@ -57,7 +57,7 @@ async def test_an_unknown_model_and_session(r: Tui) -> None:
     assert missing.body["sessionID"] == "ses_none"
 
 
-async def test_it_takes_no_longer_and_runs_no_more_than_that(r: Tui, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_generating_text_is_bounded_in_time_and_number(r: Tui, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GENERATE_S", 1.0)
     answers = await asyncio.gather(*(r.live.api.raw.post(TEXT, json={"prompt": "hang"}) for _ in range(module.AT_ONCE + 1)))
     said = [(await one.json())["message"] for one in answers]

@@ -53,7 +53,7 @@ async def test_set_listed_told_and_removed(client: Tui) -> None:
     assert kinds == ["user", "user", "system", "user"], "before the prompt that it goes along with"
 
 
-async def test_what_is_refused(r: Tui) -> None:
+async def test_malformed_instructions_are_refused(r: Tui) -> None:
     await r.new()
     assert (await r.call("PUT", f"{base(r)}/Not.A.Key", {"value": 1}, status=400)).body["_tag"] == "InvalidRequestError"
     large = await r.call("PUT", f"{base(r)}/large", {"value": "x" * MAX_VALUE_BYTES}, status=413)

@@ -29,7 +29,7 @@ async def info(client: Tui) -> dict[str, Any]:
     return (await client.call("GET", f"/api/session/{client.session}")).body["data"]
 
 
-async def test_it_goes_on_in_the_other_directory(client: Tui, other: Path) -> None:
+async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, other: Path) -> None:
     await client.turn("echo before")
     was = await info(client)
     waiting = await client.prompt("echo waits", resume=False)
@@ -70,7 +70,7 @@ async def test_commands_run_there(r: Tui, other: Path) -> None:
     assert shell["output"]["output"].strip() == str(other)
 
 
-async def test_what_cannot_be(r: Tui, other: Path) -> None:
+async def test_impossible_moves_are_refused(r: Tui, other: Path) -> None:
     await r.new()
     await move(r, r.live.directory)
     assert "session.moved" not in r.types

@@ -77,7 +77,7 @@ async def test_providers_name_their_integration(place: Place) -> None:
         ("/api/integration/nobody", "IntegrationNotFoundError"),
     ],
 )
-async def test_what_is_not_there(place: Place, path: str, tag: str) -> None:
+async def test_unknown_ids_are_not_found(place: Place, path: str, tag: str) -> None:
     assert (await place.api.get(path, status=404)).body["_tag"] == tag
 
 
@@ -164,6 +164,6 @@ async def test_plugins_are_packages(place: Place, agents: FakeAgents) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/mcp", "/api/mcp/resource", "/api/reference", "/api/websearch/provider"])
-async def test_what_agents_have_by_themselves(place: Place, path: str) -> None:
+async def test_lists_that_agents_own_are_empty(place: Place, path: str) -> None:
     empty: Any = {"resources": [], "templates": []} if path.endswith("resource") else []
     assert await data(place, path) == empty

@@ -42,7 +42,7 @@ async def test_the_document_has_what_is_served_with_the_payloads_of_events(place
     assert document["openapi"] == "3.1.0"
 
 
-async def test_what_is_refused_says_why(place: Place) -> None:
+async def test_unsupported_operations_say_why(place: Place) -> None:
     for name, row in UNSUPPORTED2.items():
         operation = OPERATIONS2[name]
         path = operation.path.replace("{ptyID}", "pty_1").replace("{sessionID}", "ses_1").replace("{", "").replace("}", "")

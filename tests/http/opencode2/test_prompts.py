@@ -164,7 +164,7 @@ async def test_files_and_agents_go_along(client: Tui) -> None:
     assert "demo" in skill.body["message"]
 
 
-async def test_what_is_wrong_with_a_prompt(r: Tui) -> None:
+async def test_malformed_prompts_are_refused(r: Tui) -> None:
     await r.new()
     path = f"/api/session/{r.session}/prompt"
     assert (await r.call("POST", path, {}, status=400)).body["message"] == 'Missing key\n  at ["text"]'

@@ -23,7 +23,7 @@ async def test_a_client_names_its_session_and_makes_it_once(r: Tui) -> None:
     assert await made(r, id=id_, title="Another") == first
 
 
-async def test_what_cannot_be_made_says_why(r: Tui) -> None:
+async def test_a_session_that_cannot_be_made_says_why(r: Tui) -> None:
     bad = await r.call("POST", "/api/session", {"id": "xyz"}, status=400)
     assert bad.body == {"_tag": "InvalidRequestError", "message": "Invalid session ID", "field": "sessionID"}
     relative = await r.call("POST", "/api/session", {"location": {"directory": "here"}}, status=400)
@@ -146,7 +146,7 @@ async def test_a_page_of_archived_sessions_goes_on_with_archived_ones(r: Tui) ->
     assert {one["id"] for one in [*first["data"], *rest]} == set(ids[1:])
 
 
-async def test_what_a_client_of_1x_archives_is_archived_for_clients_of_2x(r: Tui) -> None:
+async def test_a_session_archived_on_opencode1_is_archived_on_opencode2(r: Tui) -> None:
     """The TUI of 1.x sends a number with a fraction of none, as JavaScript writes it; some clients write `.0`."""
     await r.new()
     answer = await r.live.api.patch(f"/session/{r.session}", {"time": {"archived": 1795383022066.0}}, status=200)
@@ -283,7 +283,7 @@ async def test_an_undo_that_is_staged_again_without_files_takes_back_what_the_fi
     assert file.read_text() == written
 
 
-async def test_what_a_turn_changed(r: Tui) -> None:
+async def test_the_diff_of_a_turn(r: Tui) -> None:
     await r.turn("edit")
     await r.turn("echo nothing")
     await r.turn("edit")

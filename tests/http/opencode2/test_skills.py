@@ -62,7 +62,7 @@ async def test_put_there_for_the_next_prompt(server: Live) -> None:
     assert [one["type"] for one in await messages(server, session)][:3] == ["skill", "user", "assistant"]
 
 
-async def test_one_that_is_not_there(server: Live) -> None:
+async def test_an_unknown_skill_is_refused(server: Live) -> None:
     session = await server.session()
     refused = await server.api.post(f"/api/experimental/session/{session}/skill", {"id": "none"}, status=404)
     assert (refused.body["_tag"], refused.body["skill"]) == ("SkillNotFoundError", "none")

@@ -71,7 +71,7 @@ async def test_a_session_of_1x_is_seen_live_on_2x_and_back(client: Tui) -> None:
     assert client.texts()[-1] == "from the second wire"
 
 
-async def test_what_waits_on_one_wire_is_answered_on_the_other(client: Tui) -> None:
+async def test_a_request_of_one_wire_is_answered_on_the_other(client: Tui) -> None:
     server = client.live
     async with server.api.stream("/event") as first:
         client.session = await server.session()
@@ -207,7 +207,7 @@ async def test_the_host_is_told_of_too(r: Tui) -> None:
     assert (event["type"], event["data"]["message"]) == ("tui.toast.show", "hello")
 
 
-async def test_what_another_servers_model_has_said_is_answered_by_the_default_agent(r: Tui) -> None:
+async def test_an_imported_session_is_answered_by_the_default_agent(r: Tui) -> None:
     """A session that was imported has the model of an agent that is not here."""
     document = json.loads(EXPORTED.read_text())
     r.session = (await r.live.api.post("/session/import", document, status=200)).body["id"]

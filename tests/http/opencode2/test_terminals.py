@@ -43,7 +43,7 @@ async def test_life(place: Place) -> None:
         assert (await place.api.request(method, f"/api/pty/{made['id']}", status=404)).body["_tag"] == "PtyNotFoundError"
 
 
-async def test_one_that_is_not_there_is_told_by_the_close(place: Place) -> None:
+async def test_an_unknown_terminal_is_told_by_the_close_code(place: Place) -> None:
     async with place.api.raw.ws_connect("/api/pty/pty_nosuch/connect") as socket:
         assert await Screen(socket).end() == 4404
     assert (await place.api.get("/api/pty/pty_nosuch/connect", status=400)).body["_tag"] == "InvalidRequestError"
@@ -149,7 +149,7 @@ async def test_commands_that_cannot_be(place: Place, body: dict[str, Any]) -> No
     assert (await place.api.post("/api/shell", body, status=400)).body["_tag"] == "InvalidRequestError"
 
 
-async def test_what_a_killed_server_has_left_goes(place: Place) -> None:
+async def test_output_left_by_a_killed_server_is_removed(place: Place) -> None:
     folder = place.services.settings.data_dir / "shell"
     folder.mkdir(parents=True)
     (folder / "sh_old.log").write_text("old")

@@ -28,7 +28,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Live]:
         ("POST", "/api/location/reload", None, ["location.shutdown"]),
     ],
 )
-async def test_what_has_changed(server: Live, method: str, path: str, body: Any, types: list[str]) -> None:
+async def test_changes_of_the_host_become_events(server: Live, method: str, path: str, body: Any, types: list[str]) -> None:
     async with server.api.stream("/api/event") as events:
         await events.until("server.connected")
         await server.api.request(method, path, status=204, **({} if body is None else {"json": body}))

@@ -87,7 +87,7 @@ async def test_always_is_not_asked_again_and_can_be_taken_back(client: Tui) -> N
     assert (await client.call("GET", "/api/permission/saved")).body["data"] == []
 
 
-async def test_what_is_allowed_for_good_can_be_changed(r: Tui) -> None:
+async def test_a_lasting_grant_can_be_changed(r: Tui) -> None:
     """A changed rule allows what it says now, and no more what it said."""
     await r.turn("permission", answering("always"))
     [saved] = (await r.call("GET", "/api/permission/saved")).body["data"]

@@ -123,7 +123,7 @@ MANIFEST = json.dumps({"format": 1}).encode()
         ({"manifest.json": MANIFEST, DATABASE: b"no database" * 100}, tarfile.REGTYPE, "not a database"),
     ],
 )
-def test_what_is_no_backup_is_refused_and_nothing_changes(
+def test_a_file_that_is_no_backup_is_refused_and_nothing_changes(
     tmp_path: Path, members: dict[str, bytes], kind: bytes, why: str
 ) -> None:
     data = tmp_path / "data"

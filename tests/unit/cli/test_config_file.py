@@ -74,7 +74,7 @@ def test_values_are_written_as_toml(file: Path, name: str, text: str, line: str)
         ("cors", "https://b.example", "Edit the file; it is unchanged"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_the_file_stays(file: Path, name: str, text: str, why: str) -> None:
+def test_an_invalid_setting_is_refused_and_the_file_stays(file: Path, name: str, text: str, why: str) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(OLD)
     with pytest.raises(ConfigFileError, match=why):
@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused_and_the_file_stays(file: Path, name: str, 
         (("port", "5001"), {"SHIM_PORT": "5002"}, "But environment SHIM_PORT is stronger."),
     ],
 )
-def test_it_says_when_the_change_holds(file: Path, words: tuple[str, str], environment: dict[str, str], end: str) -> None:
+def test_config_set_says_when_the_change_holds(file: Path, words: tuple[str, str], environment: dict[str, str], end: str) -> None:
     result = CliRunner().invoke(cli, ["config", "set", *words], env=environment)
     assert result.exit_code == 0
     assert result.output.strip().endswith(end)

@@ -63,7 +63,7 @@ def test_an_unknown_option_is_ignored_and_said(monkeypatch: pytest.MonkeyPatch, 
     assert "--newer is ignored" in capsys.readouterr().err
 
 
-def test_what_a_variable_does_less_than_in_opencode_is_said(
+def test_a_variable_that_does_less_than_in_opencode_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Called(monkeypatch, "serve")

@@ -46,7 +46,7 @@ def test_a_socket_that_others_reach_needs_a_password() -> None:
         assert child(sock, protected=True) == f"{sock.getsockname()[1]} [] False"
 
 
-def test_what_is_no_single_tcp_socket_is_refused(tmp_path: Path) -> None:
+def test_only_a_single_tcp_socket_is_taken_over(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(tmp_path / "s"))
         assert "no TCP socket" in child(sock)

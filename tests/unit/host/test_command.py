@@ -26,7 +26,7 @@ async def gone(pid: int) -> bool:
     return True
 
 
-async def test_what_it_said(tmp_path: Path) -> None:
+async def test_the_output_of_a_command(tmp_path: Path) -> None:
     found = await run(["sh", "-c", "pwd; echo oops >&2; exit 3"], str(tmp_path))
     assert (found.code, found.text, found.stderr, found.ok, found.truncated) == (3, f"{tmp_path}\n", b"oops\n", False, False)
 

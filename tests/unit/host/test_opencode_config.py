@@ -107,7 +107,9 @@ def test_a_project_takes_bounded_time_and_the_persons_rules_hold(
         (many_faults, "more faults"),
     ],
 )
-def test_what_goes_beyond_a_bound_is_reported(home: Path, project: Path, plant: Callable[[Path], None], message: str) -> None:
+def test_a_configuration_beyond_a_bound_is_reported(
+    home: Path, project: Path, plant: Callable[[Path], None], message: str
+) -> None:
     plant(project)
     lines = list(describe(ConfigFiles(home, {}).load(str(project)).problems))
     assert any(message in line for line in lines), lines

@@ -190,7 +190,7 @@ def look(directory: Path, home: Path | None = None) -> ProjectSettings:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_a_file_would_run_or_allow(project: Path, name: str) -> None:
+def test_settings_that_a_file_would_run_or_allow(project: Path, name: str) -> None:
     file, content, expected = PLANTED[name]
     put(project, file, content)
     found = look(project).settings
@@ -272,7 +272,7 @@ def test_a_link_out_of_the_project_is_not_read_and_counts(project: Path, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "too large"])
-def test_what_cannot_be_read_counts(project: Path, kind: str) -> None:
+def test_unreadable_settings_count(project: Path, kind: str) -> None:
     path = project / ".claude" / "settings.json"
     path.parent.mkdir()
     if kind == "fifo":
@@ -294,7 +294,7 @@ def test_the_number_of_files_is_bounded(project: Path, monkeypatch: pytest.Monke
     assert any(s.key == "more files" for s in found.settings)
 
 
-def test_what_a_repository_writes_is_shown_in_one_line(project: Path) -> None:
+def test_settings_of_a_repository_are_shown_in_one_line(project: Path) -> None:
     put(project, ".claude/settings.json", {"apiKeyHelper": "a\nb\x1b[2J\u202e" + "x" * 1000})
     (entry,) = look(project).settings
     assert "\n" not in entry.line and "\x1b" not in entry.line and "\u202e" not in entry.line

@@ -57,7 +57,7 @@ def digest(folder: Path) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-async def test_what_was_made_changed_deleted_renamed_is_put_back(trees: Snapshots, project: Path) -> None:
+async def test_made_changed_deleted_and_renamed_files_are_restored(trees: Snapshots, project: Path) -> None:
     for name, content in {"a.txt": "a\n", "gone.txt": "bye\n", "old.txt": "same\n" * 9, "d/e/f.txt": "deep\n"}.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(content)
@@ -234,7 +234,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return begun
 
 
-async def test_who_asks_meanwhile_shares_the_next_one(trees: Snapshots, project: Path, commands: list[str]) -> None:
+async def test_callers_meanwhile_share_the_next_snapshot(trees: Snapshots, project: Path, commands: list[str]) -> None:
     (project / "a").write_text("1")
     first = asyncio.create_task(trees.track(str(project)))
     async with asyncio.timeout(WAIT_S):
@@ -255,7 +255,7 @@ async def test_who_asks_meanwhile_shares_the_next_one(trees: Snapshots, project:
     await trees.close()
 
 
-async def test_what_nobody_has_changed_is_not_written_again(trees: Snapshots, project: Path, commands: list[str]) -> None:
+async def test_unchanged_files_are_not_written_again(trees: Snapshots, project: Path, commands: list[str]) -> None:
     (project / "a").write_text("1")
     before = await trees.track(str(project))
     commands.clear()
@@ -271,7 +271,7 @@ async def test_what_nobody_has_changed_is_not_written_again(trees: Snapshots, pr
     assert await trees.track(str(project)) == before
 
 
-async def test_one_that_fails_fails_for_all_who_asked_and_the_next_is_made(trees: Snapshots, project: Path) -> None:
+async def test_a_failed_snapshot_fails_for_all_callers_and_the_next_is_taken(trees: Snapshots, project: Path) -> None:
     moved = project.rename(project.with_name("moved"))
     asked = await asyncio.gather(*(trees.track(str(project)) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in asked] == [SnapshotError] * 3

@@ -38,7 +38,7 @@ def test_a_body_has_a_bound_of_values(body: Any) -> None:
     check("session.import", body)
 
 
-def test_what_is_the_clients_own_has_no_names() -> None:
+def test_metadata_of_clients_has_no_limits_by_name() -> None:
     check("session.update", {"metadata": {"title": "x" * 10_000}})
 
 

@@ -311,7 +311,7 @@ async def test_a_process_is_interrupted_by_a_signal_where_the_codec_says_so(w: W
     w.agent.done()
 
 
-async def test_what_comes_after_the_end_of_the_turn_is_kept_but_shown_to_nobody(w: World) -> None:
+async def test_late_text_after_the_turn_is_journaled_but_not_shown(w: World) -> None:
     session = w.session()
     await ask(w, session)
     w.agent.text("answer")

@@ -48,7 +48,7 @@ async def all_told(w: World, session: str) -> None:
             await asyncio.sleep(resync.AFTER_S[0])
 
 
-async def test_what_has_changed_since_it_was_read_is_told_again(w: World) -> None:
+async def test_changes_since_a_read_are_sent_again(w: World) -> None:
     session = w.session()
     await ask(w, session)
     told = w.agent.begin()
@@ -96,7 +96,7 @@ async def test_nothing_is_told_after_the_end_of_the_turn(w: World) -> None:
     assert not (await w.manager.state(session))._resync.waits
 
 
-async def test_what_was_told_long_ago_is_not_told_again(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_long_before_a_read_are_not_sent_again(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     session = w.session()
     await ask(w, session)
     await read(w, session)

@@ -58,7 +58,7 @@ async def test_a_burst_is_one_call_of_the_store(made: Made) -> None:
     assert [event.sequence for event in await made.store.events(ID)] == [1, 2, 3, 4]
 
 
-async def test_what_is_held_goes_before_the_row(made: Made) -> None:
+async def test_held_events_are_written_before_the_row(made: Made) -> None:
     with made.state.burst():
         made.say("one")
         made.state.release()

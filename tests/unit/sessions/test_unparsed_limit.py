@@ -44,7 +44,7 @@ async def test_the_first_are_kept_and_the_rest_counted_each_turn(w: World) -> No
     ]
 
 
-async def test_what_comes_between_turns_counts_for_the_next(w: World) -> None:
+async def test_unparsed_lines_between_turns_count_for_the_next(w: World) -> None:
     session = w.session()
     await ask(w, session)
     agent = w.agent

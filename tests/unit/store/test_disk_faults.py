@@ -44,7 +44,7 @@ async def flushed(process: asyncio.subprocess.Process) -> int:
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 7])
-async def test_what_was_flushed_survives_kill_9(tmp_path: Path, rounds: int) -> None:
+async def test_flushed_rows_survive_kill_9(tmp_path: Path, rounds: int) -> None:
     path = tmp_path / "journal.db"
     async with child(path) as process:
         for _ in range(rounds):

@@ -27,7 +27,7 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]
         await store.close()
 
 
-async def test_who_made_a_session_has_it_until_its_server_ends(both: tuple[SqliteStore, SqliteStore]) -> None:
+async def test_a_session_belongs_to_the_server_that_made_it(both: tuple[SqliteStore, SqliteStore]) -> None:
     first, second = both
     first.announce(URL)
     first.save_session(row())
@@ -45,7 +45,7 @@ async def test_who_made_a_session_has_it_until_its_server_ends(both: tuple[Sqlit
     assert [one.sequence for one in await second.events("ses_a")] == [1, 2, 3, 4]
 
 
-async def test_who_claims_an_older_session_first_has_it(both: tuple[SqliteStore, SqliteStore], tmp_path: Path) -> None:
+async def test_the_first_claim_of_an_older_session_wins(both: tuple[SqliteStore, SqliteStore], tmp_path: Path) -> None:
     first, second = both
     third = SqliteStore(tmp_path / "journal.db")
     await third.open()
@@ -55,7 +55,7 @@ async def test_who_claims_an_older_session_first_has_it(both: tuple[SqliteStore,
     assert isinstance(await first.claim("ses_a"), ServerRef)
 
 
-async def test_what_the_other_stores_is_seen_once(both: tuple[SqliteStore, SqliteStore]) -> None:
+async def test_changes_of_another_server_are_seen_once(both: tuple[SqliteStore, SqliteStore]) -> None:
     first, second = both
     assert (await second.look()).changes == ()
     first.save_session(row())

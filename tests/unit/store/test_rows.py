@@ -75,7 +75,7 @@ def test_a_body_is_as_the_model_writes_it(details: Any, message: str, sequence: 
 
 @settings(max_examples=200)
 @given(JSON, TEXT, TEXT)
-def test_what_is_sent_without_reading_it_is_the_event(raw: Any, message: str, name: str) -> None:
+def test_a_row_sent_unread_equals_the_event(raw: Any, message: str, name: str) -> None:
     made = event(3, data=ErrorData(message=joined(message), details={"raw": joined(raw)}), raw=joined(raw))
     for include_raw in (True, False):
         sent = wire_of(row_of(made), joined(name), include_raw=include_raw)
@@ -86,7 +86,7 @@ def test_what_is_sent_without_reading_it_is_the_event(raw: Any, message: str, na
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_no_json_is_not_sent_as_it_is(number: float) -> None:
+def test_a_row_that_is_no_json_is_not_sent_unread(number: float) -> None:
     row = row_of(event(1, raw={"a": [number]}))
     assert wire_of(row, "s", include_raw=True) is None
     assert wire_of(row, "s", include_raw=False) is not None

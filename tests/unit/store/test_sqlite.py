@@ -369,7 +369,7 @@ async def test_many_events_are_few_statements(path: Path) -> None:
     await store.close()
 
 
-async def test_who_can_wait_is_told_when_to(path: Path) -> None:
+async def test_a_crowded_queue_tells_writers_to_wait(path: Path) -> None:
     store = SqliteStore(path, limits=Limits(group_rows=10_000, group_s=1000.0, queue_rows=100))
     assert store.room() is None  # and a store that is not open says nothing either
     await store.open()

@@ -148,7 +148,7 @@ async def test_a_long_journal_is_few_rows(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_what_a_server_that_died_had_not_closed_is_read_as_it_is(tmp_path: Path) -> None:
+async def test_an_open_stretch_of_a_dead_server_is_read(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "journal.db")
     await store.open()
     journal = long_answer(1, 200)

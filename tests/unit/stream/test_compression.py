@@ -38,5 +38,5 @@ def test_each_write_can_be_read_at_once(pieces: list[bytes]) -> None:
         ("gzip; q=0.0, br", AWAY, "always", False),
     ],
 )
-def test_who_gets_it(accepts: str, peer: str | None, when: When, expected: bool) -> None:
+def test_clients_that_get_compressed_streams(accepts: str, peer: str | None, when: When, expected: bool) -> None:
     assert wanted(accepts, peer, when) is expected

@@ -26,7 +26,7 @@ def test_a_position_is_an_id_in_eight_characters(event_id: str, text: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", "evt_1", "Dk8aKzx", "Dk8a zxN", "Dk8aKzx\u00e9", "evt_zzzzzzzzzzzz"])
-def test_what_is_no_position_stays_what_it_is(text: str) -> None:
+def test_text_that_is_no_position_is_unchanged(text: str) -> None:
     assert decode_position(text) == text
     assert encode_position(text).decode() == text
 

@@ -85,7 +85,7 @@ async def test_nobody_gets_what_was_before_unless_asked() -> None:
 # Greeting.
 
 
-async def test_what_is_open_is_told_after_connected_and_before_live() -> None:
+async def test_open_requests_come_after_connected_and_before_live_events() -> None:
     hub = make_hub()
     reader = subscribe(hub, scope="/p", greeting=[ASK, ASK_2])
     hub.publish(said(1))
@@ -95,7 +95,7 @@ async def test_what_is_open_is_told_after_connected_and_before_live() -> None:
     reader.close()
 
 
-async def test_what_the_replay_tells_is_not_told_again() -> None:
+async def test_replayed_events_are_not_sent_again() -> None:
     hub = make_hub()
     first = subscribe(hub, scope=None)
     hub.publish(said(1))
@@ -262,7 +262,7 @@ async def test_a_client_of_1_1_that_was_cut_off_gets_what_it_missed() -> None:
     assert old.made == [1, 2, 4, *range(10, 18)]
 
 
-async def test_what_was_never_made_for_1_1_cannot_be_replayed() -> None:
+async def test_events_never_encoded_for_1_1_cannot_be_replayed() -> None:
     hub, old = make_hub(), Old()
     modern = subscribe(hub, scope=None)
     at = (await drain(modern))[0].id

@@ -14,7 +14,7 @@ from tests.unit.stream.reading import drain, make_hub, numbers, parsed, said, su
 WAIT_S = 10.0
 
 
-async def test_what_is_published_together_is_formed_once_and_handed_over_at_the_end() -> None:
+async def test_a_burst_is_encoded_once_and_written_at_its_end() -> None:
     hub = make_hub()
     readers = [subscribe(hub, scope="/p") for _ in range(3)]
     other = subscribe(hub, scope="/q", wrapped=True)
@@ -103,7 +103,7 @@ async def test_so_many_in_each_turn_in_order() -> None:
     assert max(turns.count(one) for one in set(turns)) == 3
 
 
-async def test_one_alone_never_waits() -> None:
+async def test_a_single_writer_never_waits() -> None:
     write_queue = WriteQueue(2)
     async with asyncio.timeout(WAIT_S):
         for _ in range(10):
@@ -118,7 +118,7 @@ async def test_one_alone_never_waits() -> None:
             await asyncio.sleep(0)
 
 
-async def test_who_goes_away_holds_nobody_up() -> None:
+async def test_a_cancelled_writer_delays_no_other() -> None:
     write_queue = WriteQueue(1)
     async with asyncio.timeout(WAIT_S):
         await write_queue.enter()
@@ -138,7 +138,7 @@ async def test_streams_are_counted() -> None:
     assert write_queue.streams == 0
 
 
-async def test_who_has_gone_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_whose_client_left_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shim.stream.scheduling.CHECK_S", 0.001)
     write_queue, closed, gone = WriteQueue(), asyncio.Event(), [False, False]
     with (

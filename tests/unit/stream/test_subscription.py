@@ -128,7 +128,7 @@ async def test_take_gathers_until_something_is_urgent() -> None:
     reader.close()
 
 
-async def test_what_comes_soon_after_a_take_waits_the_longer_the_more_often_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_pause_between_writes_grows_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = make_hub()
     reader = subscribe(hub, scope=None)
     now, waits = [asyncio.get_running_loop().time()], list[float]()

@@ -64,7 +64,7 @@ ENDED = event(EventType.TURN_ENDED, TurnData(phase="ended", turn_id="t", metadat
         (EventType.ERROR, ErrorData(message="it failed", code="x"), "error"),
     ],
 )
-def test_what_is_told(type_: EventType, data: EventData, kind: str | None) -> None:
+def test_notices_of_hooks(type_: EventType, data: EventData, kind: str | None) -> None:
     notice = notice_of(event(type_, data), RECORD)
     assert (notice.event if notice else None) == kind
     assert notice is None or (notice.body["session_id"], notice.body["title"]) == ("s", "T")

@@ -28,7 +28,7 @@ PATCH = (
         ({"kind": "other", "title": "my_tool", "rawInput": {"a": 1}}, {}),
     ],
 )
-def test_what_the_rules_look_at(request_: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_metadata_of_a_request_for_the_rules(request_: dict[str, Any], expected: dict[str, Any]) -> None:
     assert rule_metadata(None, request_) == expected
 
 

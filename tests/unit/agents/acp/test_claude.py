@@ -45,7 +45,7 @@ def chosen(made: Talk) -> str:
     return made.written()[-1]["result"]["outcome"]["optionId"]
 
 
-def test_it_is_told_to_ask_for_every_call_where_a_rule_may_forbid_one() -> None:
+def test_claude_acp_asks_for_every_call_where_a_rule_may_forbid_it() -> None:
     [params] = [line["params"] for line in talk(*STRICT).written() if line.get("method") == "session/new"]
     settings = params["_meta"]["claudeCode"]["options"]["settings"]
     assert settings["permissions"] == {"ask": ["*"]}
@@ -64,7 +64,7 @@ def test_it_is_told_to_ask_for_every_call_where_a_rule_may_forbid_one() -> None:
         ([Rule("webfetch", "*", "ask")], set()),
     ],
 )
-def test_what_is_denied_whole_claude_denies_itself(rules: list[Rule], tools: set[str]) -> None:
+def test_keys_denied_whole_are_denied_by_claude_too(rules: list[Rule], tools: set[str]) -> None:
     """So a `PermissionRequest` hook, whose answer may come first, cannot allow it."""
     [params] = [line["params"] for line in talk(*rules).written() if line.get("method") == "session/new"]
     permissions = params["_meta"]["claudeCode"]["options"]["settings"]["permissions"]
@@ -90,7 +90,7 @@ def test_a_denied_pattern_is_told_as_what_a_hook_may_allow() -> None:
     assert "PermissionRequest" in enforcement.gaps([Rule("files_*", "*", "deny")])["mcp"]
 
 
-def test_it_is_left_alone_without_such_a_rule() -> None:
+def test_claude_acp_keeps_its_mode_without_such_a_rule() -> None:
     made = talk(Rule("*", "*", "allow"))
     [params] = [line["params"] for line in made.written() if line.get("method") == "session/new"]
     assert "_meta" not in params
@@ -153,7 +153,7 @@ def test_a_person_is_asked_what_the_mode_would_ask(mode: str, tool: str, argumen
 
 
 @pytest.mark.parametrize(("mode", "tool", "arguments"), CHECKED)
-def test_what_the_mode_allows_is_checked_by_the_rules_alone(mode: str, tool: str, arguments: dict[str, Any]) -> None:
+def test_calls_that_the_mode_allows_are_checked_by_the_rules_alone(mode: str, tool: str, arguments: dict[str, Any]) -> None:
     made = talk(*STRICT, mode=mode)
     check = asked(made, tool, **arguments)
     assert isinstance(check, ToolCheck)

@@ -373,7 +373,7 @@ def test_stop_reasons(reason: str, signal: Input, codes: list[str]) -> None:
     assert talk.errors() == codes
 
 
-def test_what_comes_outside_of_a_prompt_is_told_when_its_end_shows() -> None:
+def test_text_outside_of_a_prompt_is_emitted_at_its_end() -> None:
     talk = Talk().ready()
     talk.send(Prompt("p", "hi"))
     talk.chunk("Well", messageId="1")

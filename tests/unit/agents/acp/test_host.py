@@ -40,7 +40,7 @@ def result(made: Talk, method: str, id_: str) -> Any:
     return told.get("result", told.get("error"))
 
 
-def test_what_is_announced() -> None:
+def test_announced_client_capabilities() -> None:
     able = Talk().launch().written()[0]["params"]["clientCapabilities"]
     assert able == {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
 
@@ -69,7 +69,7 @@ def test_files() -> None:
         ("terminal/release", {}),
     ],
 )
-def test_what_is_no_request_is_refused(method: str, params: dict[str, Any]) -> None:
+def test_malformed_host_requests_are_refused(method: str, params: dict[str, Any]) -> None:
     [told] = lines(talk().request(9, method, **params))
     assert told["error"]["code"] in (-32602, -32002)
 
@@ -243,7 +243,7 @@ def test_a_denied_file_or_command_is_refused_with_the_reason(method: str, params
     assert [out.data.status for out in outputs if isinstance(out, Fact) and isinstance(out.data, PermissionData)] == ["reject"]
 
 
-def test_what_was_accepted_for_a_call_is_not_checked_again_for_its_file() -> None:
+def test_a_granted_call_is_not_checked_again_for_its_file() -> None:
     made = held()
     told = {"toolCallId": "c1", "kind": "edit", "title": "write a", "rawInput": {"path": "/p/a"}}
     options = [{"optionId": "yes", "kind": "allow_once", "name": "Yes"}]

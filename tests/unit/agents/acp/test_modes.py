@@ -28,7 +28,7 @@ def test_names(native: str, name: str) -> None:
     assert name_of(native) == name
 
 
-def test_what_the_real_agents_tell() -> None:
+def test_modes_of_the_real_agents() -> None:
     gemini = [{"id": id_} for id_ in ("default", "autoEdit", "yolo", "plan")]
     assert modes_of("gemini", gemini, "default") == {
         "build": "default",

@@ -113,7 +113,7 @@ def test_pi_acps_preamble_is_no_answer() -> None:
     assert [item.content for item in items(found, ItemKind.MESSAGE)] == [(TextPart(text="hi"),)]
 
 
-def test_what_to_do_when_one_is_not_logged_in() -> None:
+def test_a_missing_login_says_what_to_do() -> None:
     profile = next(profile for profile in KNOWN if profile.name == "copilot")
     found = Talk(AcpCodec(counting(), profile)).launch()
     found.answer("initialize", {**AGENT, "authMethods": [{"id": "copilot-login", "name": "Log in with Copilot CLI"}]})

@@ -143,7 +143,7 @@ _RULES = st.lists(st.tuples(_PATTERNS, _ACTIONS), min_size=1, max_size=4)
 
 
 @given(_RULES, _LINES)
-def test_what_opencode_refuses_of_a_command_amp_refuses(rows: list[tuple[str, Any]], line: str) -> None:
+def test_amp_refuses_each_command_that_opencode_refuses(rows: list[tuple[str, Any]], line: str) -> None:
     rules = [Rule("bash", pattern, action) for pattern, action in rows]
     if opencode_decides(rules, "Bash", {"cmd": line}, "bash") in ("deny", "ask"):
         settings = settings_with_rules({}, rules, "build", DIRECTORY)
@@ -164,7 +164,7 @@ _PATH_PATTERNS = st.one_of(
 
 
 @given(st.lists(st.tuples(_PATH_PATTERNS, _ACTIONS), min_size=1, max_size=4), _PATHS, st.sampled_from(["edit", "read"]))
-def test_what_opencode_refuses_of_a_path_amp_refuses(rows: list[tuple[str, Any]], path: str, key: str) -> None:
+def test_amp_refuses_each_path_that_opencode_refuses(rows: list[tuple[str, Any]], path: str, key: str) -> None:
     rules = [Rule(key, pattern, action) for pattern, action in rows]
     tool = {"edit": "edit_file", "read": "Read"}[key]
     if opencode_decides(rules, tool, {"path": path}, key) in ("deny", "ask"):

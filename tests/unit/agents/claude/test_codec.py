@@ -255,7 +255,7 @@ def backgrounds(story: Story) -> Msg:
     return json.loads(line.data)
 
 
-def test_what_a_turn_waits_for_is_moved_to_the_background() -> None:
+def test_a_running_task_is_moved_to_the_background() -> None:
     """A command is a task only after a while, and only tasks are moved; a later one stays where it is."""
     story = Story()
     story.prompts()

@@ -183,7 +183,7 @@ def test_recordings_out_of_order(scene: str, seed: int) -> None:
         (b'{"type":"novelty"}', "novelty"),
     ],
 )
-def test_what_no_rule_knows(line: bytes, said: str) -> None:
+def test_unknown_lines_are_kept_as_unparsed(line: bytes, said: str) -> None:
     story = Story()
     story.receive(line)
     (fact,) = story.facts()

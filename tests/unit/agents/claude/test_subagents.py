@@ -97,7 +97,7 @@ def test_a_subagent_that_fails_or_is_stopped(status: str, is_abort: bool) -> Non
     assert (failed.input, failed.aborted, failed.error["message"]) == (Input.FAILED, is_abort, "It broke.")
 
 
-def test_what_comes_after_the_end_wakes_nothing() -> None:
+def test_late_lines_of_a_subagent_wake_nothing() -> None:
     story = begun()
     story.hears(task_started("a1", "t1"), task_over("a1", "t1", "stopped"))
     story.hears(says("[Request interrupted by user]", parent="t1"), assistant(text("late"), id="m9", parent="t1"))

@@ -43,7 +43,7 @@ def read(name: str, arguments: dict[str, Any], content: Any, structured: Any = N
         ("", {"stdout": "", "returnCodeInterpretation": "No matches found"}, False, {"stdout": ""}),
     ],
 )
-def test_what_a_command_gave(content: str, structured: Any, error: bool, metadata: dict[str, Any]) -> None:
+def test_results_of_commands(content: str, structured: Any, error: bool, metadata: dict[str, Any]) -> None:
     """An exit code is told where Claude tells it, 0 after success, none otherwise."""
     result = read("Bash", {"command": "x"}, content, structured, error=error)
     assert {key: value for key, value in result.metadata.items() if key != "structured"} == metadata
@@ -132,7 +132,7 @@ def test_a_failed_edit_changed_nothing() -> None:
         ("Edit", {"file_path": PATH, "old_string": 7, "new_string": ["x"]}, None),
     ],
 )
-def test_what_a_call_would_change(name: str, arguments: dict[str, Any], diff: str | None) -> None:
+def test_the_diff_of_an_editing_call(name: str, arguments: dict[str, Any], diff: str | None) -> None:
     assert input_diff(name, arguments) == (diff and f"--- {PATH}\n+++ {PATH}\n{diff}")
 
 

@@ -393,7 +393,7 @@ def test_forms_of_mcp_servers() -> None:
     assert reply["result"] == {"action": "decline", "content": None}
 
 
-def test_what_is_not_served_is_refused() -> None:
+def test_unknown_requests_of_the_agent_are_refused() -> None:
     bench = Bench().running()
     (known,) = written(bench.ask(8, "currentTime/read"))
     assert known["error"]["code"] == -32601

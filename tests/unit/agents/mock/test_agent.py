@@ -321,7 +321,7 @@ async def test_attachments_are_described(tmp_path: Path) -> None:
     assert session.text().endswith("seen")
 
 
-async def test_it_remembers_what_it_resumes_and_nothing_else(tmp_path: Path) -> None:
+async def test_the_mock_remembers_only_the_session_that_it_resumes(tmp_path: Path) -> None:
     program = mock_program(delay_factor=0)
     first = await run(tmp_path, "echo one", program=program)
 
@@ -340,7 +340,7 @@ async def test_it_remembers_what_it_resumes_and_nothing_else(tmp_path: Path) -> 
     assert await remembered(native, mock_program(delay_factor=0)) == "I remember 0 prompts before this one."
 
 
-async def test_what_was_said_elsewhere_is_not_the_prompt(tmp_path: Path) -> None:
+async def test_carried_text_is_not_the_prompt(tmp_path: Path) -> None:
     earlier = "<earlier-in-this-conversation>\nUser:\nhello\n</earlier-in-this-conversation>\n\n"
     session = await run(tmp_path, earlier + "remember")
     assert session.text() == "I remember 0 prompts before this one. I was also told what others said: 13 characters."

@@ -36,7 +36,7 @@ def test_an_edit_is_exact(content: str) -> None:
         assert (directory / "f").read_bytes() == content.encode()
 
 
-def test_what_is_not_edited(tmp_path: Path) -> None:
+def test_the_mock_edits_nothing_outside_its_folder(tmp_path: Path) -> None:
     directory = tmp_path / "project"
     directory.mkdir()
     (tmp_path / "secret").write_text("secret")

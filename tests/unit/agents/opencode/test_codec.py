@@ -260,7 +260,7 @@ def test_replies_to_a_question() -> None:
     assert [r["path"] for r in requests(out)] == ["/question/que_2/reject"]
 
 
-def test_what_is_open_at_an_abort_is_closed() -> None:
+def test_open_items_are_closed_at_an_abort() -> None:
     server = Server()
     server.running()
     part = {"id": "prt_1", "messageID": "msg_2", "type": "tool", "tool": "bash", "callID": "c"}
@@ -383,7 +383,7 @@ def undone() -> tuple[OpenCodeCodec, Server, dict[str, Any]]:
 MESSAGES = [{"info": {"id": f"msg_{number}"}, "parts": []} for number in range(1, 5)]
 
 
-def test_what_was_undone_is_deleted_before_the_prompt() -> None:
+def test_undone_messages_are_deleted_before_the_prompt() -> None:
     codec, server, history = undone()
     [last] = requests(server.answer(history, body=MESSAGES))
     assert (last["method"], last["path"]) == ("DELETE", f"/session/{SESSION}/message/msg_4")

@@ -234,7 +234,7 @@ def test_permissions(decision: Any, message: str | None, value: str) -> None:
         ("build", "mine", True),
     ],
 )
-def test_what_a_mode_lets_through_is_checked_and_the_rest_is_asked(mode: str, tool: str, is_asked: bool) -> None:
+def test_rules_check_calls_that_a_mode_lets_through(mode: str, tool: str, is_asked: bool) -> None:
     story = Story(mode=mode)
     assert story.hears(select(tool, path="a", command="c")) == []
     assert len(story.facts(EventType.PERMISSION_REQUESTED)) == is_asked
@@ -441,7 +441,7 @@ def test_nothing_after_it_needs_no_fork() -> None:
 
 
 @pytest.mark.parametrize("step", ["gone", "refused", "cancelled"])
-def test_what_cannot_be_taken_back_makes_the_server_begin_anew(step: str) -> None:
+def test_an_undo_that_the_agent_cannot_do_starts_it_again(step: str) -> None:
     story, ask = taken_up("e9" if step == "gone" else "e1")
     lines = story.answers(ask, messages=PROMPTS)
     if step == "refused":

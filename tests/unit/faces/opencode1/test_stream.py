@@ -134,7 +134,7 @@ def test_as_recorded(event: OpenCodeEvent, legacy: bool, wrapped: bool, recorded
         ({"set": {1}}, {"set": "{1}"}),
     ],
 )
-def test_what_is_no_json_is_made_json(value: Any, json: Any) -> None:
+def test_broken_text_becomes_valid_json(value: Any, json: Any) -> None:
     event = OpenCodeEvent("test", {"x": value}, directory="/p\udcff", project="\udcff")
     assert parse(sent(event))[0].event["properties"]["x"] == json
     assert parse(sent(event, wrapped=True))[0].data["directory"] == "/p\ufffd"

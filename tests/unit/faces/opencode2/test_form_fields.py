@@ -54,7 +54,7 @@ def test_one_value(one: dict[str, Any], value: Any, wrong: str | None) -> None:
     assert said == wrong if wrong is None else wrong in (said or "")
 
 
-def test_what_is_required_shown_and_known() -> None:
+def test_required_hidden_and_unknown_fields() -> None:
     fields = [
         {"key": "kind", "type": "string", "required": True},
         {"key": "name", "type": "string", "required": True, "when": [{"key": "kind", "op": "eq", "value": "other"}]},
@@ -82,6 +82,6 @@ def test_a_new_forms_fields_say_what_their_type_has() -> None:
         ([field("string", when=[{"key": "later", "op": "eq", "value": 1}])], '"later"'),
     ],
 )
-def test_what_is_no_form(fields: list[dict[str, Any]], why: str) -> None:
+def test_malformed_forms_are_refused(fields: list[dict[str, Any]], why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         fields_of(fields)

@@ -35,7 +35,7 @@ def test_a_change_is_told_once() -> None:
     assert told == ["changed", "changed"]
 
 
-def test_what_was_asked_since_the_restart_counts_more_than_what_was_known_before() -> None:
+def test_probes_since_the_restart_outrank_stored_ones() -> None:
     probes = Probes(size=2)
     probes.note(("::1", "new"), "R")
     probes.restore([Probe("::1", "oldest", "J"), Probe("::1", "old", "J"), Probe("::1", "new", "J")])

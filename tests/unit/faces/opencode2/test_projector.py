@@ -132,7 +132,7 @@ def test_a_prompt_is_in_the_inbox_until_the_agent_has_it() -> None:
     assert types(story).count("execution.started") == types(story).count("execution.succeeded") == 1
 
 
-def test_what_an_abort_cancels_is_parked_and_goes_along_with_the_next_prompt() -> None:
+def test_prompts_that_an_abort_cancels_go_along_with_the_next_prompt() -> None:
     """The agent is told of it then (`shim.sessions.prompts.context`); native keeps it in the inbox as well."""
     story = Story()
     story.prompt("one")
@@ -372,7 +372,7 @@ def test_a_step_that_was_broken_off_has_ended_when_the_turn_goes_on() -> None:
     check_second(story.journal, "mock", story.opencode1)
 
 
-def test_what_comes_while_nothing_runs_is_told_to_nobody() -> None:
+def test_late_text_between_turns_is_shown_to_nobody() -> None:
     story = Story()
     story.turn()
     before = len(story.told)
@@ -461,7 +461,7 @@ def test_a_question_that_nobody_answers_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("story", everything(), ids=["all", "fork"])
-def test_what_no_recording_has(story: Story) -> None:
+def test_stories_that_no_recording_has(story: Story) -> None:
     check_second(story.journal, "mock", story.opencode1)
 
 

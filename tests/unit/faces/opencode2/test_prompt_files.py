@@ -56,7 +56,7 @@ async def test_files_as_they_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "uri", ["https://example.org", "file:relative", "file:///nowhere/at/all", "data:nothing", "data:;base64,%%", "nothing"]
 )
-async def test_what_cannot_be_attached_says_which_and_why(uri: str) -> None:
+async def test_a_refused_attachment_says_which_and_why(uri: str) -> None:
     with pytest.raises(InvalidRequest, match=r'\["files"\]\[1\]\["uri"\]'):
         await second.files([{"uri": "data:,ok"}, {"uri": uri}], ())
 
@@ -110,7 +110,7 @@ def test_a_prompt_that_is_taken_back_is_neither_handed_nor_cancelled() -> None:
     assert not any(isinstance(effect, Cancelled) for effect in machine.apply(Input.ABORT))
 
 
-def test_what_is_allowed_for_good_is_of_a_directory() -> None:
+def test_a_lasting_grant_is_of_one_directory() -> None:
     clock = ManualClock()
     grants = Grants(clock, Ids(clock))
     grants.allow("/a", "bash", ["git *", "ls *"])

@@ -100,7 +100,7 @@ async def test_a_stream_is_not_on_hold_for_longer_however_much_is_read(place: Pl
     assert len(await place.told()) >= 1
 
 
-async def test_what_was_asked_meanwhile_and_is_still_open_is_told_again_once(place: Place) -> None:
+async def test_requests_opened_during_a_hold_are_sent_again_once(place: Place) -> None:
     await place.read()
     session = place.sessions["ses_1"]
     asked = {"id": "per_1", "sessionID": "ses_1", "action": "shell", "resources": []}

@@ -236,7 +236,7 @@ async def test_always_for_a_folder_covers_the_rest_of_it(w: World) -> None:
     w.agent.done()
 
 
-async def test_who_grants_a_folder_has_not_granted_the_edit_in_it(w: World) -> None:
+async def test_granting_a_folder_does_not_grant_edits_in_it(w: World) -> None:
     session = w.session()
     await ask(w, session)
     checked = w.agent.check("c1", "edit", filePath="/opt/x/a")
@@ -251,7 +251,7 @@ async def test_who_grants_a_folder_has_not_granted_the_edit_in_it(w: World) -> N
     w.agent.done()
 
 
-async def test_who_grants_a_folder_has_granted_reading_in_it(w: World) -> None:
+async def test_granting_a_folder_grants_reading_in_it(w: World) -> None:
     session = w.session()
     await ask(w, session)
     checked = w.agent.check("c1", "read", filePath="/opt/x/a")

@@ -26,7 +26,7 @@ async def system(w: World, session: str, text: str) -> tuple[str | None, dict[st
     return told.system, handed[-1].get("instructions", {})
 
 
-async def test_they_go_along_with_each_prompt_and_changes_are_told_once(w: World) -> None:
+async def test_instructions_go_along_with_each_prompt_and_changes_are_told_once(w: World) -> None:
     session = w.session()
     state = await w.manager.state(session)
     assert await system(w, session, "none") == (None, {})
@@ -48,7 +48,7 @@ async def test_they_go_along_with_each_prompt_and_changes_are_told_once(w: World
     assert await system(w, session, "none") == (None, {})
 
 
-async def test_they_are_read_from_the_journal(w: World) -> None:
+async def test_instructions_are_read_from_the_journal(w: World) -> None:
     session = w.session()
     state = await w.manager.state(session)
     state.status(LABEL, key="a", json=dumped(None))
@@ -63,5 +63,5 @@ async def test_they_are_read_from_the_journal(w: World) -> None:
 
 
 @pytest.mark.parametrize("system_text", [None, "the prompt's own"])
-def test_what_a_prompt_brings_itself_comes_after(system_text: str | None) -> None:
+def test_the_prompts_system_text_comes_after_the_instructions(system_text: str | None) -> None:
     assert Instructions().due().with_system(system_text) == system_text

@@ -85,7 +85,7 @@ async def test_texts_and_bytes_are_not_kept_twice(tmp_path: Path) -> None:
         assert once not in kept
 
 
-async def test_what_becomes_of_prompts_that_wait() -> None:
+async def test_states_of_waiting_prompts() -> None:
     first, second, third, fourth = [await accepted({"type": "text", "text": word}) for word in ("a", "b", "c", "d")]
     names = {one.item.item_id: f"msg_{word}" for one, word in zip((first, second, third, fourth), "abcd", strict=True)}
     waiting = PendingPrompts(lambda item_id: names.get(item_id, ""))

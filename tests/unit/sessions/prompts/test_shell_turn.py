@@ -47,7 +47,7 @@ async def outputs(w: World, session: str) -> list[str]:
     return [p["state"].get("output", "") for m in messages for p in m.wire()["parts"] if p["type"] == "tool"]
 
 
-async def test_it_is_a_turn_of_its_own(w: World, tmp_path: Path) -> None:
+async def test_a_shell_command_is_a_turn(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     async with asyncio.timeout(LIMIT_S):
         await shell(w.manager, session, "echo out; echo err >&2; exit 3", "build", None)
@@ -61,7 +61,7 @@ async def test_it_is_a_turn_of_its_own(w: World, tmp_path: Path) -> None:
     w.agent.done()
 
 
-async def test_it_can_be_aborted(w: World, tmp_path: Path) -> None:
+async def test_a_shell_command_can_be_aborted(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     async with waiting_shell(w, session, tmp_path):
         await w.manager.abort(session)
@@ -83,7 +83,7 @@ async def test_an_agent_that_dies_meanwhile_had_nothing_to_do_with_it(w: World, 
     assert await outputs(w, session) == ["started\ngo\nover\n"]
 
 
-async def test_what_the_agent_does_by_itself_meanwhile_belongs_to_the_same_turn(w: World, tmp_path: Path) -> None:
+async def test_agent_activity_during_a_shell_command_belongs_to_its_turn(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     await ask(w, session)
     w.agent.done()

@@ -1,61 +1,200 @@
-"""The processes of a session's agents: what they ask of this machine, and how they are stopped."""
+"""The process of a session's agent: its start, its generation, what it writes and reads, and how it is stopped."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
+import structlog
+
+from shim.agents.directory import Agent
 from shim.agents.handle import AgentHandle
+from shim.errors import AgentError
 from shim.runtime.host_calls import HostCalls
 from shim.sessions.dependencies import SessionDeps
-from universal.codec import BackgroundingCodec, Codec, HostedCodec, Output
-from universal.host import HostAnswer
+from universal.codec import (
+    BackgroundingCodec,
+    CheckingCodec,
+    Codec,
+    Command,
+    Exit,
+    HostedCodec,
+    LaunchOptions,
+    ModedCodec,
+    Output,
+)
+from universal.host import HostAnswer, HostCall
+
+log = structlog.get_logger()
 
 CLOSE_S = 3.0
-"""For an agent to end by itself when the server stops; the whole stop must stay under 5 s."""
+"""Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
 
-class RetiringProcesses:
-    """Those of one session."""
+class AgentProcess:
+    """The current process of a session's agent, if there is one, and those that are being stopped.
 
-    def __init__(self, session_id: str) -> None:
+    Each start and each stop begins a new generation: lines and exits of an older one are dropped.
+    In: `emit` takes what the codec says; `on_lines` the lines of a generation; `on_exit` the codec of a process that ended by
+    itself; `on_detach` is called when a process is given up.
+    """
+
+    def __init__(
+        self,
+        deps: SessionDeps,
+        session_id: str,
+        directory: str,
+        *,
+        emit: Callable[[Sequence[Output]], None],
+        on_lines: Callable[[int, list[bytes]], Awaitable[None] | None],
+        on_exit: Callable[[Codec, Exit], None],
+        on_detach: Callable[[], None],
+    ) -> None:
+        self._deps = deps
         self._session_id = session_id
-        self._handles: dict[asyncio.Task[None], AgentHandle] = {}
+        self._emit = emit
+        self._on_lines = on_lines
+        self._on_exit = on_exit
+        self._on_detach = on_detach
+        self._host = HostCalls(directory, deps.roots, deps.agents.environment, self._answer_host_call)
+        self._stopping: dict[asyncio.Task[None], AgentHandle] = {}
+        self._handle: AgentHandle | None = None
+        self.codec: Codec | None = None
+        self.agent: str | None = None
+        """The name of the agent that was started last."""
+        self.generation = 0
 
-    def add(self, handle: AgentHandle, *, kill: bool) -> None:
-        """Stop it, in the background: politely, or at once."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can be written to."""
+        return self._handle is not None and self._handle.alive
+
+    @property
+    def mode(self) -> str:
+        """The mode that the agent says it is in; empty if it does not tell."""
+        return self.codec.mode if isinstance(self.codec, ModedCodec) else ""
+
+    async def start(self, agent: Agent, options: LaunchOptions) -> bool:
+        """Start an agent. False if it was given up, or has exited, before it was there. Raises AgentError."""
+        codec = agent.spec.make(self._deps.ids.factory())
+        self.generation += 1
+        generation = self.generation
+        self.codec, self.agent = codec, agent.spec.name  # it may speak, or die, before spawn returns
+        try:
+            handle = await self._deps.agents.spawn(
+                agent, options, codec, partial(self._on_lines, generation), partial(self._exit, generation)
+            )
+        except BaseException:
+            self.codec = None
+            raise
+        if self.codec is not codec:
+            handle.kill()
+            return False
+        self._handle = handle
+        log.info("agent.spawned", session_id=self._session_id, agent=self.agent, pid=handle.pid, resume=options.resume)
+        return True
+
+    def greet(self) -> None:
+        """Let the codec say what it says first."""
+        if self.codec is not None:
+            self._emit(self.codec.start())
+
+    # --- from the process ------------------------------------------------------------------------------------
+
+    def receive(self, generation: int, lines: list[bytes]) -> bool:
+        """Give lines to the codec. False if the process was given up meanwhile: the rest of its lines is dropped."""
+        codec = self.codec
+        for line in lines:
+            if generation != self.generation or codec is None:
+                return False
+            self._emit(codec.receive(line))
+        return True
+
+    def _exit(self, generation: int, exit_: Exit) -> None:
+        if generation != self.generation or self.codec is None:
+            return
+        codec, self.codec, self._handle = self.codec, None, None
+        self._host.drop()
+        log.info("agent.exited", session_id=self._session_id, agent=codec.name, code=exit_.code, signal=exit_.signal)
+        self._on_exit(codec, exit_)
+
+    # --- to the process --------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """Give the agent a command, if there is one."""
+        if self.codec is not None:
+            self._emit(self.codec.send(command))
+
+    def proceed(self, permission_id: str) -> None:
+        """Let a call go on that the agent has announced (`ToolCheck`)."""
+        if isinstance(self.codec, CheckingCodec):
+            self._emit(self.codec.proceed(permission_id))
+
+    def move_to_background(self) -> bool:
+        """Tell the agent to move what its turn waits for to the background; False if it cannot be told so."""
+        if not isinstance(self.codec, BackgroundingCodec):
+            return False
+        self._emit(self.codec.background())
+        return True
+
+    def write(self, data: bytes) -> None:
+        """Write one line."""
+        if self._handle is None:
+            return
+        try:
+            self._handle.write(data)
+        except AgentError as error:
+            # Its exit is reported by on_exit; a stuck one is ended here.
+            log.warning("agent.write_failed", session_id=self._session_id, error=str(error))
+            self._handle.kill()
+
+    def interrupt(self) -> None:
+        """Send SIGINT, for agents that have no message for it."""
+        if self._handle is not None:
+            self._handle.interrupt()
+
+    def call_host(self, call: HostCall) -> None:
+        """Begin what the agent asks of this machine; the answers come later."""
+        self._host.do(call)
+
+    def _answer_host_call(self, answer: HostAnswer) -> None:
+        if isinstance(self.codec, HostedCodec):
+            self._emit(self.codec.hosted(answer))
+
+    # --- its end ---------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Give the process up and wait until it has ended."""
+        if (handle := self._detach()) is not None:
+            await handle.stop()
+
+    def drop(self, *, kill: bool) -> bool:
+        """Give the process up and stop it in the background, politely or at once. False if there was none."""
+        handle = self._detach()
+        if handle is None:
+            return False
         if kill:
             handle.kill()
         task = asyncio.get_running_loop().create_task(handle.stop(), name=f"stop {self._session_id}")
-        self._handles[task] = handle
-        task.add_done_callback(lambda done: self._handles.pop(done, None))
+        self._stopping[task] = handle
+        task.add_done_callback(lambda done: self._stopping.pop(done, None))
+        return True
+
+    def _detach(self) -> AgentHandle | None:
+        """From now on nothing that the process says counts."""
+        handle, self._handle, self.codec = self._handle, None, None
+        self.generation += 1
+        self._host.drop()
+        self._on_detach()
+        return handle
 
     async def close(self) -> None:
-        """Wait for all of them: politely for CLOSE_S, then they are killed."""
-        if self._handles:
-            await asyncio.wait(self._handles, timeout=CLOSE_S)
-        for handle in list(self._handles.values()):
+        """Wait for all processes that are being stopped: CLOSE_S seconds, then they are killed."""
+        if self._stopping:
+            await asyncio.wait(self._stopping, timeout=CLOSE_S)
+        for handle in list(self._stopping.values()):
             handle.kill()
-        if self._handles:
-            await asyncio.wait(self._handles)
-
-
-def host_calls(
-    deps: SessionDeps, directory: str, codec: Callable[[], Codec | None], process: Callable[[Sequence[Output]], None]
-) -> HostCalls:
-    """Those of one session; `process` takes what the codec says to each answer."""
-
-    def answer(told: HostAnswer) -> None:
-        current = codec()
-        if isinstance(current, HostedCodec):
-            process(current.hosted(told))
-
-    return HostCalls(directory, deps.roots, deps.agents.environment, answer)
-
-
-def move_to_background(codec: Codec | None, process: Callable[[Sequence[Output]], None]) -> bool:
-    """Tell an agent to move what its turn waits for to the background; False if it is not there, or cannot be told so."""
-    if not isinstance(codec, BackgroundingCodec):
-        return False
-    process(codec.background())
-    return True
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+        await self._host.close()

@@ -481,7 +481,7 @@ class SessionManager:
         if entry.subagent:
             raise InvalidRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
         await entry.actor.close(delete=True)
-        for state in (entry.state, *entry.actor.children.values()):
+        for state in (entry.state, *entry.actor.children):
             if state.ended is None or state.ended.terminated_by != "daemon":
                 state.record(EventType.SESSION_ENDED, termination_data())
                 self._state_changed(state)

@@ -1,33 +1,272 @@
-"""A prompt as it is handed to its agent: with what its agent has missed, what was undone, and the instructions. Pure."""
+"""Giving prompts to the agent of a session: what goes along with each, and the start of the agent for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import structlog
+
+from shim.agents.directory import Agent
+from shim.errors import AgentError, AgentNotFound
+from shim.sessions.agent_process import AgentProcess
+from shim.sessions.dependencies import SessionDeps
+from shim.sessions.exit_errors import start_error
+from shim.sessions.permissions.requests import gaps_notice
+from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.prompts import context
 from shim.sessions.prompts.pending_prompt import PendingPrompt
+from shim.sessions.prompts.prompt_queue import PromptQueue
+from shim.sessions.session_entry import NativeSession, note_native_session
 from shim.sessions.session_state import SessionState
+from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import Prompt
+from universal.events import EventType
 from universal.jsonvalue import JsonObject
+from universal.permissions import Policy
+from universal.tools.accesses import Place
+from universal.turn import Input
+from universal.unattended import Unattended
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class PromptDispatch:
-    """`carried`: messages that go along; `journal_entry`: what the journal keeps of it."""
+    """A prompt as its agent gets it.
+
+    `carried`: ids of messages that go along as text; `journal_entry`: what the journal keeps of the dispatch.
+    """
 
     prompt: Prompt
     carried: tuple[str, ...]
     journal_entry: JsonObject
 
 
-def prepare(state: SessionState, accepted: PendingPrompt, waiting: Iterable[PendingPrompt], undone: UndoNotes) -> PromptDispatch:
-    """In: `waiting`, those that will be handed later. The note of what was undone is taken: it is journal_entry once."""
-    if accepted.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
-        return PromptDispatch(accepted.prompt, (), accepted.journal_entry() | context.NOTHING.journal_entry())
-    missed = context.missed_context(state.session, accepted.agent, {accepted.message_id, *(one.message_id for one in waiting)})
+def prepare(state: SessionState, pending: PendingPrompt, queued: Iterable[PendingPrompt], notes: UndoNotes) -> PromptDispatch:
+    """Add what the agent has missed, what was undone, and the instructions. Takes the agent's note out of `notes`.
+
+    In: `queued`, the prompts that are dispatched later.
+    """
+    if pending.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
+        return PromptDispatch(pending.prompt, (), pending.journal_entry() | context.NOTHING.journal_entry())
+    leave_out = {pending.message_id, *(prompt.message_id for prompt in queued)}
+    missed = context.missed_context(state.session, pending.agent, leave_out)
     due = state.instructions.due()
-    words = undone.note(accepted.agent) + missed.text + accepted.prompt.text
-    prompt = replace(accepted.prompt, text=words, system=due.with_system(accepted.prompt.system))
-    return PromptDispatch(prompt, missed.message_ids, accepted.journal_entry() | missed.journal_entry() | due.journal_entry)
+    text = notes.note(pending.agent) + missed.text + pending.prompt.text
+    prompt = replace(pending.prompt, text=text, system=due.with_system(pending.prompt.system))
+    return PromptDispatch(prompt, missed.message_ids, pending.journal_entry() | missed.journal_entry() | due.journal_entry)
+
+
+class PromptDispatcher:
+    """Gives one prompt at a time to a session's agent, and starts the agent if it must.
+
+    In: `apply` gives an input to the session's turn machine; `on_start` is called when an agent was started, with its name and
+    whether it resumes its conversation.
+    State: the prompt that waits for its agent to start, and the prompt that the agent answers.
+    """
+
+    def __init__(
+        self,
+        deps: SessionDeps,
+        state: SessionState,
+        directory: str,
+        *,
+        queue: PromptQueue,
+        process: AgentProcess,
+        snapshots: StepSnapshots,
+        trust: TrustGate | None,
+        policy: Callable[[SessionState, str], Policy],
+        undo_notes: UndoNotes,
+        native: dict[str, NativeSession],
+        apply: Callable[[Input], None],
+        on_start: Callable[[str, bool], None],
+    ) -> None:
+        self._deps = deps
+        self._state = state
+        self._directory = directory
+        self._queue = queue
+        self._process = process
+        self._snapshots = snapshots
+        self._trust = trust
+        self._policy = policy
+        self._undo_notes = undo_notes
+        self._native = native
+        self._apply = apply
+        self._on_start = on_start
+        self._launch: asyncio.Task[None] | None = None
+        self._waiting_key: str | None = None
+        self._current_key: str | None = None
+        self._may_use_project_settings = self._has_project_settings = True
+        self._gaps_notified = set[str]()
+        self._place: Place | None = None
+        self._has_retried = False
+        self._has_answered = False
+        self.unattended: Unattended | None = None
+        """What the last prompt says of asks that nobody answers."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a prompt waits for its agent to start."""
+        return self._waiting_key is not None
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether a conversation that the agent has lost would be begun anew (`retry_without_resume`)."""
+        return not self._has_retried
+
+    def place(self) -> Place:
+        """Where the agent's calls are made. Found before an agent is started, and only agents make calls."""
+        assert self._place is not None
+        return self._place
+
+    # --- one prompt ----------------------------------------------------------------------------------------
+
+    def dispatch(self, key: str) -> None:
+        """Send the prompt now if the agent is ready for it, else when it is started."""
+        pending = self._queue.pending[key]
+        if not self._snapshots.look() and self._trust is None and self._is_ready_for(pending):
+            self._send(pending)
+            return
+        self._waiting_key = key
+        if self._launch is None or self._launch.done():
+            self._launch = asyncio.get_running_loop().create_task(self._launch_agent(), name=f"launch {self._state.id}")
+
+    def dispatch_again(self) -> None:
+        """Give the prompt that the agent has not answered to a new process."""
+        if self._current_key is not None:
+            self.dispatch(self._current_key)
+
+    def forget(self) -> None:
+        """The prompt that was dispatched is answered or lost. A prompt that waits for its agent is cancelled."""
+        current, waiting = self._current_key, self._waiting_key
+        self._current_key = self._waiting_key = None
+        self._queue.pending.pop(current or "", None)
+        self._queue.cancel(waiting or "")
+
+    def _send(self, pending: PendingPrompt) -> None:
+        self._waiting_key = None
+        self._current_key = pending.prompt.key
+        self.unattended = pending.unattended
+        dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes)
+        self._queue.drop_parked(dispatch.carried)
+        self._state.status("prompt", state="handed", **dispatch.journal_entry)
+        self._has_answered = False
+        policy = self._policy_for(pending)
+        self._process.send(replace(dispatch.prompt, rules=policy.for_agent(), session_rules=policy.session_for_agent()))
+
+    def _policy_for(self, pending: PendingPrompt) -> Policy:
+        """The permission rules in force for a prompt."""
+        return self._policy(self._state, pending.prompt.mode or "")
+
+    def _is_ready_for(self, pending: PendingPrompt) -> bool:
+        process = self._process
+        is_same = process.agent == pending.agent and self._has_project_settings == self._may_use_project_settings
+        return process.is_alive and is_same and process.codec is not None and not pending.refused
+
+    # --- starting the agent ----------------------------------------------------------------------------------
+
+    async def _launch_agent(self) -> None:
+        """Start the agent (again) for the prompt that waits, and send it, unless it was aborted meanwhile.
+
+        The snapshot of the files before the prompt is taken while the agent starts.
+        """
+        begun = ""
+        while (pending := self._queue.pending.get(self._waiting_key or "")) is not None:
+            key = pending.prompt.key
+            if begun == key and self._is_ready_for(pending):
+                self._send(pending)
+                continue  # an agent that must be started again for it has given the prompt back
+            try:
+                if begun != key and not await self._ask_for_trust(pending):
+                    continue
+                if not begun:  # the rules hold from the agent's first call on
+                    await self._deps.config_refresh(self._directory)
+                    self._place = self._place or await self._deps.find_place(self._directory)
+                    self._snapshots.look()
+                start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
+                snapshot = () if begun == key else (self._snapshots.begin(),)
+                begun = key
+                await asyncio.gather(*start, *snapshot)
+            except AgentError as error:
+                self._fail(pending, str(error))
+            except Exception as error:
+                log.exception("agent.launch_failed", session_id=self._state.id, agent=pending.agent)
+                self._fail(pending, f"{pending.agent} could not be started: {error}")
+
+    async def _ask_for_trust(self, pending: PendingPrompt) -> bool:
+        """Find out whether the agent may use the project's settings, which may ask a person. False if the turn is over."""
+        agent = self._deps.agents.get(pending.agent)
+        if self._trust is not None and agent is not None and not pending.refused:
+            may_use = await self._trust.may_use(agent.spec)
+            self._may_use_project_settings = bool(may_use)
+        return self._waiting_key == pending.prompt.key
+
+    def _fail(self, pending: PendingPrompt, message: str) -> None:
+        if self._waiting_key != pending.prompt.key:
+            return
+        self.forget()
+        self._state.record(EventType.ERROR, start_error(pending, message))
+        self._apply(Input.FAILED)
+
+    async def _start_agent(self, pending: PendingPrompt) -> None:
+        pending.require_choice()
+        await self._process.stop()
+        agent = self._deps.agents.get(pending.agent)
+        if agent is None:
+            raise AgentNotFound(f'There is no agent named "{pending.agent}". Choose another model.')
+        name = agent.spec.name
+        native = self._native.get(name)
+        options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
+        self._has_project_settings = self._may_use_project_settings
+        options = replace(options, rules=self._policy_for(pending).for_agent(), project_settings=self._has_project_settings)
+        if not options.resume:
+            context.forget(self._state.session, name)
+        if await self._process.start(agent, options):
+            self._on_start(name, options.resume)
+            self._notify_gaps(pending, agent)
+            self._process.greet()
+
+    def _notify_gaps(self, pending: PendingPrompt, agent: Agent) -> None:
+        """Tell a person, once for each agent, which of their rules cannot be enforced with it."""
+        policy = self._policy_for(pending)
+        gaps = agent.spec.enforcement.gaps((*policy.config, *policy.session))
+        if gaps and agent.spec.name not in self._gaps_notified:
+            self._gaps_notified.add(agent.spec.name)
+            self._state.status("notice", gaps_notice(agent.spec.title, gaps))
+
+    # --- the agent's own conversation --------------------------------------------------------------------------
+
+    def on_answer(self) -> None:
+        """The agent has begun to answer."""
+        self._has_answered = True
+        self._has_retried = False
+
+    def note_native_session(self) -> bool:
+        """Store the id of the agent's own conversation. True if something changed."""
+        process = self._process
+        id_ = process.codec.native_session_id if process.codec is not None else None
+        return bool(id_ and process.agent) and note_native_session(
+            self._native, process.agent or "", id_ or "", started=self._has_answered
+        )
+
+    def retry_without_resume(self) -> bool:
+        """Give the prompt to a new process, with the conversation as text: the agent has lost its own. Once."""
+        if self._current_key is None or self._process.agent is None or self._has_retried:
+            return False
+        self._has_retried = True
+        log.warning("agent.conversation_lost", session_id=self._state.id, agent=self._process.agent)
+        self._native.pop(self._process.agent, None)
+        self._process.drop(kill=True)
+        self.dispatch_again()
+        return True
+
+    async def close(self) -> None:
+        """Stop the start of an agent."""
+        if self._launch is not None:
+            self._launch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._launch

@@ -1,0 +1,56 @@
+"""The sessions of a session's subagents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from shim.sessions.session_state import SessionState
+from universal.codec import Fact
+from universal.turn import Input
+
+
+class ChildSessions:
+    """The children of one session, by the key that their agent gives them.
+
+    In: `open_child` makes the session of a new subagent; `on_end` is called when a child's turn was ended here.
+    """
+
+    def __init__(
+        self, parent: SessionState, open_child: Callable[[str, Fact], SessionState], on_end: Callable[[SessionState], None]
+    ) -> None:
+        self._parent = parent
+        self._open_child = open_child
+        self._on_end = on_end
+        self._states: dict[str, SessionState] = {}
+
+    def __iter__(self) -> Iterator[SessionState]:
+        return iter(self._states.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a subagent works."""
+        return any(state.machine.busy for state in self._states.values())
+
+    def state_of(self, key: str | None) -> SessionState:
+        """The session that a fact, check or signal belongs to: a child's, or the parent's."""
+        return self._states.get(key, self._parent) if key is not None else self._parent
+
+    def open(self, fact: Fact) -> None:
+        """Make the child's session, if this is the first that is heard of it."""
+        if fact.child is not None and fact.child not in self._states:
+            self._states[fact.child] = self._open_child(fact.child, fact)
+
+    def abort(self) -> None:
+        """End the turns of all children, as aborted."""
+        self._end(Input.ABORT, Input.ABORT_TIMEOUT)
+
+    def lose(self) -> None:
+        """End the turns of all children: their process is gone."""
+        self._end(Input.EXIT)
+
+    def _end(self, *inputs: Input) -> None:
+        for state in self._states.values():
+            if state.machine.busy:
+                for input_ in inputs:
+                    state.apply(input_)
+                self._on_end(state)

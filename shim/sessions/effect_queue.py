@@ -1,0 +1,42 @@
+"""The effects of one session, carried out one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+E = TypeVar("E")
+
+
+class EffectQueue(Generic[E]):
+    """A queue of effects and the only loop that carries them out.
+
+    `carry_out` handles one effect. Effects that it adds run next, in their order, before those that wait already.
+    `on_empty` is called after each run of the loop that handled all effects.
+    """
+
+    def __init__(self, carry_out: Callable[[E], None], on_empty: Callable[[], None]) -> None:
+        self._carry_out = carry_out
+        self._on_empty = on_empty
+        self._waiting: deque[E] = deque()
+        self._is_running = False
+
+    def add(self, effects: Sequence[E]) -> None:
+        """Queue effects. Outside of `carry_out`, return when they and all that they cause are carried out.
+
+        An exception of `carry_out` ends the run: effects that still wait are dropped.
+        """
+        self._waiting.extendleft(reversed(effects))
+        if not self._is_running:
+            self._run()
+
+    def _run(self) -> None:
+        self._is_running = True
+        try:
+            while self._waiting:
+                self._carry_out(self._waiting.popleft())
+        finally:
+            self._is_running = False
+            self._waiting.clear()
+        self._on_empty()

@@ -325,10 +325,16 @@ class Codec(Protocol):
 
     name: str
     """Registry name, and the provider id on the OpenCode face."""
-    catalogue: Catalogue | None
-    """Set once the agent has told it (after the handshake, for most)."""
-    native_session_id: str | None
-    """The agent's own id of the conversation, as soon as it is known."""
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What the agent offers, as soon as it has told it (after the handshake, for most)."""
+        ...
+
+    @property
+    def native_session_id(self) -> str | None:
+        """The agent's own id of the conversation, as soon as it is known."""
+        ...
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment; no lookup, no spawn."""

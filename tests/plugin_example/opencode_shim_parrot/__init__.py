@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from universal.agents.kit.speech import Context, Speech
+from universal.agents.kit import Context, Speech
 from universal.codec import (
     AgentSpec,
     Capabilities,

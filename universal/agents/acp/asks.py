@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
+from universal.agents import kit
 from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.tools import Call, arguments_of, pending_diff, rule_metadata, title_of
-from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
-from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
+from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
+from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonrpc import Id, JsonRpc, Request
@@ -49,15 +49,11 @@ class _Field:
     required: bool
 
 
-@dataclass(slots=True)
-class _Ask:
-    ask_id: str
+@dataclass(slots=True, kw_only=True)
+class _Ask(kit.Ask):
     request_id: Id
-    tool: str
-    metadata: Msg
     options: list[Msg] = field(default_factory=list[Msg])
     fields: tuple[_Field, ...] = ()
-    questions: tuple[Question, ...] = ()
     call: Call | None = None
 
 
@@ -92,10 +88,10 @@ class Asks:
     """A permission was refused since this was last reset."""
     always: AskAlways | None = None
     """The agent asks for every call in this session."""
-    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+    _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
     def __bool__(self) -> bool:
-        return bool(self._open)
+        return bool(self._asks)
 
     def permission(self, request: Request, call: Call | None) -> Iterator[Output]:
         """`session/request_permission`. `call` is what it is about."""
@@ -112,19 +108,25 @@ class Asks:
             metadata["diff"] = diff
         metadata |= rule_metadata(call, told)
         options = [obj(option) for option in arr(request.params.get("options"))]
-        ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, options=options, call=call)
+        ask = _Ask(
+            ask_id=self.ctx.ids("permission"),
+            action=tool,
+            metadata=metadata,
+            request_id=request.id,
+            options=options,
+            call=call,
+        )
         always = self.always
         if always is not None and tool in always.unchecked:
             self.ctx.ignore("permission of a call that needs no check")
             yield self._select(ask, OPTION_KINDS["accept"])
             return
-        self._open[ask.ask_id] = ask
         if always is None:
-            yield self._fact(ask, "requested", raw=request.raw)
+            yield self._asks.begin(ask, request.raw)
             return
         arguments: Msg = {**obj(metadata["input"]), **obj(told.get("rawInput"))}  # what is asked now counts
         metadata |= {"input": arguments, **always.accessed(tool, arguments)}
-        fact = self._fact(ask, "requested", raw=request.raw)
+        fact = self._asks.begin(ask, request.raw)
         yield fact if always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
 
     def form(self, request: Request, call: Call | None) -> Iterator[Output]:
@@ -143,25 +145,23 @@ class Asks:
         if call_id:
             metadata["call_id"] = call_id
         ask = _Ask(
-            self.ctx.ids("question"),
-            request.id,
-            tool,
-            metadata,
+            ask_id=self.ctx.ids("question"),
+            action=tool,
+            metadata=metadata,
+            request_id=request.id,
             fields=tuple(row for row, _ in read),
             questions=tuple(question for _, question in read),
             call=call,
         )
-        self._open[ask.ask_id] = ask
-        yield self._fact(ask, "requested", raw=request.raw)
+        yield self._asks.begin(ask, request.raw)
 
     # --- replies --------------------------------------------------------------------------------------
 
     def reply(self, command: PermissionReply) -> list[Output]:
         """Our answer to a permission. [] when it is not open any more. ACP has no place for the words of a rejection."""
-        ask = self._open.get(command.permission_id)
-        if ask is None or ask.questions:
+        ask = self._asks.permission(command.permission_id)
+        if ask is None:
             return []
-        del self._open[ask.ask_id]
         self.rejected = self.rejected or command.decision == "reject"
         if command.decision != "reject":
             paths = [str(path) for path in arr(ask.metadata.get("paths"))]
@@ -171,15 +171,17 @@ class Asks:
             self.approve("execute", map(str, arr(ask.metadata.get("commands")) or [given.get("command")]))
         if ask.call is not None and command.decision == "reject":
             ask.call.rejected = True
-        extra: Msg = {"message": command.message} if command.message else {}
-        return [self._select(ask, OPTION_KINDS[command.decision]), self._fact(ask, command.decision, extra=extra)]
+        return [
+            self._select(ask, OPTION_KINDS[command.decision]),
+            self._asks.decided(ask, command.decision, command.message),
+        ]
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Accept a checked call, which the agent's mode would have allowed; nothing is told of it."""
-        ask = self._open.get(permission_id)
-        if ask is None or ask.questions:
+        ask = self._asks.permission(permission_id)
+        if ask is None:
             return []
-        del self._open[ask.ask_id]
+        self._asks.drop(ask)
         return [self._select(ask, OPTION_KINDS["accept"])]
 
     def _select(self, ask: _Ask, kinds: Sequence[str]) -> WriteLine:
@@ -190,75 +192,37 @@ class Asks:
 
     def answer(self, command: QuestionReply) -> list[Output]:
         """Our answer to a question. [] when it is not open any more. ACP has no place for the words of a rejection."""
-        ask = self._open.get(command.question_id)
-        if ask is None or not ask.questions:
+        ask = self._asks.question(command.question_id)
+        if ask is None:
             return []
-        del self._open[ask.ask_id]
         if command.answers is None:
             if ask.call is not None:
                 ask.call.dismissed = True
-            extra: Msg = {"message": command.message} if command.message else {}
-            return [WriteLine(self.rpc.response(ask.request_id, {"action": "decline"})), self._fact(ask, "reject", extra=extra)]
+            decline = WriteLine(self.rpc.response(ask.request_id, {"action": "decline"}))
+            return [decline, self._asks.answered(ask, None, command.message)]
         if ask.call is not None:
             ask.call.answers = [list(labels) for labels in command.answers]
         result = {"action": "accept", "content": _content(ask.fields, command.answers)}
-        return [WriteLine(self.rpc.response(ask.request_id, result)), self._fact(ask, "answered", answers=command.answers)]
+        return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.answered(ask, command.answers)]
 
     # --- ends -----------------------------------------------------------------------------------------
 
     def cancel(self) -> list[Output]:
         """We interrupt: every open ask must be answered `cancelled`."""
-        return [out for ask in list(self._open.values()) for out in self._cancel(ask)]
+        return [out for ask in self._asks for out in self._cancel(ask)]
 
     def withdraw(self, request_id: Json, raw: Json) -> list[Output]:
         """`$/cancel_request`: the agent wants no answer any more, but the request still has to have one."""
-        found = [ask for ask in self._open.values() if ask.request_id == request_id]
+        found = [ask for ask in self._asks if ask.request_id == request_id]
         return [out for ask in found for out in self._cancel(ask)]
 
     def gone(self) -> list[Output]:
         """The process is gone, or its turn has ended: nobody waits for an answer."""
-        facts: list[Output] = [self._fact(ask, "reject", extra={"withdrawn": True}) for ask in self._open.values()]
-        self._open.clear()
-        return facts
+        return list(self._asks.close())
 
     def _cancel(self, ask: _Ask) -> list[Output]:
-        del self._open[ask.ask_id]
-        result: Msg = {"action": "cancel"} if ask.questions else {"outcome": {"outcome": "cancelled"}}
-        return [WriteLine(self.rpc.response(ask.request_id, result)), self._fact(ask, "reject", extra={"withdrawn": True})]
-
-    def _fact(
-        self,
-        ask: _Ask,
-        status: Literal["requested", "accept", "accept_for_session", "reject", "answered"],
-        *,
-        raw: Json = None,
-        extra: Msg | None = None,
-        answers: Sequence[Sequence[str]] | None = None,
-    ) -> Fact:
-        metadata = {**ask.metadata, **(extra or {})}
-        requested = status == "requested"
-        if not ask.questions:
-            data = PermissionData(
-                permission_id=ask.ask_id,
-                action=ask.tool,
-                status=status if status != "answered" else "accept",
-                metadata=metadata,
-            )
-            type_ = EventType.PERMISSION_REQUESTED if requested else EventType.PERMISSION_RESOLVED
-            return Fact(type_, data, raw=raw, synthetic=raw is None)
-        given = tuple(tuple(labels) for labels in answers) if answers is not None else None
-        question = QuestionData(
-            question_id=ask.ask_id,
-            prompt=ask.questions[0].question,
-            options=tuple(option.label for option in ask.questions[0].options),
-            status="requested" if requested else "answered" if given is not None else "rejected",
-            response=", ".join(given[0]) if given else None,
-            questions=ask.questions,
-            answers=given,
-            metadata=metadata,
-        )
-        type_ = EventType.QUESTION_REQUESTED if requested else EventType.QUESTION_RESOLVED
-        return Fact(type_, question, raw=raw, synthetic=raw is None)
+        result: Msg = {"action": "cancel"} if ask.is_question else {"outcome": {"outcome": "cancelled"}}
+        return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.withdrawn(ask)]
 
 
 # --- forms ----------------------------------------------------------------------------------------------

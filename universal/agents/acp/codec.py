@@ -13,9 +13,10 @@ Source: recordings in `compat_fixtures/agents/acp`; docs/agents-wire.md, section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import ClassVar
 
+from universal.agents import kit
 from universal.agents.acp import errors
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context, Msg
@@ -28,10 +29,8 @@ from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import Call
 from universal.agents.acp.wire import ABORTED, CAPABILITIES, CLIENT, IGNORED, MODE_NOTE, NOTE, PREAMBLE, RETRY, SUSPECT
 from universal.codec import (
-    Catalogue,
     Command,
     Exit,
-    Fact,
     IdFactory,
     Interrupt,
     LaunchOptions,
@@ -42,10 +41,8 @@ from universal.codec import (
     QuestionReply,
     Signal,
     WriteLine,
-    of_session,
 )
 from universal.codec import Stop as StopProcess
-from universal.events import EventType
 from universal.host import HostAnswer
 from universal.items import Json
 from universal.jsonline import digest, get_text
@@ -55,17 +52,15 @@ from universal.permissions import Rule
 from universal.turn import Input
 
 
-class AcpCodec:
+class AcpCodec(kit.BaseCodec[Context]):
     """The codec of an ACP agent; see `universal.codec.Codec` for the methods' contract."""
 
     def __init__(self, ids: IdFactory, profile: Profile) -> None:
         self.name = profile.name
-        self.catalogue: Catalogue | None = None
-        self.native_session_id: str | None = None
+        super().__init__(Context(profile.name, ids, self._model))
         self._profile = profile
         self._rpc = JsonRpc()
         self._setup = Setup(profile)
-        self._ctx = Context(profile.name, ids, self._model)
         self._talk = Transcript(self._ctx)
         self._host = Host(self._rpc, ids)
         self._asks = Asks(self._ctx, self._rpc, self._setup.mode_id, self._host.approve)
@@ -223,7 +218,7 @@ class AcpCodec:
             case Response() as response:
                 return self._stamped(self._on_response(response))
             case Malformed(why=why, raw=raw):
-                return self._stamped(iter([self._ctx.unparsed("no JSON-RPC", why, raw, digest(line))]))
+                return self._stamped((self._ctx.unparsed("no JSON-RPC", why, raw, digest(line)),))
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open asks, messages and calls are reported as they are. The session adds the exit."""
@@ -234,14 +229,6 @@ class AcpCodec:
         yield from self._asks.gone()
         yield from self._settle_suspect(None)
         yield from self._talk.close(None, interrupted=True)
-
-    def counters(self) -> Mapping[str, int]:
-        """Counts of what was ignored and what was not understood."""
-        return self._ctx.counters
-
-    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
-        native = self.native_session_id
-        return [of_session(out, native) for out in outputs] if native else list(outputs)
 
     # --- answers to us --------------------------------------------------------------------------------
 
@@ -317,7 +304,7 @@ class AcpCodec:
     def _broken(self, error: Msg, raw: Json) -> Iterator[Output]:
         """There will be no session: every prompt that waits for it has failed, and the process is of no use."""
         count, self._held = len(self._held), []
-        yield Fact(EventType.ERROR, errors.data_of(error), raw=raw)
+        yield kit.error_fact(error, raw)
         for _ in range(count):
             yield Signal(Input.FAILED, error=error)
         if not count or error["code"] != errors.SESSION_NOT_FOUND:
@@ -351,7 +338,7 @@ class AcpCodec:
         if cancelled:
             yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True, metadata=total or None)
         elif error is not None:
-            yield Fact(EventType.ERROR, errors.data_of(error), raw=msg.raw)
+            yield kit.error_fact(error, msg.raw)
             yield Signal(Input.FAILED, error=error, metadata=total or None)
         else:
             yield Signal(Input.DONE, metadata=total or None)

@@ -16,10 +16,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from universal.agents import kit
 from universal.agents.acp.context import Msg
 from universal.agents.acp.profiles import Profile
 from universal.codec import Fact, Output, Signal
-from universal.events import ErrorData, EventType
 from universal.items import Json
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
@@ -95,11 +95,6 @@ def too_old(title: str, version: str, needed: str) -> Msg:
     return make(f"{name} cannot be held to your permission rules. Update it to {needed} or newer.", "agent_too_old")
 
 
-def data_of(error: Msg) -> ErrorData:
-    """The same as the payload of an `error` event."""
-    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
-
-
 def response_error(error: Msg, logins: object = None, login_hint: str = "") -> Msg:
     """The error of a JSON-RPC error response. `logins`: `authMethods` of the agent; `login_hint`: what to do."""
     data = obj(error.get("data"))
@@ -156,11 +151,11 @@ def usage_of(usage: Msg) -> dict[str, int]:
 
 def unavailable(what: str, message: str, raw: Json) -> Fact:
     """A setting (`what`: model, effort ...) that the agent has not taken over."""
-    return Fact(EventType.ERROR, data_of(make(message, f"{what}_unavailable")), raw=raw, synthetic=raw is None)
+    return kit.error_fact(make(message, f"{what}_unavailable"), raw)
 
 
 def failed(message: str, code: str, raw: Json) -> Iterator[Output]:
     """A prompt that cannot be given to the agent."""
     error = make(message, code)
-    yield Fact(EventType.ERROR, data_of(error), raw=raw, synthetic=raw is None)
+    yield kit.error_fact(error, raw)
     yield Signal(Input.FAILED, error=error)

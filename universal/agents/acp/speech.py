@@ -7,44 +7,21 @@ said after a tool call, when a call begins after all calls before it have ended,
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
+from universal.agents import kit
 from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.tools import Call, arguments_of, content_of, metadata_of, name_of, output_of, texts, title_of, todos_of
 from universal.codec import Fact
-from universal.events import EventType, ItemData, ItemDeltaData
-from universal.growing import Growing
-from universal.items import (
-    ContentPart,
-    ImagePart,
-    Item,
-    ItemKind,
-    ItemRole,
-    ItemStatus,
-    Json,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from universal.events import EventType
+from universal.items import ContentPart, ImagePart, Item, ItemStatus, Json
 from universal.jsonline import get_text
 from universal.jsonvalue import obj
 
-ABANDONED = "The tool call was interrupted before it had a result."
-Kind = Literal["text", "reasoning"]
-
 _EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
 """How Claude Code, behind its adapter, says that a command has failed."""
-
-
-@dataclass(slots=True)
-class _Part:
-    kind: Kind
-    said: Growing = field(default_factory=Growing)
 
 
 @dataclass(slots=True)
@@ -52,7 +29,7 @@ class _Message:
     item_id: str
     native_id: str
     model: Msg | None
-    parts: list[_Part] = field(default_factory=list[_Part])
+    parts: list[kit.Part] = field(default_factory=list[kit.Part])
     images: list[ImagePart] = field(default_factory=list[ImagePart])
     calls: set[str] = field(default_factory=set[str])
     ids: set[str] = field(default_factory=set[str])
@@ -60,10 +37,9 @@ class _Message:
 
 
 @dataclass(slots=True)
-class Transcript:
+class Transcript(kit.Items[Context]):
     """The conversation of one session: feed it updates, act on the facts."""
 
-    ctx: Context
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by id."""
     said: bool = False
@@ -82,7 +58,7 @@ class Transcript:
 
     # --- messages -------------------------------------------------------------------------------------
 
-    def chunk(self, kind: Kind, content: Msg, native_id: str, raw: Json) -> Iterator[Fact]:
+    def chunk(self, kind: kit.PartKind, content: Msg, native_id: str, raw: Json) -> Iterator[Fact]:
         """A piece of a message."""
         image = content.get("type") == "image" and get_text(content, "data")
         text = _text_of(content)
@@ -100,9 +76,9 @@ class Transcript:
             message.images.append(ImagePart(path=f"data:{mime};base64,{image}", mime=mime))
             return
         if not message.parts or message.parts[-1].kind != kind:
-            message.parts.append(_Part(kind))
+            message.parts.append(kit.Part(kind))
         message.parts[-1].said.add(text)
-        yield self._delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
+        yield self.delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
 
     def _other(self, native_id: str) -> bool:
         """Whether a chunk with this id begins another message."""
@@ -118,22 +94,20 @@ class Transcript:
         self._open = _Message(self.ctx.ids("item"), native_id, self.ctx.model())
         self.said = True
         item = self._item(self._open, ItemStatus.IN_PROGRESS, (), {})
-        yield Fact(EventType.ITEM_STARTED, ItemData(item=item), raw=raw)
+        yield self.item_fact(EventType.ITEM_STARTED, item, raw)
 
     def _end(self, raw: Json, *, finish: str, interrupted: bool, extra: Msg | None = None) -> Iterator[Fact]:
         message, self._open = self._open, None
         if message is None:
             return
         self._ended |= message.ids
-        content: list[ContentPart] = [
-            TextPart(text=part.said.text) if part.kind == "text" else ReasoningPart(text=part.said.text) for part in message.parts
-        ]
         metadata: Msg = (
-            {"interrupted": True} if interrupted else {"finish": finish or ("tool-calls" if message.calls else "stop")}
+            dict(kit.INTERRUPTED) if interrupted else {"finish": finish or ("tool-calls" if message.calls else "stop")}
         )
         status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-        item = self._item(message, status, (*content, *message.images), {**metadata, **(extra or {})})
-        yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, synthetic=raw is None)
+        content = (*kit.contents(message.parts), *message.images)
+        item = self._item(message, status, content, {**metadata, **(extra or {})})
+        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=raw is None)
 
     def close(self, raw: Json, *, finish: str = "", interrupted: bool = False, extra: Msg | None = None) -> Iterator[Fact]:
         """Nothing more will come in this turn. `extra` (usage, cost) goes to the last message."""
@@ -187,7 +161,14 @@ class Transcript:
         parent = message.item_id if message is not None else ""
         if message is not None:
             message.calls.add(call_id)
-        call = Call(call_id, self.ctx.ids("item"), parent, name_of(update), get_text(update, "kind"), get_text(update, "title"))
+        call = Call(
+            call_id,
+            name_of(update),
+            self.ctx.ids("item"),
+            parent,
+            kind=get_text(update, "kind"),
+            title=get_text(update, "title"),
+        )
         self.calls[call_id] = call
         yield self._call(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
         return call
@@ -204,18 +185,15 @@ class Transcript:
         call.terminal += data
         if not data and status == "in_progress" and call.kind == "execute":
             told = texts(call.content)
-            data = told[len(call.shown) :] if told.startswith(call.shown) else ""
+            data = told[len(call.output) :] if told.startswith(call.output) else ""
         if not data or not call.whole:
             return
         if not call.result_id:
             call.result_id = self.ctx.ids("item")
-            item = self._result_item(call, ItemStatus.IN_PROGRESS, (ToolResultPart(call_id=call.call_id, output=""),), None)
-            yield Fact(EventType.ITEM_STARTED, ItemData(item=item), raw=raw)
-        call.shown += data
-        delta = ItemDeltaData(
-            item_id=call.result_id, native_item_id=call.call_id, delta=data, part_index=0, part_type="tool_output"
-        )
-        yield Fact(EventType.ITEM_DELTA, delta, raw=raw)
+            item = kit.result_item(call, ItemStatus.IN_PROGRESS, kit.output_part(call), None)
+            yield self.item_fact(EventType.ITEM_STARTED, item, raw)
+        call.output += data
+        yield self.delta(call.result_id, call.call_id, data, 0, "tool_output", raw)
 
     def _over(self, call: Call) -> None:
         self.calls.pop(call.call_id, None)
@@ -226,58 +204,24 @@ class Transcript:
         content = content_of(call, failed=failed)
         if abandoned:
             metadata["interrupted"] = True
-            content = (ToolResultPart(call_id=call.call_id, output=call.terminal or call.shown or ABANDONED),)
+            content = kit.output_part(call, call.terminal or call.output or kit.ABANDONED)
         call.result_id = call.result_id or self.ctx.ids("item")
-        item = self._result_item(call, ItemStatus.FAILED if failed else ItemStatus.COMPLETED, content, metadata or None)
-        yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, synthetic=abandoned)
+        item = kit.result_item(call, ItemStatus.FAILED if failed else ItemStatus.COMPLETED, content, metadata)
+        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=abandoned)
 
     # --- building -------------------------------------------------------------------------------------
 
     def _item(self, message: _Message, status: ItemStatus, content: tuple[ContentPart, ...], metadata: Msg) -> Item:
         model = {"model": message.model} if message.model else {}
-        return Item(
-            item_id=message.item_id,
-            native_item_id=message.native_id or None,
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.ASSISTANT,
-            status=status,
-            content=content,
-            metadata={**model, **metadata} or None,
-        )
+        return kit.message_item(message.item_id, message.native_id, status, content, {**model, **metadata})
 
     def _call(self, type_: EventType, call: Call, status: ItemStatus, raw: Json, *, synthetic: bool = False) -> Fact:
         arguments = arguments_of(call) if call.whole else {}
-        text = json.dumps(arguments, ensure_ascii=False) if call.whole else ""
+        text = kit.dumps(arguments) if call.whole else ""
         metadata: Msg | None = {"title": title_of(call), "input": arguments} if call.whole else None
         if status is ItemStatus.FAILED:
-            metadata = {"interrupted": True}
-        item = Item(
-            item_id=call.item_id,
-            native_item_id=call.call_id,
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_CALL,
-            role=ItemRole.TOOL,
-            status=status,
-            content=(ToolCallPart(name=call.name, arguments=text, call_id=call.call_id),),
-            metadata=metadata,
-        )
-        return Fact(type_, ItemData(item=item), raw=raw, synthetic=synthetic)
-
-    def _result_item(self, call: Call, status: ItemStatus, content: tuple[ContentPart, ...], metadata: Msg | None) -> Item:
-        return Item(
-            item_id=call.result_id,
-            native_item_id=None,
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_RESULT,
-            role=ItemRole.TOOL,
-            status=status,
-            content=content,
-            metadata=metadata,
-        )
-
-    def _delta(self, item_id: str, native_id: str, text: str, index: int, kind: Kind, raw: Json) -> Fact:
-        data = ItemDeltaData(item_id=item_id, native_item_id=native_id or None, delta=text, part_index=index, part_type=kind)
-        return Fact(EventType.ITEM_DELTA, data, raw=raw)
+            metadata = dict(kit.INTERRUPTED)
+        return self.item_fact(type_, kit.call_item(call, status, text, metadata), raw, synthetic=synthetic)
 
 
 def _text_of(content: Msg) -> str:

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from universal.agents import kit
 from universal.agents.acp.context import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonline import get_int, get_text
@@ -40,14 +41,10 @@ _EDIT_CHARS = 20_000
 
 
 @dataclass(slots=True)
-class Call:
-    """A tool call, with all that it has told until now."""
+class Call(kit.Call):
+    """A tool call, with all that the agent has told of it until now."""
 
-    call_id: str
-    item_id: str
-    parent_id: str
-    name: str
-    kind: str
+    kind: str = ""
     title: str = ""
     raw_input: Msg = field(default_factory=dict[str, Json])
     content: list[Msg] = field(default_factory=list[Msg])
@@ -60,11 +57,6 @@ class Call:
     exit_code: int | None = None
     whole: bool = False
     """The tool_call item is completed: its arguments are fixed."""
-    result_id: str = ""
-    """Item of the result, once output has come."""
-    shown: str = ""
-    """Output that was told as deltas."""
-    answers: list[list[str]] | None = None
     rejected: bool = False
     """A person has refused it; Gemini CLI does not tell how such a call ended."""
     dismissed: bool = False

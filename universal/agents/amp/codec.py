@@ -20,10 +20,11 @@ same five kinds. Not observed: messages of subagents (`parent_tool_use_id`), `er
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 
+from universal.agents import kit
 from universal.agents.amp.rules import own_settings_files, restricts, settings_with_rules
 from universal.agents.amp.wire import (
     ABORTED,
@@ -34,7 +35,6 @@ from universal.agents.amp.wire import (
     LOGIN_NEEDED,
     NAME,
     Msg,
-    error_data,
     error_of,
     exit_error,
     login_error,
@@ -43,12 +43,9 @@ from universal.agents.amp.wire import (
     title_of,
     usage_of,
 )
-from universal.agents.kit.speech import Context, Speech
 from universal.codec import (
-    Catalogue,
     Command,
     Exit,
-    Fact,
     IdFactory,
     Interrupt,
     InterruptProcess,
@@ -62,26 +59,24 @@ from universal.codec import (
     Signal,
     Stop,
 )
-from universal.events import EventType
 from universal.items import Json
-from universal.jsonline import digest, get_text, parse
+from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
 from universal.permissions import Rule
 from universal.turn import Input
 
 
-class AmpCodec:
+class AmpCodec(kit.LineCodec[kit.Context]):
     """The codec of Amp; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
 
     def __init__(self, ids: IdFactory) -> None:
-        self.catalogue: Catalogue | None = CATALOGUE
-        """Known before it is asked: Amp cannot tell it, and starting it without a login opens a browser."""
-        self.native_session_id: str | None = None
-        self._ctx = Context(NAME, ids)
-        self._speech = Speech(self._ctx)
+        super().__init__(kit.Context(NAME, ids))
+        self.catalogue = CATALOGUE
+        """Fixed: Amp cannot tell it, and starting it without a login opens a browser."""
+        self._speech = kit.Speech(self._ctx)
         self._model = DEFAULT_MODEL
         self._mode = "build"
         self._directory = ""
@@ -141,7 +136,7 @@ class AmpCodec:
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line. What is no JSON object, or of an unknown kind, is `agent.unparsed`; but the words of its login."""
+        """Handle one line: JSON, an empty line, or the words with which Amp asks for a login."""
         text = line.decode("utf-8", errors="replace")
         if text.startswith(LOGIN_NEEDED):
             self._login = True
@@ -149,22 +144,17 @@ class AmpCodec:
         if self._login or not text.strip():
             self._ctx.ignore("words of the login" if self._login else "an empty line")
             return []
-        try:
-            msg = parse(line)
-        except (ValueError, RecursionError) as error:
-            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))]))
-        if not isinstance(msg, dict):
-            return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
-        message: Msg = obj(msg)
+        return super().receive(line)
+
+    def _kind_of(self, message: Msg) -> str:
         kind = get_text(message, "type") or "?"
-        kind = f"system/{get_text(message, 'subtype') or '?'}" if kind == "system" else kind
-        handler = self.HANDLERS.get(kind)
-        if handler is None:
-            return self._stamped(iter([self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))]))
-        if get_text(message, "parent_tool_use_id"):
+        return f"system/{get_text(message, 'subtype') or '?'}" if kind == "system" else kind
+
+    def _handle(self, kind: str, message: Msg, line: bytes) -> list[Output]:
+        if kind in self.HANDLERS and get_text(message, "parent_tool_use_id"):
             self._ctx.ignore(f"{kind} of a subagent")  # never seen; the call's result says what came of it
             return []
-        return self._stamped(handler(self, message))
+        return super()._handle(kind, message, line)
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: what was open is reported as it is."""
@@ -174,21 +164,12 @@ class AmpCodec:
         yield from self._speech.close(None)
         error = exit_error(exit_.stderr)
         if error is not None and self._handed:
-            yield Fact(EventType.ERROR, error_data(error), synthetic=True)
+            yield kit.error_fact(error, None)
             yield from self._over(error)
-
-    def counters(self) -> Mapping[str, int]:
-        """Counts of what was ignored and what was not understood."""
-        return self._ctx.counters
-
-    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
-        made = list(outputs)
-        native = self.native_session_id
-        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
 
     def _no_login(self, text: str) -> Iterator[Output]:
         error = login_error(text)
-        yield Fact(EventType.ERROR, error_data(error), raw=text)
+        yield kit.error_fact(error, text)
         yield Stop("nobody is logged in")
         yield from self._over(error)
 
@@ -240,7 +221,7 @@ class AmpCodec:
             else:
                 yield self._ctx.unparsed(f"block/{kind or '?'}", "unknown content block", msg)
         usage = usage_of(obj(native.get("usage")))
-        self._usage = {key: value + self._usage.get(key, 0) for key, value in usage.items()}
+        self._usage = kit.add_usage(self._usage, usage)
         finish = FINISH.get(stop, stop) or ("tool-calls" if calls else "length")
         yield from self._speech.end(msg, metadata={"usage": usage, "finish": finish})
         if not calls:
@@ -270,7 +251,7 @@ class AmpCodec:
         error = error_of(words)
         if error["code"] == "approval_needed" and self._fresh:
             error["code"] = "session_not_found"
-        yield Fact(EventType.ERROR, error_data(error), raw=msg)
+        yield kit.error_fact(error, msg)
         yield from self._over(error)
 
     def _over(self, error: dict[str, Json] | None) -> Iterator[Output]:
@@ -281,7 +262,7 @@ class AmpCodec:
         else:
             yield Signal(Input.FAILED, error=error, aborted=error["code"] == "aborted", metadata=metadata)
 
-    HANDLERS: ClassVar[dict[str, Callable[[AmpCodec, Msg], Iterator[Output]]]] = {
+    HANDLERS: ClassVar[kit.Handlers] = {
         "system/init": _on_init,
         "user": _on_user,
         "assistant": _on_assistant,

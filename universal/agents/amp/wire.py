@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
-from universal.events import ErrorData
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
@@ -138,11 +137,6 @@ def exit_error(stderr: str) -> dict[str, Json] | None:
     """What an Amp that gave up at its start has said, where the person can do something about it."""
     line = next((line for line in stderr.splitlines() if "API key" in line), "")
     return login_error(line.removeprefix("Error: ")) if line else None
-
-
-def error_data(error: dict[str, Json]) -> ErrorData:
-    """The same as the payload of an `error` event."""
-    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
 
 
 # --- tools --------------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from universal.agents import kit
 from universal.agents.claude.speech import Call, Context
 from universal.agents.claude.tools import PLAN_OPTIONS, answer_map, input_diff, read_questions, title_of
 from universal.agents.claude.wire import Msg, control_answer, get_text
 from universal.claude_code import UNCHECKED, accessed
-from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck
-from universal.events import EventType, PermissionData, Question, QuestionData
+from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck
 from universal.items import Json
 from universal.jsonvalue import obj
 from universal.jsonvalue import text as as_text
@@ -38,18 +38,13 @@ HOOKS: Json = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["permission"]
 """`hooks` of `initialize`: all calls are to wait for our answer."""
 
 
-@dataclass(slots=True)
-class _Ask:
-    """An open request of the CLI. `questions` is empty for a permission; `hook`: a call that waits for our hook."""
+@dataclass(slots=True, kw_only=True)
+class _Ask(kit.Ask):
+    """An open request of the CLI. `hook`: a call that waits for our hook."""
 
-    ask_id: str
     request_id: str
-    tool: str
     arguments: Msg
-    metadata: dict[str, Json]
-    child: str | None
     call: Call | None
-    questions: tuple[Question, ...] = ()
     hook: bool = False
 
 
@@ -58,7 +53,7 @@ class Asks:
     """The open asks of one process."""
 
     ctx: Context
-    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+    _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
     _approved: dict[str, Msg] = field(default_factory=dict[str, Msg])
     """Calls that a person has allowed at the hook, with their arguments: Claude may ask about them once more."""
     _checked: set[str] = field(default_factory=set[str])
@@ -76,23 +71,22 @@ class Asks:
         ask = _Ask(
             ask_id=self.ctx.ids("permission"),
             request_id=get_text(msg, "request_id"),
-            tool=tool or "unknown",
+            action=tool or "unknown",
             arguments=arguments,
             metadata={**metadata, **_shown(tool, arguments), **accessed(tool, arguments)},
             child=child,
             call=call,
             hook=True,
         )
-        self._open[ask.ask_id] = ask
         self._checked.add(get_text(hook, "tool_use_id"))
-        yield ToolCheck(self._fact(ask, "requested", raw=msg))
+        yield ToolCheck(self._asks.begin(ask, msg))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on by Claude's own mode. [] when it is not open any more."""
-        ask = self._open.get(permission_id)
+        ask = self._asks.permission(permission_id)
         if ask is None or not ask.hook:
             return []
-        del self._open[ask.ask_id]
+        self._asks.drop(ask)
         return [control_answer(ask.request_id, {})]
 
     def ask(self, msg: Msg, call: Call | None, child: str | None) -> Iterator[Output]:
@@ -111,67 +105,61 @@ class Asks:
         ask = _Ask(
             ask_id=self.ctx.ids("question" if is_question else "permission"),
             request_id=get_text(msg, "request_id"),
-            tool=tool,
+            action=tool,
             arguments=arguments,
             metadata=metadata,
             child=child,
             call=call,
-            questions=questions if is_question else (),
+            questions=questions if is_question else None,
         )
         if not is_question:
             metadata.update(_shown(tool, arguments))
             metadata["title"] = get_text(request, "title") or metadata["title"]
             metadata["description"] = get_text(request, "description", "decision_reason")
             metadata.update(accessed(tool, arguments))
-        self._open[ask.ask_id] = ask
-        yield self._fact(ask, "requested", raw=msg)
+        yield self._asks.begin(ask, msg)
 
     def reply(self, command: PermissionReply) -> list[Output]:
         """Our answer to a permission. [] when it is not open any more."""
-        ask = self._open.get(command.permission_id)
-        if ask is None or ask.questions:
+        ask = self._asks.permission(command.permission_id)
+        if ask is None:
             return []
-        del self._open[ask.ask_id]
         if command.decision == "reject":
             reason = command.message or _NO_REASON
             answer: Msg = _hook_answer("deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
-            extra: dict[str, Json] = {"message": command.message} if command.message else {}
-            return [control_answer(ask.request_id, answer), self._fact(ask, "reject", extra=extra)]
+            return [control_answer(ask.request_id, answer), self._asks.decided(ask, "reject", command.message)]
         if ask.hook:
             answer = _hook_answer("allow", _ALLOWED)
             self._approved[as_text(ask.metadata["call_id"])] = ask.arguments
         else:
             answer = {"behavior": "allow", "updatedInput": ask.arguments}
-        return [control_answer(ask.request_id, answer), self._fact(ask, command.decision)]
+        return [control_answer(ask.request_id, answer), self._asks.decided(ask, command.decision)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
         """Our answer to a question. [] when it is not open any more."""
-        ask = self._open.get(command.question_id)
-        if ask is None or not ask.questions:
+        ask = self._asks.question(command.question_id)
+        if ask is None:
             return []
-        del self._open[ask.ask_id]
         if command.answers is None:
-            reason = command.message or (_KEEP_PLANNING if ask.tool == "ExitPlanMode" else _NO_ANSWER)
-            extra: dict[str, Json] = {"message": command.message} if command.message else {}
+            reason = command.message or (_KEEP_PLANNING if ask.action == "ExitPlanMode" else _NO_ANSWER)
             denial: Msg = {"behavior": "deny", "message": reason}
-            return [control_answer(ask.request_id, denial), self._fact(ask, "reject", extra=extra)]
+            return [control_answer(ask.request_id, denial), self._asks.answered(ask, None, command.message)]
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:
             ask.call.answers = answers
         return [
             control_answer(ask.request_id, _decision(ask, command.answers)),
-            self._fact(ask, "answered", answers=command.answers),
+            self._asks.answered(ask, command.answers),
         ]
 
     def withdraw(self, msg: Msg) -> Iterator[Output]:
         """`control_cancel_request`: the CLI wants no answer any more (an interrupt)."""
         request_id = get_text(msg, "request_id")
-        ask = next((ask for ask in self._open.values() if ask.request_id == request_id), None)
+        ask = self._asks.find(lambda ask: ask.request_id == request_id)
         if ask is None:
             self.ctx.ignore("control_cancel_request, already answered")
             return
-        del self._open[ask.ask_id]
-        yield self._fact(ask, "reject", raw=msg, extra={"withdrawn": True})
+        yield self._asks.withdrawn(ask, msg)
 
     def ended(self, call_id: str, tool: str) -> bool:
         """The call has a result: Claude asks about it no more. True if it should have waited for the hook and did not."""
@@ -182,47 +170,9 @@ class Asks:
 
     def close(self) -> Iterator[Output]:
         """The process is gone: nobody waits for an answer."""
-        for ask in self._open.values():
-            yield self._fact(ask, "reject", extra={"withdrawn": True}, synthetic=True)
-        self._open.clear()
+        yield from self._asks.close()
         self._approved.clear()
         self._checked.clear()
-
-    def _fact(
-        self,
-        ask: _Ask,
-        status: Literal["requested", "accept", "accept_for_session", "reject", "answered"],
-        *,
-        raw: Json = None,
-        extra: dict[str, Json] | None = None,
-        answers: Sequence[Sequence[str]] | None = None,
-        synthetic: bool | None = None,
-    ) -> Fact:
-        """`synthetic` unless told: what does not come from the CLI is ours."""
-        invented = raw is None if synthetic is None else synthetic
-        metadata = {**ask.metadata, **(extra or {})}
-        if not ask.questions:
-            data = PermissionData(
-                permission_id=ask.ask_id,
-                action=ask.tool,
-                status=status if status != "answered" else "accept",
-                metadata=metadata,
-            )
-            type_ = EventType.PERMISSION_REQUESTED if status == "requested" else EventType.PERMISSION_RESOLVED
-            return Fact(type_, data, raw=raw, synthetic=invented, child=ask.child)
-        given = tuple(tuple(labels) for labels in answers) if answers is not None else None
-        question = QuestionData(
-            question_id=ask.ask_id,
-            prompt=ask.questions[0].question,
-            options=tuple(option.label for option in ask.questions[0].options),
-            status="requested" if status == "requested" else "answered" if given is not None else "rejected",
-            response=", ".join(given[0]) if given else None,
-            questions=ask.questions,
-            answers=given,
-            metadata=metadata,
-        )
-        type_ = EventType.QUESTION_REQUESTED if status == "requested" else EventType.QUESTION_RESOLVED
-        return Fact(type_, question, raw=raw, synthetic=invented, child=ask.child)
 
 
 def _hook_answer(decision: Literal["allow", "deny"], reason: str) -> Msg:
@@ -239,8 +189,8 @@ def _shown(tool: str, arguments: Msg) -> dict[str, Json]:
 
 def _decision(ask: _Ask, answers: Sequence[Sequence[str]]) -> Msg:
     """The CLI's form of an answer. A plan is approved by "Yes"; anything else goes back as the person's words."""
-    if ask.tool != "ExitPlanMode":
-        return {"behavior": "allow", "updatedInput": {**ask.arguments, "answers": answer_map(ask.questions, answers)}}
+    if ask.action != "ExitPlanMode":
+        return {"behavior": "allow", "updatedInput": {**ask.arguments, "answers": answer_map(ask.questions or (), answers)}}
     words = [word for word in (answers[0] if answers else ()) if word]
     if words[:1] == [PLAN_OPTIONS[0].label]:
         return {"behavior": "allow", "updatedInput": ask.arguments}

@@ -10,15 +10,16 @@ Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`), run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
+from universal.agents import kit
 from universal.agents.claude.asks import HOOKS, Asks
-from universal.agents.claude.errors import INTERRUPTION, error_data, exit_error, result_error
+from universal.agents.claude.errors import INTERRUPTION, exit_error, result_error
 from universal.agents.claude.notes import Notes
 from universal.agents.claude.settings import Settings
-from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript, status_item
+from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript
 from universal.agents.claude.tasks import INTERRUPTED, Crew
 from universal.agents.claude.tools import Todos, read_result
 from universal.agents.claude.turns import Turns
@@ -31,17 +32,14 @@ from universal.agents.claude.wire import (
     Msg,
     control_answer,
     control_refusal,
-    digest,
     get_text,
     kind_of,
-    parse,
     piece_of,
     prompt_content,
     prompt_uuid,
     write,
 )
 from universal.codec import (
-    Catalogue,
     Command,
     Exit,
     Fact,
@@ -71,16 +69,14 @@ NOT_HELD = (
 BACKGROUND: Msg = {"subtype": "background_tasks"}
 
 
-class ClaudeCodec:
+class ClaudeCodec(kit.LineCodec[Context]):
     """The codec of Claude Code; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
 
     def __init__(self, ids: IdFactory) -> None:
-        self.catalogue: Catalogue | None = None
-        self.native_session_id: str | None = None
         self._settings = Settings()
-        self._ctx = Context(ids, self._settings.model_of)
+        super().__init__(Context(NAME, ids, self._settings.model_of))
         self._calls: dict[str, Call] = {}
         self._main = Transcript(self._ctx, self._calls)
         self._leaving = set[str]()
@@ -92,9 +88,9 @@ class ClaudeCodec:
         self._notes = Notes(self._ctx)
         self._todos = Todos()
         self._error_line: Msg = {}
+        """A synthetic error message. The result that follows repeats it, so it is told there, once."""
         self._anchor = ""
-        """uuid of the last thing that was said in the transcript itself."""
-        """A synthetic error message; the result that follows says the same, so it is told once."""
+        """uuid of the last message of the transcript itself."""
 
     # --- start ----------------------------------------------------------------------------------------
 
@@ -123,9 +119,9 @@ class ClaudeCodec:
             case Interrupt():
                 return self._stamped(self._interrupt())
             case PermissionReply():
-                return self._stamped(iter(self._asks.reply(command)))
+                return self._stamped(self._asks.reply(command))
             case QuestionReply():
-                return self._stamped(iter(self._asks.answer(command)))
+                return self._stamped(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on by Claude's own mode."""
@@ -137,7 +133,7 @@ class ClaudeCodec:
         Claude makes a task of a command when that has run for 3 s (2.1.330), and moves only tasks: so it is told of each again.
         """
         self._leaving = set(self._crew.calls)
-        return self._stamped(iter([self._settings.request(BACKGROUND)]))
+        return self._stamped((self._settings.request(BACKGROUND),))
 
     def _on_task(self, msg: Msg) -> Iterator[Output]:
         yield from self._crew.started(msg)
@@ -171,29 +167,17 @@ class ClaudeCodec:
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line. What is no JSON object, or of an unknown kind, is `agent.unparsed`."""
-        try:
-            msg = parse(line)
-        except (ValueError, RecursionError) as error:
-            text = line.decode("utf-8", errors="replace")
-            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))]))
-        if not isinstance(msg, dict):
-            return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
-        message: Msg = obj(msg)
+        """Handle one line. Nearly all lines are pieces of text, which take the shortest way."""
+        message = self._object(line)
+        if isinstance(message, Fact):
+            return self._stamped((message,))
         event = piece_of(message)
         if event is not None:
             return [*self._main.piece(event, message, self.native_session_id)]
         kind = kind_of(message)
         if kind == "assistant" and not message.get("parent_tool_use_id"):
             self._anchor = get_text(message, "uuid")
-        handler = self.HANDLERS.get(kind)
-        if handler is not None:
-            return self._stamped(handler(self, message))
-        if kind in IGNORED:
-            self._ctx.ignore(kind)
-            return []
-        refusal = self._refuse(kind, message)
-        return self._stamped(iter([*refusal, self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))]))
+        return self._handle(kind, message, line)
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open asks, messages and calls are reported as they are."""
@@ -208,19 +192,13 @@ class ClaudeCodec:
         yield from self._crew.close()
         error = exit_error(exit_.stderr)
         if error is not None:  # said here, since it is clearer than an exit code
-            yield Fact(EventType.ERROR, error_data(error), synthetic=True)
+            yield kit.error_fact(error, None)
             yield Signal(Input.FAILED, error=error)
 
-    def counters(self) -> Mapping[str, int]:
-        """Counts of what was ignored and what was not understood."""
-        return self._ctx.counters
-
     def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
-        """Facts with the conversation's id; read when all is said, because `system/init` may change it."""
-        made = outputs if isinstance(outputs, tuple) else tuple(outputs)
+        stamped = super()._stamped(outputs)
         self.catalogue = self._settings.catalogue
-        native = self.native_session_id
-        return [out.of(native) if isinstance(out, Fact) and native else self._anchored(out) for out in made]
+        return [self._anchored(output) for output in stamped]
 
     def _anchored(self, out: Output) -> Output:
         """With an answered prompt, where the transcript can be taken up after it (`LaunchOptions.resume_at`)."""
@@ -268,7 +246,7 @@ class ClaudeCodec:
         reason = get_text(msg, "terminal_reason")
         aborted = error is not None and (reason.startswith("aborted") or (not reason and self._turns.stopping))
         if error is not None and not aborted:
-            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield kit.error_fact(error, msg)
         elif aborted:
             error = dict(INTERRUPTION)
         yield from self._turns.result(msg, error, aborted=aborted)
@@ -337,12 +315,12 @@ class ClaudeCodec:
         result = read_result(call.name, arguments, block, structured)
         if self._asks.ended(call.call_id, call.name) and not result.failed and self._has_rules:
             self._has_rules = False  # once is enough
-            yield status_item(self._ctx, "notice", NOT_HELD, {}, msg)
+            yield self._ctx.status("notice", NOT_HELD, {}, msg)
         if not result.failed:  # before the result: its card shows the list as the call has left it
             output = next((part.output for part in result.content if part.type == "tool_result"), "")
             todos = self._todos.after(call.name, arguments, obj(structured), output)
             if todos is not None:
-                yield status_item(self._ctx, "todo", f"{len(todos)} todos", {"todos": todos}, msg, child=call.thread)
+                yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, msg, child=call.thread)
         yield from self._crew.of(call.thread, self._main).result(call, result, msg)
         yield from self._crew.returned(call, result, msg)
 
@@ -380,11 +358,10 @@ class ClaudeCodec:
         elif how == "error":
             yield control_refusal(get_text(msg, "request_id"), why)
 
-    def _refuse(self, kind: str, msg: Msg) -> list[Output]:
-        """An unknown request gets an error, so that the CLI does not wait for ever."""
-        if not kind.startswith("control_request/") or not get_text(msg, "request_id"):
-            return []
-        return [control_refusal(get_text(msg, "request_id"), "not supported")]
+    def _refusal(self, kind: str, message: Msg) -> Iterable[Output]:
+        if not kind.startswith("control_request/") or not get_text(message, "request_id"):
+            return ()
+        return (control_refusal(get_text(message, "request_id"), "not supported"),)
 
     def _on_answer(self, msg: Msg) -> Iterator[Output]:
         """The answer to a request of ours. A refused setting is told; a refused `stop_task` only found it ended."""
@@ -393,7 +370,7 @@ class ClaudeCodec:
             self._turns.acknowledged()
         elif refusal and subtype == BACKGROUND["subtype"]:  # a version before it could, or it is switched off
             text = f"Nothing was moved to the background: {refusal}"
-            yield status_item(self._ctx, "notice", text, {}, msg)
+            yield self._ctx.status("notice", text, {}, msg)
         elif refusal and subtype and subtype != "stop_task":
             details = {"hint": NOT_HELD if subtype == "initialize" else "The turn goes on with the setting that was in force."}
             yield Fact(EventType.ERROR, ErrorData(message=refusal, code=f"{subtype}_refused", details=details), raw=msg)
@@ -423,14 +400,15 @@ class ClaudeCodec:
 
     def _on_commands(self, msg: Msg) -> Iterator[Output]:
         count = self._settings.read_commands(msg)
-        yield status_item(self._ctx, "commands", f"{count} commands", {}, msg)
+        yield self._ctx.status("commands", f"{count} commands", {}, msg)
 
     def _on_reset(self, msg: Msg) -> Iterator[Output]:
         """`conversation_reset` (`/clear`): the todos go with the conversation; the next `init` tells the new id."""
         self._todos = Todos()
         yield from ()
 
-    HANDLERS: ClassVar[dict[str, Callable[[ClaudeCodec, Msg], Iterable[Output]]]] = {
+    IGNORED = IGNORED
+    HANDLERS: ClassVar[kit.Handlers] = {
         "assistant": _on_assistant,
         "user": _on_user,
         "result": _on_result,

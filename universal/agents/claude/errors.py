@@ -6,7 +6,6 @@ Source: recordings `error*`, `bad_start.*`, `max_tokens`, `resume.6_unknown`; ki
 from __future__ import annotations
 
 from universal.agents.claude.wire import Msg, get_int, get_text
-from universal.events import ErrorData
 from universal.items import Json
 from universal.jsonvalue import arr
 from universal.jsonvalue import text as as_text
@@ -79,11 +78,6 @@ def result_error(result: Msg, kind: str) -> dict[str, Json] | None:
     if code in HINTS:
         details["hint"] = HINTS[code]
     return {"message": message, "code": code or "error", "details": details}
-
-
-def error_data(error: dict[str, Json]) -> ErrorData:
-    """The same as the payload of an `error` event."""
-    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
 
 
 def exit_error(stderr: str) -> dict[str, Json] | None:

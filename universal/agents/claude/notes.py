@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from universal.agents.claude.errors import retry_message
-from universal.agents.claude.speech import Context, status_item
+from universal.agents.claude.speech import Context
 from universal.agents.claude.wire import MODE_ID, Msg, get_int, get_text
 from universal.codec import Fact
 from universal.events import EventType, ItemData
-from universal.items import Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart, TextPart
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart
 from universal.jsonvalue import arr, obj
 from universal.mcp import McpServers, of_claude, summary
 
@@ -37,44 +37,37 @@ class Notes:
         """`system/init`: the MCP servers, if they are not what they were."""
         told = self._servers.heard(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
         if told is not None:
-            yield status_item(self.ctx, "mcp", summary(told), told, msg)
+            yield self.ctx.status("mcp", summary(told), told, msg)
 
     def mode(self, native: str, raw: Msg) -> Iterator[Fact]:
         """The CLI changed its mode by itself (a plan was approved)."""
         mode = MODE_ID.get(native, native)
-        yield status_item(self.ctx, "mode", f"The mode is now {mode}.", {"mode": mode}, raw)
+        yield self.ctx.status("mode", f"The mode is now {mode}.", {"mode": mode}, raw)
 
     def retry(self, msg: Msg) -> Iterator[Fact]:
         """`api_retry`."""
         text = retry_message(msg)
         delay_ms = max(get_int(msg, "retry_delay_ms"), 0)
         metadata: dict[str, Json] = {"attempt": get_int(msg, "attempt"), "message": text, "delay_ms": delay_ms}
-        yield status_item(self.ctx, "retry", text, metadata, msg)
+        yield self.ctx.status("retry", text, metadata, msg)
 
     def fallback(self, msg: Msg) -> Iterator[Fact]:
         """The CLI goes on with another model: the one in force is gone, overloaded, or refused to answer."""
         if get_text(msg, "fallback_model"):
             model = self.ctx.model_of(get_text(msg, "fallback_model"))
-            yield status_item(self.ctx, "model", get_text(msg, "content") or None, model, msg)
+            yield self.ctx.status("model", get_text(msg, "content") or None, model, msg)
 
     def title(self, msg: Msg) -> Iterator[Fact]:
         """`session_title_changed`: a name that a person gave to the conversation."""
         if get_text(msg, "title"):
-            yield status_item(self.ctx, "title", get_text(msg, "title"), {"title": get_text(msg, "title")}, msg)
+            yield self.ctx.status("title", get_text(msg, "title"), {"title": get_text(msg, "title")}, msg)
 
     def informational(self, msg: Msg) -> Iterator[Fact]:
         """Notes of the CLI; only warnings are for the person (a hook that stopped the turn, for one)."""
         if get_text(msg, "level") != "warning" or not get_text(msg, "content"):
             self.ctx.ignore("system/informational")
             return
-        item = Item(
-            item_id=self.ctx.ids("item"),
-            kind=ItemKind.SYSTEM,
-            role=ItemRole.SYSTEM,
-            status=ItemStatus.COMPLETED,
-            content=(TextPart(text=get_text(msg, "content")),),
-        )
-        yield Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=msg)
+        yield self.ctx.note(get_text(msg, "content"), msg)
 
     # --- compaction -----------------------------------------------------------------------------------
 

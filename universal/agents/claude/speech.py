@@ -12,90 +12,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from universal.agents.claude.tools import Result, dumps, title_of
+from universal.agents import kit
+from universal.agents.claude.tools import Result, title_of
 from universal.agents.claude.wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
-from universal.codec import Fact, IdFactory
-from universal.counting import Kinds
-from universal.events import EventData, EventType, ItemData, UnparsedData, delta_data
-from universal.growing import Growing
-from universal.items import (
-    ContentPart,
-    Item,
-    ItemKind,
-    ItemRole,
-    ItemStatus,
-    Json,
-    ReasoningPart,
-    StatusPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from universal.codec import Fact
+from universal.events import EventType, delta_data
+from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
 
 SYNTHETIC_MODEL = "<synthetic>"
 """`model` of messages that the CLI wrote itself: answers of slash commands, errors."""
 
-ABANDONED = "The tool call was interrupted before it had a result."
-
 
 @dataclass(slots=True)
-class Context:
+class Context(kit.Context):
     """What the parts of one codec share."""
 
-    ids: IdFactory
     model_of: Callable[[str], dict[str, Json]]
     """`metadata.model` for a model that a message names."""
-    counters: Kinds = field(default_factory=Kinds)
-
-    def ignore(self, what: str) -> None:
-        """Count something that is known and not used."""
-        self.counters[f"ignored:{what}"] += 1
-
-    def unparsed(self, what: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
-        """Something that no rule knows."""
-        self.counters[f"unparsed:{what}"] += 1
-        data = UnparsedData(error=error, location=f"claude stdout: {what}", raw_hash=raw_hash)
-        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
-
-
-def status_item(
-    ctx: Context, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, *, child: str | None = None
-) -> Fact:
-    """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
-    item = Item(
-        item_id=ctx.ids("item"),
-        kind=ItemKind.STATUS,
-        role=ItemRole.SYSTEM,
-        status=ItemStatus.COMPLETED,
-        content=(StatusPart(label=label, detail=detail),),
-        metadata=metadata,
-    )
-    return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, child=child)
 
 
 @dataclass(slots=True)
-class Call:
-    """A tool call from its first sign to its result."""
+class Call(kit.Call):
+    """A tool call. Its arguments are whole when the `assistant` line has brought them."""
 
-    call_id: str
-    name: str
-    item_id: str
-    parent_id: str
-    thread: str | None
-    arguments: Msg | None = None
-    """None until the `assistant` line has brought them whole."""
-    partial: Growing = field(default_factory=Growing)
-    answers: list[list[str]] | None = None
-    """What our reply to its question was."""
+    thread: str | None = None
+    """Key of the subagent that makes it; None for the conversation itself."""
 
 
 @dataclass(slots=True)
-class _Part:
-    kind: Literal["text", "reasoning"]
-    index: int
-    said: Growing = field(default_factory=Growing)
+class _Part(kit.Part):
     confirmed: bool = False
     """The `assistant` line has brought the whole text."""
 
@@ -115,15 +62,13 @@ class _Message:
 
 
 @dataclass(slots=True)
-class Transcript:
+class Transcript(kit.Items[Context]):
     """One thread: feed it the lines of the thread, act on the facts.
 
     `calls` is shared by all threads of a codec: call id -> call, until its result has come.
     """
 
-    ctx: Context
     calls: dict[str, Call]
-    child: str | None = None
     _open: _Message | None = None
     _known: dict[str, str] = field(default_factory=dict[str, str])
     """Message id -> item id of the last messages: tool calls may come after their message was completed."""
@@ -164,7 +109,7 @@ class Transcript:
             call, text = message.blocks.get(_index(event)), as_text(delta.get("partial_json"))
             if isinstance(call, Call) and text:
                 call.partial.add(text)
-                return (self._delta(call.item_id, call.call_id, text, 0, "tool_input", raw, native_session_id),)
+                return (self._text_fact(call.item_id, call.call_id, text, 0, "tool_input", raw, native_session_id),)
         elif kind in IGNORED_DELTAS:
             self.ctx.ignore(f"delta/{kind}")
         else:
@@ -184,7 +129,7 @@ class Transcript:
         self._known[message.native_id] = message.item_id
         if len(self._known) > 8:
             del self._known[next(iter(self._known))]
-        yield self._fact(EventType.ITEM_STARTED, ItemData(item=self._message_item(message, ItemStatus.IN_PROGRESS)), raw)
+        yield self.item_fact(EventType.ITEM_STARTED, self._message_item(message, ItemStatus.IN_PROGRESS), raw)
 
     def _block_start(self, message: _Message, index: int, block: Msg, raw: Msg) -> Iterator[Fact]:
         kind = get_text(block, "type")
@@ -212,7 +157,7 @@ class Transcript:
             part = self._part(message, "reasoning" if part == "thinking" else "text")
             message.blocks[index] = part
         part.said.add(text)
-        return (self._delta(message.item_id, message.native_id, text, part.index, part.kind, raw, native_session_id),)
+        return (self._text_fact(message.item_id, message.native_id, text, part.index, part.kind, raw, native_session_id),)
 
     # --- whole lines ----------------------------------------------------------------------------------
 
@@ -256,11 +201,8 @@ class Transcript:
                 return
             part = self._part(message, kind)
         part.confirmed = True
-        rest = text.removeprefix(part.said.text) if text.startswith(part.said.text) else ""
-        if rest:
-            part.said.add(rest)
-            delta = self._delta(message.item_id, message.native_id, rest, part.index, kind, raw)
-            yield replace(delta, synthetic=True)
+        if rest := part.add_rest(text):
+            yield self.delta(message.item_id, message.native_id, rest, part.index, kind, raw, synthetic=True)
 
     def _tool_use(self, block: Msg, parent_id: str, raw: Msg) -> Iterator[Fact]:
         call_id = get_text(block, "id")
@@ -287,14 +229,7 @@ class Transcript:
 
     def user(self, text: str, raw: Json, *, synthetic: bool) -> Fact:
         """A message of a person, or of the agent that gives a subagent its task."""
-        item = Item(
-            item_id=self.ctx.ids("item"),
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.USER,
-            status=ItemStatus.COMPLETED,
-            content=(TextPart(text=text),),
-        )
-        return self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw, synthetic=synthetic)
+        return self.user_fact((TextPart(text=text),), raw, synthetic=synthetic)
 
     # --- ends -----------------------------------------------------------------------------------------
 
@@ -315,16 +250,15 @@ class Transcript:
         if call.arguments is None:
             fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
         else:
-            content = (ToolResultPart(call_id=call.call_id, output=ABANDONED),)
-            fact = self._result_fact(call, content, {"interrupted": True}, raw, failed=True)
+            content = kit.output_part(call, kit.ABANDONED)
+            fact = self._result_fact(call, content, dict(kit.INTERRUPTED), raw, failed=True)
         yield replace(fact, synthetic=True)
 
     def _end(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
         message, self._open = self._open, None
         if message is not None:
             status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-            item = self._message_item(message, status, done=True)
-            yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+            yield self.item_fact(EventType.ITEM_COMPLETED, self._message_item(message, status, done=True), raw)
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -352,7 +286,6 @@ class Transcript:
             metadata["synthetic_text"] = True
         elif message.model:
             metadata["model"] = self.ctx.model_of(message.model)
-        content: list[ContentPart] = []
         if done:
             if message.usage and message.model != SYNTHETIC_MODEL:
                 metadata["usage"] = usage_of(message.usage)
@@ -361,66 +294,39 @@ class Transcript:
                 metadata["finish"] = finish
             if status is ItemStatus.FAILED:
                 metadata["interrupted"] = True
-            content = [TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text) for p in message.parts]
-        return Item(
-            item_id=message.item_id,
-            native_item_id=message.native_id or None,
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.ASSISTANT,
-            status=status,
-            content=tuple(content),
-            metadata=metadata or None,
-        )
+        content = kit.contents(message.parts) if done else ()
+        return kit.message_item(message.item_id, message.native_id, status, content, metadata)
 
     def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:
         whole = call.arguments is not None and type_ is EventType.ITEM_COMPLETED
-        arguments = dumps(call.arguments) if whole else call.partial.text
+        arguments = kit.dumps(call.arguments) if whole else call.partial.text
         metadata: dict[str, Json] | None = None
         if whole:
             metadata = {"title": title_of(call.name, call.arguments or {}), "input": call.arguments}
         elif status is ItemStatus.FAILED:
-            metadata = {"interrupted": True}
-        item = Item(
-            item_id=call.item_id,
-            native_item_id=call.call_id,
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_CALL,
-            role=ItemRole.TOOL,
-            status=status,
-            content=(ToolCallPart(name=call.name, arguments=arguments, call_id=call.call_id),),
-            metadata=metadata,
-        )
-        return self._fact(type_, ItemData(item=item), raw)
+            metadata = dict(kit.INTERRUPTED)
+        return self.item_fact(type_, kit.call_item(call, status, arguments, metadata), raw)
 
     def _result_fact(
         self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool
     ) -> Fact:
-        item = Item(
-            item_id=self.ctx.ids("item"),
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_RESULT,
-            role=ItemRole.TOOL,
-            status=ItemStatus.FAILED if failed else ItemStatus.COMPLETED,
-            content=content,
-            metadata=metadata or None,
-        )
-        return self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+        call.result_id = self.ctx.ids("item")
+        item = kit.result_item(call, ItemStatus.FAILED if failed else ItemStatus.COMPLETED, content, metadata)
+        return self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
-    def _delta(
+    def _text_fact(
         self,
         item_id: str,
         native_id: str,
         text: str,
         index: int,
-        kind: Literal["text", "reasoning", "tool_input"],
+        kind: kit.DeltaKind,
         raw: Json,
         native_session_id: str | None = None,
     ) -> Fact:
+        """A delta that nobody stamps: with the id of the conversation."""
         data = delta_data(item_id, native_id or None, text, index, kind)
         return Fact(EventType.ITEM_DELTA, data, raw, False, self.child, native_session_id)
-
-    def _fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)
 
 
 def _index(event: Msg) -> int:

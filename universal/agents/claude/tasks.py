@@ -177,7 +177,7 @@ class Crew:
     def _open(self, key: str, raw: Msg, *, prompt: str) -> Iterator[Output]:
         call = self._spawns.get(key) or self.calls.get(key)
         arguments: Msg = (call and call.arguments) or {}
-        child = _Child(key, Transcript(self.ctx, self.calls, key))
+        child = _Child(key, Transcript(self.ctx, self.calls, child=key))
         self._children[key] = child
         text = prompt or get_text(arguments, "prompt")
         metadata: dict[str, Json] = {

@@ -7,7 +7,6 @@ Source: recordings, and `sdk-tools.d.ts` of 2.1.197 and 2.1.330 for the tools th
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -292,8 +291,3 @@ def answer_map(questions: Sequence[Question], answers: Sequence[Sequence[str]]) 
     """
     pairs = zip(questions, answers, strict=False)
     return {question.question: ", ".join(labels) for question, labels in pairs if labels}
-
-
-def dumps(value: Json) -> str:
-    """Arguments as JSON text, readable (no escapes of non-ASCII)."""
-    return json.dumps(value, ensure_ascii=False)

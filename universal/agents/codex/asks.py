@@ -8,15 +8,16 @@ Source: recordings `*_ask_*`, `question`, `plan_mode`; the schema for permission
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
+from universal.agents import kit
 from universal.agents.codex.speech import Call, Context, Thread
-from universal.agents.codex.tools import Outcome, Shown, bare_command, diff_of, dumps, paths_of, read_questions
+from universal.agents.codex.tools import Outcome, Shown, bare_command, diff_of, paths_of, read_questions
 from universal.agents.codex.wire import Msg
-from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
-from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
+from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
+from universal.events import Question, QuestionOption
 from universal.items import Json, ToolResultPart
 from universal.jsonline import get_text
 from universal.jsonrpc import Id, JsonRpc, Request
@@ -33,24 +34,18 @@ class AsksPerson(Protocol):
         ...
 
 
-Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]
-Answers: TypeAlias = Sequence[Sequence[str]]
-_DECISIONS: dict[Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
+_DECISIONS: dict[kit.Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
 _NO_ANSWER = "The user did not answer."
 
 
-@dataclass(slots=True)
-class _Ask:
-    """An open request. `questions` is empty for a permission; `made` is the tool call that we show for it."""
+@dataclass(slots=True, kw_only=True)
+class _Ask(kit.Ask):
+    """An open request. `made` is the tool call that we show for it."""
 
-    ask_id: str
     request_id: Id
-    tool: str
-    metadata: dict[str, Json]
     thread: Thread
-    decide: Callable[[Decision], Json] = lambda decision: {"decision": _DECISIONS[decision]}
-    answer: Callable[[Answers | None, str], Json] = lambda answers, message: {"answers": {}}
-    questions: tuple[Question, ...] = ()
+    decide: Callable[[kit.Decision], Json] = lambda decision: {"decision": _DECISIONS[decision]}
+    answer: Callable[[kit.Answers | None, str], Json] = lambda answers, message: {"answers": {}}
     made: Call | None = None
 
 
@@ -61,7 +56,7 @@ class Asks:
     ctx: Context
     rpc: JsonRpc
     asks_person: AsksPerson
-    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+    _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
     # --- from Codex -----------------------------------------------------------------------------------
 
@@ -110,14 +105,14 @@ class Asks:
         """`item/permissions/requestApproval`: more than the sandbox allows, for the turn or the session."""
         wanted = obj(request.params.get("permissions"))
 
-        def decide(decision: Decision) -> Json:
+        def decide(decision: kit.Decision) -> Json:
             granted = {} if decision == "reject" else {key: value for key, value in wanted.items() if value is not None}
             return {"permissions": granted, "scope": "session" if decision == "accept_for_session" else "turn"}
 
         reason = get_text(request.params, "reason")
         arguments: Msg = {"permissions": wanted, "cwd": get_text(request.params, "cwd")}
         yield from self._permission(
-            request, thread, "request_permissions", arguments, reason or dumps(wanted), reason, decide=decide
+            request, thread, "request_permissions", arguments, reason or kit.dumps(wanted), reason, decide=decide
         )
 
     def elicitation(self, request: Request, thread: Thread) -> Iterator[Output]:
@@ -137,7 +132,7 @@ class Asks:
             tool, is_call = f"mcp__{server}__ask", False
         if not properties:
 
-            def decide(decision: Decision) -> Json:
+            def decide(decision: kit.Decision) -> Json:
                 accepted = decision != "reject"
                 return {"action": "accept" if accepted else "decline", "content": {} if accepted else None}
 
@@ -149,7 +144,7 @@ class Asks:
         names = list(properties)
         questions = tuple(_field(name, obj(properties[name]), message) for name in names)
 
-        def answer(answers: Answers | None, _message: str) -> Json:
+        def answer(answers: kit.Answers | None, _message: str) -> Json:
             if answers is None:
                 return {"action": "decline", "content": None}
             pairs = zip(names, answers, strict=False)
@@ -166,7 +161,7 @@ class Asks:
             yield WriteLine(self.rpc.response(request.id, {"answers": {}}))
             return
 
-        def answer(answers: Answers | None, message: str) -> Json:
+        def answer(answers: kit.Answers | None, message: str) -> Json:
             """A rejection has no form of its own: its reason takes the place of the answers."""
             reason = [(message,)] * len(rows) if message else ()
             pairs = zip(rows, reason if answers is None else answers, strict=False)
@@ -189,7 +184,7 @@ class Asks:
         description: str,
         *,
         diff: str = "",
-        decide: Callable[[Decision], Json] | None = None,
+        decide: Callable[[kit.Decision], Json] | None = None,
         extra: Msg | None = None,
         is_escalation: bool = False,
         reads_only: bool = False,
@@ -198,10 +193,16 @@ class Asks:
         metadata |= {"title": title, "description": description, **(extra or {})}
         if diff:
             metadata["diff"] = diff
-        ask = _Ask(self.ctx.ids("permission"), request.id, tool, metadata, thread)
+        ask = _Ask(
+            ask_id=self.ctx.ids("permission"),
+            action=tool,
+            metadata=metadata,
+            child=thread.child,
+            request_id=request.id,
+            thread=thread,
+        )
         ask.decide = decide or ask.decide
-        self._open[ask.ask_id] = ask
-        fact = _permission_fact(ask, "requested", raw=request.raw)
+        fact = self._asks.begin(ask, request.raw)
         yield fact if self.asks_person(tool, is_escalation=is_escalation, reads_only=reads_only) else ToolCheck(fact)
 
     def _question(
@@ -211,46 +212,53 @@ class Asks:
         tool: str,
         arguments: Msg,
         questions: tuple[Question, ...],
-        answer: Callable[[Answers | None, str], Json],
+        answer: Callable[[kit.Answers | None, str], Json],
         made: Call | None,
     ) -> Iterator[Output]:
         call_id = made.call_id if made is not None else get_text(request.params, "itemId")
         metadata: dict[str, Json] = {"tool": tool, "call_id": call_id, "input": arguments}
-        ask = _Ask(self.ctx.ids("question"), request.id, tool, metadata, thread, questions=questions, made=made)
-        ask.answer = answer
-        self._open[ask.ask_id] = ask
-        yield _question_fact(ask, "requested", raw=request.raw)
+        ask = _Ask(
+            ask_id=self.ctx.ids("question"),
+            action=tool,
+            metadata=metadata,
+            child=thread.child,
+            questions=questions,
+            request_id=request.id,
+            thread=thread,
+            answer=answer,
+            made=made,
+        )
+        yield self._asks.begin(ask, request.raw)
 
     # --- our answers ----------------------------------------------------------------------------------
 
     def reply(self, command: PermissionReply) -> Iterator[Output]:
         """Our answer to a permission; nothing when it is not open any more. Codex has no channel for the message of a
         rejection."""
-        ask = self._open.get(command.permission_id)
-        if ask is None or ask.questions:
+        ask = self._asks.permission(command.permission_id)
+        if ask is None:
             return
-        del self._open[ask.ask_id]
-        extra: dict[str, Json] = {"message": command.message} if command.message else {}
         yield WriteLine(self.rpc.response(ask.request_id, ask.decide(command.decision)))
-        yield _permission_fact(ask, command.decision, extra=extra)
+        yield self._asks.decided(ask, command.decision, command.message)
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Accept a checked call; nothing is told of it."""
-        ask = self._open.pop(permission_id, None)
-        return [] if ask is None else [WriteLine(self.rpc.response(ask.request_id, ask.decide("accept")))]
+        ask = self._asks.permission(permission_id)
+        if ask is None:
+            return []
+        self._asks.drop(ask)
+        return [WriteLine(self.rpc.response(ask.request_id, ask.decide("accept")))]
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
         """Our answer to a question; nothing when it is not open any more."""
-        ask = self._open.get(command.question_id)
-        if ask is None or not ask.questions:
+        ask = self._asks.question(command.question_id)
+        if ask is None:
             return
-        del self._open[ask.ask_id]
         yield WriteLine(self.rpc.response(ask.request_id, ask.answer(command.answers, command.message or "")))
-        extra: dict[str, Json] = {"message": command.message} if command.message else {}
-        yield _question_fact(ask, "rejected" if command.answers is None else "answered", extra=extra, answers=command.answers)
+        yield self._asks.answered(ask, command.answers, command.message)
         yield from self._answered(ask, command.answers, command.message or _NO_ANSWER)
 
-    def _answered(self, ask: _Ask, answers: Answers | None, reason: str = _NO_ANSWER) -> Iterator[Output]:
+    def _answered(self, ask: _Ask, answers: kit.Answers | None, reason: str = _NO_ANSWER) -> Iterator[Output]:
         """The result of the call that we showed for a question."""
         call = ask.made
         if call is None or call.call_id not in ask.thread.calls:
@@ -265,7 +273,7 @@ class Asks:
 
     def resolved(self, request_id: Json, raw: Msg) -> Iterator[Output]:
         """`serverRequest/resolved`: follows each answer of ours; without one, Codex wants none any more."""
-        ask = next((ask for ask in self._open.values() if ask.request_id == request_id), None)
+        ask = self._asks.find(lambda ask: ask.request_id == request_id)
         if ask is None:
             self.ctx.ignore("serverRequest/resolved, already answered")
             return
@@ -273,53 +281,14 @@ class Asks:
 
     def close(self, thread: Thread | None = None) -> Iterator[Output]:
         """A thread's turn, or the process (None), is over: nobody waits for an answer."""
-        for ask in list(self._open.values()):
+        for ask in self._asks:
             if thread is None or ask.thread is thread:
                 yield from self._withdraw(ask, None)
 
     def _withdraw(self, ask: _Ask, raw: Json) -> Iterator[Output]:
-        del self._open[ask.ask_id]
-        extra: dict[str, Json] = {"withdrawn": True}
-        if ask.questions:
-            yield _question_fact(ask, "rejected", raw=raw, extra=extra)
+        yield self._asks.withdrawn(ask, raw)
+        if ask.is_question:
             yield from self._answered(ask, None)
-        else:
-            yield _permission_fact(ask, "reject", raw=raw, extra=extra)
-
-
-def _permission_fact(
-    ask: _Ask,
-    status: Literal["requested", "accept", "accept_for_session", "reject"],
-    *,
-    raw: Json = None,
-    extra: dict[str, Json] | None = None,
-) -> Fact:
-    data = PermissionData(permission_id=ask.ask_id, action=ask.tool, status=status, metadata={**ask.metadata, **(extra or {})})
-    type_ = EventType.PERMISSION_REQUESTED if status == "requested" else EventType.PERMISSION_RESOLVED
-    return Fact(type_, data, raw=raw, synthetic=raw is None, child=ask.thread.child)
-
-
-def _question_fact(
-    ask: _Ask,
-    status: Literal["requested", "answered", "rejected"],
-    *,
-    raw: Json = None,
-    extra: dict[str, Json] | None = None,
-    answers: Answers | None = None,
-) -> Fact:
-    given = tuple(tuple(labels) for labels in answers) if answers is not None else None
-    data = QuestionData(
-        question_id=ask.ask_id,
-        prompt=ask.questions[0].question,
-        options=tuple(option.label for option in ask.questions[0].options),
-        status=status,
-        response=", ".join(given[0]) if given else None,
-        questions=ask.questions,
-        answers=given,
-        metadata={**ask.metadata, **(extra or {})},
-    )
-    type_ = EventType.QUESTION_REQUESTED if status == "requested" else EventType.QUESTION_RESOLVED
-    return Fact(type_, data, raw=raw, synthetic=raw is None, child=ask.thread.child)
 
 
 # --- forms --------------------------------------------------------------------------------------------

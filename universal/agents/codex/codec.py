@@ -9,9 +9,10 @@ Source: recordings of 0.169.0 (`compat_fixtures/agents/codex`), runs of it again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import ClassVar
 
+from universal.agents import kit
 from universal.agents.codex.asks import Asks
 from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
@@ -19,7 +20,6 @@ from universal.agents.codex.tools import Outcome, Shown, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, Turns
 from universal.agents.codex.wire import IGNORED, NAME, REFUSED, Msg, retry_of, turn_error
 from universal.codec import (
-    Catalogue,
     Command,
     Exit,
     Fact,
@@ -34,9 +34,8 @@ from universal.codec import (
     Signal,
     Stop,
     WriteLine,
-    of_session,
 )
-from universal.events import ErrorData, EventType, SessionStartedData
+from universal.events import EventType, SessionStartedData
 from universal.items import Json, ToolResultPart
 from universal.jsonline import get_text
 from universal.jsonrpc import JsonRpc, Malformed, Notification, Request, Response
@@ -46,17 +45,15 @@ from universal.mcp import McpServers, of_codex, summary
 from universal.turn import Input
 
 
-class CodexCodec:
+class CodexCodec(kit.BaseCodec[Context]):
     """The codec of Codex; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
 
     def __init__(self, ids: IdFactory) -> None:
-        self.catalogue: Catalogue | None = None
-        self.native_session_id: str | None = None
         self._rpc = JsonRpc(versioned=False)
         self._settings = Settings()
-        self._ctx = Context(ids, self._settings.model_of, lambda: self._settings.directory)
+        super().__init__(Context(NAME, ids, self._settings.model_of, lambda: self._settings.directory))
         self._main = Thread(self._ctx, "")
         self._children: dict[str, Thread] = {}
         """Thread id of a subagent -> its thread."""
@@ -107,7 +104,7 @@ class CodexCodec:
         message = self._rpc.classify(line)
         match message:
             case Malformed(why=why, raw=raw):
-                return self._stamped(iter([self._ctx.unparsed("malformed", why, raw)]))
+                return self._stamped((self._ctx.unparsed("malformed", why, raw),))
             case Response():
                 return self._stamped(self._response(message))
             case Notification(method=method):
@@ -117,7 +114,7 @@ class CodexCodec:
                 if method in IGNORED:
                     self._ctx.ignore(method)
                     return []
-                return self._stamped(iter([self._ctx.unparsed(method, "unknown notification", message.raw)]))
+                return self._stamped((self._ctx.unparsed(method, "unknown notification", message.raw),))
             case Request():
                 return self._stamped(self._request(message))
 
@@ -130,22 +127,12 @@ class CodexCodec:
         for thread in (self._main, *self._children.values()):
             yield from thread.close(None, interrupted=True)
         if self._main.error:
-            yield from self._error_fact(turn_error(self._main.error), None)
+            yield kit.error_fact(turn_error(self._main.error), None)
 
-    def counters(self) -> Mapping[str, int]:
-        """Counts of what was ignored and what was not understood."""
-        return self._ctx.counters
-
-    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
-        """Facts with the conversation's id."""
-        made = list(outputs)
+    def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
+        stamped = super()._stamped(outputs)
         self.catalogue = self._settings.catalogue
-        native = self.native_session_id
-        return [of_session(out, native) for out in made] if native else made
-
-    def _error_fact(self, error: dict[str, Json], raw: Json, child: str | None = None) -> Iterator[Output]:
-        data = ErrorData(message=error["message"], code=error["code"], details=error.get("details"))
-        yield Fact(EventType.ERROR, data, raw=raw, synthetic=raw is None, child=child)
+        return stamped
 
     # --- answers to us --------------------------------------------------------------------------------
 
@@ -185,7 +172,7 @@ class CodexCodec:
             return
         error = self._turns.refusal(method, response.id, response.message)
         if error is not None:
-            yield from self._error_fact(error, response.raw)
+            yield kit.error_fact(error, response.raw)
             yield Signal(Input.FAILED, error=error)
             if method not in ("turn/start", COMPACT_METHOD) and error["code"] != "session_not_found":
                 yield Stop(why=error["message"])
@@ -226,7 +213,7 @@ class CodexCodec:
         """A subagent begins: a session below the call that made it."""
         if not thread_id or thread_id in self._children or thread_id == self._main.thread_id:
             return
-        self._children[thread_id] = Thread(self._ctx, thread_id, key)
+        self._children[thread_id] = Thread(self._ctx, thread_id, child=key)
         metadata = {"call_id": key, "agent": "general", **about}
         if parent.child is not None:
             metadata["parent"] = parent.child
@@ -278,7 +265,7 @@ class CodexCodec:
         error = None
         if status == "failed":
             error = turn_error(obj(turn.get("error")) or thread.error)
-            yield from self._error_fact(error, raw, thread.child)
+            yield kit.error_fact(error, raw, thread.child)
         thread.error = {}
         if interrupted and running:  # Codex lets a command go on that it was told to stop
             yield WriteLine(self._rpc.request("thread/backgroundTerminals/clean", {"threadId": thread.thread_id})[1])
@@ -297,7 +284,7 @@ class CodexCodec:
         elif thread.turn_id:
             thread.error = error
         else:
-            yield from self._error_fact(turn_error(error), raw, thread.child)
+            yield kit.error_fact(turn_error(error), raw, thread.child)
 
     # --- items ----------------------------------------------------------------------------------------
 

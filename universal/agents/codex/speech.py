@@ -11,120 +11,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
+from universal.agents import kit
 from universal.agents.codex.tools import (
-    ABANDONED,
     BACKGROUND,
     LATE_ARGUMENTS,
     TOOLS,
     Outcome,
     Shown,
     changes_of,
-    dumps,
 )
-from universal.agents.codex.wire import IGNORED_ITEMS, NAME, Msg, usage_of
-from universal.codec import Fact, IdFactory
-from universal.counting import Kinds
-from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
-from universal.growing import Growing
-from universal.items import (
-    ContentPart,
-    ImagePart,
-    Item,
-    ItemKind,
-    ItemRole,
-    ItemStatus,
-    Json,
-    ReasoningPart,
-    StatusPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from universal.agents.codex.wire import IGNORED_ITEMS, Msg, usage_of
+from universal.codec import Fact
+from universal.events import EventData, EventType
+from universal.items import ImagePart, Item, ItemStatus, Json, TextPart
 from universal.jsonline import digest, get_int, get_text
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
 
-PartKind: TypeAlias = Literal["text", "reasoning"]
-DeltaKind: TypeAlias = Literal["text", "reasoning", "tool_output"]
-
 
 @dataclass(slots=True)
-class Context:
+class Context(kit.Context):
     """What the parts of one codec share."""
 
-    ids: IdFactory
     model_of: Callable[[], dict[str, Json]]
     """`metadata.model` of a message."""
     directory: Callable[[], str]
     """Where the agent works; a command that runs there does not say so."""
-    counters: Kinds = field(default_factory=Kinds)
 
-    def ignore(self, what: str) -> None:
-        """Count something that is known and not used."""
-        self.counters[f"ignored:{what}"] += 1
-
-    def unparsed(self, what: str, error: str, raw: Json) -> Fact:
-        """Something that no rule knows."""
-        self.counters[f"unparsed:{what}"] += 1
-        data = UnparsedData(
-            error=error, location=f"{NAME} stdout: {what}", raw_hash=digest(dumps(raw).encode("utf-8", "replace"))
-        )
-        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
-
-    def status(self, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
-        """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
-        item = Item(
-            item_id=self.ids("item"),
-            kind=ItemKind.STATUS,
-            role=ItemRole.SYSTEM,
-            status=ItemStatus.COMPLETED,
-            content=(StatusPart(label=label, detail=detail),),
-            metadata=metadata,
-        )
-        return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, child=child)
+    def unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
+        """Count and report a native message that no rule knows, with the hash of its JSON."""
+        raw_hash = raw_hash or digest(kit.dumps(raw).encode("utf-8", "replace"))
+        return kit.Context.unparsed(self, kind, error, raw, raw_hash)
 
 
 @dataclass(slots=True)
-class Call:
+class Call(kit.Call):
     """A tool call from its first sign to its result."""
 
-    call_id: str
-    item_id: str
-    parent_id: str
-    shown: Shown
-    source: Msg
+    shown: Shown = field(kw_only=True)
+    source: Msg = field(kw_only=True)
     """The native item that it is, as it began."""
     whole: bool = False
-    result_id: str = ""
-    """The item of its result, once output has come."""
-    output: str = ""
-
-
-@dataclass(slots=True)
-class _Part:
-    kind: PartKind
-    index: int
-    said: Growing = field(default_factory=Growing)
 
 
 @dataclass(slots=True)
 class _Message:
     item_id: str
-    parts: dict[str, _Part] = field(default_factory=dict[str, _Part])
+    parts: dict[str, kit.Part] = field(default_factory=dict[str, kit.Part])
     unfinished: set[str] = field(default_factory=set[str])
     """Native items of this message that have started and not completed."""
     calls: bool = False
 
 
 @dataclass(slots=True)
-class Thread:
+class Thread(kit.Items[Context]):
     """One thread of Codex: the conversation itself (`child` None) or a subagent's."""
 
-    ctx: Context
     thread_id: str
-    child: str | None = None
     turn_id: str = ""
     """The turn that runs, "" between turns."""
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
@@ -198,6 +142,7 @@ class Thread:
         show, result = TOOLS[kind]
         if not call.whole:
             call.shown = show(item)
+            call.name = call.shown.name
             yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
         elif kind == "fileChange" and not changes_of(item):
             item = {**item, "changes": call.source.get("changes")}
@@ -211,30 +156,22 @@ class Thread:
         parts = [obj(part) for part in arr(item.get("content"))]
         texts = [TextPart(text=part["text"]) for part in parts if isinstance(part.get("text"), str)]
         images = [ImagePart(path=path) for part in parts if (path := get_text(part, "url", "path"))]
-        made = Item(
-            item_id=self.ctx.ids("item"),
-            native_item_id=get_text(item, "id") or None,
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.USER,
-            status=ItemStatus.COMPLETED,
-            content=(*texts, *images),
-        )
-        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=made), raw)
+        yield self.user_fact((*texts, *images), raw, native_id=get_text(item, "id"))
 
     # --- texts ----------------------------------------------------------------------------------------
 
-    def say(self, key: str, kind: PartKind, text: str, raw: Msg, *, synthetic: bool = False) -> Iterator[Fact]:
+    def say(self, key: str, kind: kit.PartKind, text: str, raw: Msg, *, synthetic: bool = False) -> Iterator[Fact]:
         """A piece of text for a part of the open message. `key` names the part: the native item and its place in it."""
         if not text:
             return
         message = yield from self._message(raw)
         part = message.parts.get(key)
         if part is None:
-            part = message.parts[key] = _Part(kind, len(message.parts))
+            part = message.parts[key] = kit.Part(kind, len(message.parts))
         part.said.add(text)
-        yield self._delta(message.item_id, key.partition("/")[0], text, part.index, part.kind, raw, synthetic=synthetic)
+        yield self.delta(message.item_id, key.partition("/")[0], text, part.index, part.kind, raw, synthetic=synthetic)
 
-    def _whole(self, key: str, kind: PartKind, text: str, raw: Msg) -> Iterator[Fact]:
+    def _whole(self, key: str, kind: kit.PartKind, text: str, raw: Msg) -> Iterator[Fact]:
         """The whole text of a part: what its deltas have not said comes as one more."""
         part = self._open.parts.get(key) if self._open is not None else None
         said = part.said.text if part is not None else ""
@@ -247,7 +184,7 @@ class Thread:
         """A tool call begins; `whole`: its arguments are known."""
         message = yield from self._message(raw)
         message.calls = True
-        call = Call(call_id, self.ctx.ids("item"), message.item_id, shown, source)
+        call = Call(call_id, shown.name, self.ctx.ids("item"), message.item_id, shown=shown, source=source)
         self.calls[call_id] = call
         yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
         if whole:
@@ -272,30 +209,28 @@ class Thread:
             return
         if not call.result_id:
             call.result_id = self.ctx.ids("item")
-            content = (ToolResultPart(call_id=call.call_id, output=""),)
-            yield self._fact(
-                EventType.ITEM_STARTED, ItemData(item=self._result_item(call, content, None, ItemStatus.IN_PROGRESS)), raw
-            )
+            item = kit.result_item(call, ItemStatus.IN_PROGRESS, kit.output_part(call), None)
+            yield self.item_fact(EventType.ITEM_STARTED, item, raw)
         call.output += text
-        yield self._delta(call.result_id, call.call_id, text, 0, "tool_output", raw)
+        yield self.delta(call.result_id, call.call_id, text, 0, "tool_output", raw)
 
     def result(self, call: Call, outcome: Outcome, raw: Json) -> Iterator[Fact]:
         """The end of a call."""
         self.calls.pop(call.call_id, None)
         status = ItemStatus.FAILED if outcome.failed else ItemStatus.COMPLETED
         call.result_id = call.result_id or self.ctx.ids("item")
-        item = self._result_item(call, outcome.content, outcome.metadata or None, status)
-        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+        item = kit.result_item(call, status, outcome.content, outcome.metadata)
+        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def _leave(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
         """Calls without a result: the model went on without them, or nobody will ever know."""
         for call in list(self.calls.values()):
             if not call.whole:
                 yield replace(self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw), synthetic=True)
-            rest = ABANDONED if interrupted and not call.output else "" if interrupted else BACKGROUND
+            rest = kit.ABANDONED if interrupted and not call.output else "" if interrupted else BACKGROUND
             output = "\n".join(filter(None, (call.output.removesuffix("\n"), rest)))
-            metadata: dict[str, Json] = {"interrupted": True} if interrupted else {"background": True}
-            outcome = Outcome((ToolResultPart(call_id=call.call_id, output=output),), metadata, interrupted)
+            metadata: dict[str, Json] = dict(kit.INTERRUPTED) if interrupted else {"background": True}
+            outcome = Outcome(kit.output_part(call, output), metadata, interrupted)
             for fact in self.result(call, outcome, raw):
                 yield replace(fact, synthetic=True)
 
@@ -310,7 +245,7 @@ class Thread:
             return
         if repeated:
             last = dict.fromkeys(last, 0)
-        self.usage = {key: value + self.usage.get(key, 0) for key, value in last.items()}
+        self.usage = kit.add_usage(self.usage, last)
         yield from self._end(raw, interrupted=False, usage=last)
 
     def begin_turn(self, turn_id: str) -> None:
@@ -334,7 +269,7 @@ class Thread:
         if self._open is None:
             yield from self._leave(raw, interrupted=False)
             self._open = _Message(self.ctx.ids("item"))
-            yield self._fact(EventType.ITEM_STARTED, ItemData(item=self._message_item(self._open, ItemStatus.IN_PROGRESS)), raw)
+            yield self.item_fact(EventType.ITEM_STARTED, self._message_item(self._open, ItemStatus.IN_PROGRESS), raw)
         return self._open
 
     def _end(self, raw: Json, *, interrupted: bool, usage: dict[str, int] | None = None) -> Iterator[Fact]:
@@ -342,7 +277,7 @@ class Thread:
         if message is not None:
             status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
             item = self._message_item(message, status, usage=usage, done=True)
-            yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+            yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -350,62 +285,24 @@ class Thread:
         self, message: _Message, status: ItemStatus, *, usage: dict[str, int] | None = None, done: bool = False
     ) -> Item:
         metadata: dict[str, Json] = {"model": self.ctx.model_of()}
-        content: list[ContentPart] = []
         if done:
-            content = [
-                TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text)
-                for p in message.parts.values()
-            ]
             if usage:
                 metadata["usage"] = usage
             if status is ItemStatus.COMPLETED:
                 metadata["finish"] = "tool-calls" if message.calls else "stop"
             else:
                 metadata["interrupted"] = True
-        return Item(
-            item_id=message.item_id,
-            native_item_id=next((key.partition("/")[0] for key in message.parts), None),
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.ASSISTANT,
-            status=status,
-            content=tuple(content),
-            metadata=metadata,
-        )
+        native_id = next((key.partition("/")[0] for key in message.parts), None)
+        content = kit.contents(message.parts.values()) if done else ()
+        return kit.message_item(message.item_id, native_id, status, content, metadata)
 
     def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:
-        call.whole = whole = type_ is EventType.ITEM_COMPLETED
-        item = Item(
-            item_id=call.item_id,
-            native_item_id=call.call_id,
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_CALL,
-            role=ItemRole.TOOL,
-            status=status,
-            content=(
-                ToolCallPart(name=call.shown.name, arguments=dumps(call.shown.arguments) if whole else "", call_id=call.call_id),
-            ),
-            metadata={"title": call.shown.title, "input": call.shown.arguments} if whole else None,
-        )
-        return self._fact(type_, ItemData(item=item), raw)
+        call.whole = type_ is EventType.ITEM_COMPLETED
+        if not call.whole:
+            return self.item_fact(type_, kit.call_item(call, status, "", None), raw)
+        metadata: dict[str, Json] = {"title": call.shown.title, "input": call.shown.arguments}
+        return self.item_fact(type_, kit.call_item(call, status, kit.dumps(call.shown.arguments), metadata), raw)
 
-    def _result_item(
-        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json] | None, status: ItemStatus
-    ) -> Item:
-        return Item(
-            item_id=call.result_id,
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_RESULT,
-            role=ItemRole.TOOL,
-            status=status,
-            content=content,
-            metadata=metadata,
-        )
-
-    def _delta(
-        self, item_id: str, native_id: str, text: str, index: int, kind: DeltaKind, raw: Json, *, synthetic: bool = False
-    ) -> Fact:
-        data = ItemDeltaData(item_id=item_id, native_item_id=native_id or None, delta=text, part_index=index, part_type=kind)
-        return self._fact(EventType.ITEM_DELTA, data, raw, synthetic=synthetic)
-
-    def _fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
+    def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
+        """A fact of this thread; synthetic when Codex has not told it."""
         return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)

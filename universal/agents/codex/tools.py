@@ -7,11 +7,11 @@ Source: recordings of 0.169.0; the schema for mcpToolCall, dynamicToolCall, webS
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from universal.agents import kit
 from universal.agents.codex.wire import Msg
 from universal.events import Question, QuestionOption
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
@@ -20,7 +20,6 @@ from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
 
 DECLINED = "The user declined this."
-ABANDONED = "The tool call was interrupted before it had a result."
 BACKGROUND = "(still running in the background)"
 
 
@@ -40,11 +39,6 @@ class Outcome:
     content: tuple[ContentPart, ...]
     metadata: dict[str, Json]
     failed: bool = False
-
-
-def dumps(value: Json) -> str:
-    """JSON text as agents write it."""
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
 # --- commands -----------------------------------------------------------------------------------------
@@ -175,7 +169,7 @@ def _mcp_result(item: Msg) -> Outcome:
     metadata: dict[str, Json] = {}
     if result.get("structuredContent") is not None:
         metadata["structured"] = result["structuredContent"]
-        texts = texts or [dumps(result["structuredContent"])]
+        texts = texts or [kit.dumps(result["structuredContent"])]
     _duration(item, metadata)
     failed = bool(error) or get_text(item, "status") == "failed"
     return Outcome((*_output(item, error or "\n".join(texts)), *images), metadata, failed)
@@ -204,7 +198,7 @@ def _blocks(blocks: list[Json]) -> tuple[list[str], list[ImagePart]]:
         elif isinstance(block.get("text"), str):
             texts.append(block["text"])
         elif block:
-            texts.append(dumps(block))
+            texts.append(kit.dumps(block))
     return texts, images
 
 
@@ -217,7 +211,7 @@ def _search(item: Msg) -> Shown:
 
 def _search_result(item: Msg) -> Outcome:
     results = item.get("results")
-    return Outcome(_output(item, dumps(results) if results else "The model has read the results."), {})
+    return Outcome(_output(item, kit.dumps(results) if results else "The model has read the results."), {})
 
 
 def _view(item: Msg) -> Shown:

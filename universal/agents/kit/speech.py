@@ -1,4 +1,4 @@
-"""What an agent says, as items: messages with their parts, tool calls, results. For codecs to share.
+"""What an agent says, as items: messages with their parts, tool calls, results. For agents whose protocol is plain.
 
 Owns the life of items: each is started before it is completed, and completed exactly once; the text of a message is
 the concatenation of its deltas; each call whose arguments are whole has exactly one result.
@@ -7,94 +7,27 @@ A codec calls these in the order in which its agent speaks and passes on the fac
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
-from universal.codec import Fact, IdFactory
-from universal.counting import Kinds
-from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
-from universal.growing import Growing
-from universal.items import (
-    ContentPart,
-    Item,
-    ItemKind,
-    ItemRole,
-    ItemStatus,
-    Json,
-    ReasoningPart,
-    StatusPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
+from universal.agents.kit.context import Context
+from universal.agents.kit.items import (
+    ABANDONED,
+    INTERRUPTED,
+    Call,
+    Items,
+    Part,
+    PartKind,
+    call_item,
+    contents,
+    dumps,
+    message_item,
+    output_part,
+    result_item,
 )
-
-PartKind: TypeAlias = Literal["text", "reasoning"]
-ABANDONED = "The tool call was interrupted before it had a result."
-
-
-@dataclass(slots=True)
-class Context:
-    """What the parts of one codec share."""
-
-    agent: str
-    ids: IdFactory
-    counters: Kinds = field(default_factory=Kinds)
-
-    def ignore(self, what: str) -> None:
-        """Count something that is known and not used."""
-        self.counters[f"ignored:{what}"] += 1
-
-    def unparsed(self, what: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
-        """Something that no rule knows."""
-        self.counters[f"unparsed:{what}"] += 1
-        data = UnparsedData(error=error, location=f"{self.agent} stdout: {what}", raw_hash=raw_hash)
-        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
-
-    def status(self, label: str, detail: str | None, metadata: dict[str, Json], raw: Json) -> Fact:
-        """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
-        return self._complete(ItemKind.STATUS, StatusPart(label=label, detail=detail), metadata, raw)
-
-    def note(self, words: str, raw: Json) -> Fact:
-        """Words for the person that are nobody's message: a warning."""
-        return self._complete(ItemKind.SYSTEM, TextPart(text=words), None, raw)
-
-    def _complete(self, kind: ItemKind, part: ContentPart, metadata: dict[str, Json] | None, raw: Json) -> Fact:
-        item = Item(
-            item_id=self.ids("item"),
-            kind=kind,
-            role=ItemRole.SYSTEM,
-            status=ItemStatus.COMPLETED,
-            content=(part,),
-            metadata=metadata,
-        )
-        return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw)
-
-
-@dataclass(slots=True)
-class Call:
-    """A tool call from its first sign to its result."""
-
-    call_id: str
-    name: str
-    item_id: str
-    parent_id: str
-    arguments: dict[str, Json] | None = None
-    """None until they are whole."""
-    partial: Growing = field(default_factory=Growing)
-    result_id: str = ""
-    """Item of its result, once it has begun to give output."""
-    output: str = ""
-    answers: list[list[str]] | None = None
-    """What our reply to its question was."""
-
-
-@dataclass(slots=True)
-class _Part:
-    kind: PartKind
-    index: int
-    said: Growing = field(default_factory=Growing)
+from universal.codec import Fact
+from universal.events import EventData, EventType
+from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
 
 
 @dataclass(slots=True)
@@ -102,20 +35,22 @@ class _Message:
     item_id: str
     native_id: str
     model: dict[str, Json] | None
-    parts: list[_Part] = field(default_factory=list[_Part])
-    slots: dict[Hashable, _Part] = field(default_factory=dict[Hashable, _Part])
+    parts: list[Part] = field(default_factory=list[Part])
+    slots: dict[Hashable, Part] = field(default_factory=dict[Hashable, Part])
 
 
 @dataclass(slots=True)
-class Speech:
-    """One conversation."""
+class Speech(Items[Context]):
+    """One conversation. A fact without a native message is synthetic."""
 
-    ctx: Context
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by their id."""
-    child: str | None = None
     _open: _Message | None = None
     _last_id: str = ""
+
+    def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
+        """A fact of this conversation."""
+        return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -125,169 +60,121 @@ class Speech:
         return self._open is not None
 
     def begin(self, raw: Json, *, native_id: str = "", model: dict[str, Json] | None = None) -> Iterator[Fact]:
-        """A message begins; one that is still open was cut off."""
+        """Begin a message. One that is still open was cut off."""
         yield from self.end(raw, interrupted=True)
         message = self._open = _Message(self.ctx.ids("item"), native_id, model)
         self._last_id = message.item_id
         item = self._message_item(message, ItemStatus.IN_PROGRESS, None)
-        yield self._fact(EventType.ITEM_STARTED, ItemData(item=item), raw)
+        yield self.item_fact(EventType.ITEM_STARTED, item, raw)
 
     def say(self, slot: Hashable, kind: PartKind, text: str, raw: Json, *, synthetic: bool = False) -> Iterator[Fact]:
-        """A piece of text for the part in this slot. Parts without text do not exist."""
+        """Add a piece of text to the part in this slot. Parts without text do not exist."""
         message = self._open
         if message is None or not text:
             return
         part = message.slots.get(slot)
         if part is None:
-            part = message.slots[slot] = _Part(kind, len(message.parts))
+            part = message.slots[slot] = Part(kind, len(message.parts))
             message.parts.append(part)
         part.said.add(text)
-        data = ItemDeltaData(
-            item_id=message.item_id,
-            native_item_id=message.native_id or None,
-            delta=text,
-            part_index=part.index,
-            part_type=part.kind,
-        )
-        yield self._fact(EventType.ITEM_DELTA, data, raw, synthetic=synthetic)
+        yield self._delta(message, part, text, raw, synthetic=synthetic)
 
     def whole(self, slot: Hashable, kind: PartKind, text: str, raw: Json) -> Iterator[Fact]:
-        """The whole text of a part: what was not said yet is one synthetic delta."""
+        """Add the whole text of a part: what was not said yet becomes one synthetic delta."""
         part = self._open.slots.get(slot) if self._open is not None else None
         said = part.said.text if part is not None else ""
         if text.startswith(said):
             yield from self.say(slot, kind, text.removeprefix(said), raw, synthetic=True)
 
     def end(self, raw: Json, *, interrupted: bool = False, metadata: dict[str, Json] | None = None) -> Iterator[Fact]:
-        """The open message is over, if there is one. `metadata`: usage, cost, finish."""
+        """End the open message, if there is one. `metadata`: usage, cost, finish."""
         message, self._open = self._open, None
         if message is None:
             return
         status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-        item = self._message_item(message, status, {**(metadata or {}), **({"interrupted": True} if interrupted else {})})
-        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+        item = self._message_item(message, status, {**(metadata or {}), **(INTERRUPTED if interrupted else {})})
+        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def user(self, text: str, raw: Json, *, synthetic: bool = False) -> Fact:
         """A message that somebody else put into the conversation."""
-        item = Item(
-            item_id=self.ctx.ids("item"),
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.USER,
-            status=ItemStatus.COMPLETED,
-            content=(TextPart(text=text),),
-        )
-        return self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw, synthetic=synthetic)
+        return self.user_fact((TextPart(text=text),), raw, synthetic=synthetic)
 
     def close(self, raw: Json) -> Iterator[Fact]:
-        """Nothing more will come: the open message, then the calls without a result, are reported as they are."""
+        """Report the open message, then the calls without a result, as they are: nothing more will come."""
         yield from self.end(raw, interrupted=True)
         for call in list(self.calls.values()):
             if call.arguments is None:
                 del self.calls[call.call_id]
-                item = self._call_item(call, ItemStatus.FAILED, call.partial.text, {"interrupted": True})
-                fact = self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
-                yield replace(fact, synthetic=True)
+                item = call_item(call, ItemStatus.FAILED, call.partial.text, dict(INTERRUPTED))
+                yield self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=True)
             else:
-                content = (ToolResultPart(call_id=call.call_id, output=call.output or ABANDONED),)
-                for fact in self.result(call, content, {"interrupted": True}, raw, failed=True):
+                content = output_part(call, call.output or ABANDONED)
+                for fact in self.result(call, content, dict(INTERRUPTED), raw, failed=True):
                     yield replace(fact, synthetic=True)
 
     # --- tools ----------------------------------------------------------------------------------------
 
     def call(self, call_id: str, name: str, raw: Json) -> Iterator[Fact]:
-        """A call begins; its arguments follow. Belongs to the last message."""
+        """Begin a call; its arguments follow. It belongs to the last message."""
         if call_id in self.calls or not call_id:
             return
         call = self.calls[call_id] = Call(call_id, name or "unknown", self.ctx.ids("item"), self._last_id)
-        item = self._call_item(call, ItemStatus.IN_PROGRESS, "", None)
-        yield self._fact(EventType.ITEM_STARTED, ItemData(item=item), raw)
+        yield self.item_fact(EventType.ITEM_STARTED, call_item(call, ItemStatus.IN_PROGRESS, "", None), raw)
 
     def call_delta(self, call_id: str, text: str, raw: Json) -> Iterator[Fact]:
-        """A piece of the arguments' JSON text."""
+        """Add a piece of the arguments' JSON text."""
         call = self.calls.get(call_id)
         if call is None or call.arguments is not None or not text:
             return
         call.partial.add(text)
-        data = ItemDeltaData(item_id=call.item_id, native_item_id=call_id, delta=text, part_type="tool_input")
-        yield self._fact(EventType.ITEM_DELTA, data, raw)
+        yield self.delta(call.item_id, call_id, text, 0, "tool_input", raw, synthetic=raw is None)
 
     def call_whole(self, call_id: str, name: str, arguments: dict[str, Json], title: str, raw: Json) -> Iterator[Fact]:
-        """The whole arguments, after their deltas or instead of them; a second time nothing."""
+        """Complete a call by its whole arguments, after their deltas or instead of them; once."""
         yield from self.call(call_id, name, raw)
         call = self.calls.get(call_id)
         if call is None or call.arguments is not None:
             return
         call.arguments = arguments
-        text = json.dumps(arguments, ensure_ascii=False)
-        item = self._call_item(call, ItemStatus.COMPLETED, text, {"title": title, "input": arguments})
-        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+        item = call_item(call, ItemStatus.COMPLETED, dumps(arguments), {"title": title, "input": arguments})
+        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
-        """More output of a tool that runs."""
+        """Add output of a tool that runs."""
         if not text or call.arguments is None:
             return
         if not call.result_id:
             call.result_id = self.ctx.ids("item")
-            content = (ToolResultPart(call_id=call.call_id, output=""),)
-            item = self._result_item(call, content, ItemStatus.IN_PROGRESS, {})
-            yield self._fact(EventType.ITEM_STARTED, ItemData(item=item), raw)
+            item = self._result_item(call, output_part(call), ItemStatus.IN_PROGRESS, None)
+            yield self.item_fact(EventType.ITEM_STARTED, item, raw)
         call.output += text
-        data = ItemDeltaData(item_id=call.result_id, native_item_id=call.call_id, delta=text, part_type="tool_output")
-        yield self._fact(EventType.ITEM_DELTA, data, raw)
+        yield self.delta(call.result_id, call.call_id, text, 0, "tool_output", raw, synthetic=raw is None)
 
     def result(
         self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool
     ) -> Iterator[Fact]:
-        """A call's result; the call is over."""
+        """End a call by its result."""
         if self.calls.pop(call.call_id, None) is None:
             return
         if call.answers is not None:
             metadata = {**metadata, "answers": call.answers}
         call.result_id = call.result_id or self.ctx.ids("item")
         status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
-        item = self._result_item(call, content, status, metadata)
-        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw)
+        yield self.item_fact(EventType.ITEM_COMPLETED, self._result_item(call, content, status, metadata), raw)
 
     # --- building -------------------------------------------------------------------------------------
 
     def _message_item(self, message: _Message, status: ItemStatus, more: dict[str, Json] | None) -> Item:
-        """`more` is None while it is in progress."""
-        done = more is not None
+        """`more` is None while the message is in progress."""
         metadata = {**({"model": message.model} if message.model else {}), **(more or {})}
-        parts = message.parts if done else []
-        return Item(
-            item_id=message.item_id,
-            native_item_id=message.native_id or None,
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.ASSISTANT,
-            status=status,
-            content=tuple(TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text) for p in parts),
-            metadata=metadata or None,
-        )
+        content = contents(message.parts) if more is not None else ()
+        return message_item(message.item_id, message.native_id, status, content, metadata)
 
-    def _call_item(self, call: Call, status: ItemStatus, arguments: str, metadata: dict[str, Json] | None) -> Item:
-        return Item(
-            item_id=call.item_id,
-            native_item_id=call.call_id,
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_CALL,
-            role=ItemRole.TOOL,
-            status=status,
-            content=(ToolCallPart(name=call.name, arguments=arguments, call_id=call.call_id),),
-            metadata=metadata,
-        )
+    def _result_item(
+        self, call: Call, content: tuple[ContentPart, ...], status: ItemStatus, metadata: dict[str, Json] | None
+    ) -> Item:
+        return result_item(call, status, content, metadata, native_id=call.call_id)
 
-    def _result_item(self, call: Call, content: tuple[ContentPart, ...], status: ItemStatus, metadata: dict[str, Json]) -> Item:
-        return Item(
-            item_id=call.result_id,
-            native_item_id=call.call_id,
-            parent_id=call.parent_id,
-            kind=ItemKind.TOOL_RESULT,
-            role=ItemRole.TOOL,
-            status=status,
-            content=content,
-            metadata=metadata or None,
-        )
-
-    def _fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)
+    def _delta(self, message: _Message, part: Part, text: str, raw: Json, *, synthetic: bool) -> Fact:
+        synthetic = synthetic or raw is None
+        return self.delta(message.item_id, message.native_id, text, part.index, part.kind, raw, synthetic=synthetic)

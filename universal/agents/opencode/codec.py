@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
+from universal.agents import kit
 from universal.agents.opencode.asks import Asks
 from universal.agents.opencode.rewind import after
-from universal.agents.opencode.speech import Context, Thread, status_item
+from universal.agents.opencode.speech import Context, Thread
 from universal.agents.opencode.turns import ABORT_ERROR, UNKNOWN_AGENT, Course
 from universal.agents.opencode.wire import (
     IGNORED,
@@ -26,17 +27,14 @@ from universal.agents.opencode.wire import (
     Msg,
     command_body,
     delay_ms,
-    digest,
     error_of,
     message_id,
     model_ref,
-    parse,
     prompt_body,
     read_catalogue,
     request,
 )
 from universal.codec import (
-    Catalogue,
     Command,
     Exit,
     Fact,
@@ -51,8 +49,9 @@ from universal.codec import (
     Signal,
     WriteLine,
 )
-from universal.events import ErrorData, EventType, SessionStartedData
+from universal.events import EventType, SessionStartedData
 from universal.items import Json
+from universal.jsonline import digest
 from universal.jsonvalue import arr, obj, text, whole
 from universal.permissions import Rule
 from universal.turn import Input
@@ -91,15 +90,13 @@ def _with_instructions(content: str, file: str) -> dict[str, str | None]:
     return {CONFIG_CONTENT: json.dumps({**settings, "instructions": [*cast("list[Any]", instructions), file]})}
 
 
-class OpenCodeCodec:
+class OpenCodeCodec(kit.BaseCodec[Context]):
     """The codec of OpenCode; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
 
     def __init__(self, ids: IdFactory) -> None:
-        self.catalogue: Catalogue | None = None
-        self.native_session_id: str | None = None
-        self._ctx = Context(ids)
+        super().__init__(Context(NAME, ids))
         self._asks = Asks(self._ctx, self._post)
         self._main = _Session(Thread(self._ctx, ""))
         self._children: dict[str, _Session] = {}
@@ -238,17 +235,18 @@ class OpenCodeCodec:
 
     def receive(self, line: bytes) -> list[Output]:
         """One line: an event or an answer. What is neither is `agent.unparsed`."""
-        try:
-            value = parse(line)
-        except (ValueError, RecursionError) as error:
-            said = line.decode("utf-8", errors="replace")
-            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", said, digest(line))]))
-        message = obj(value)
+        message = self._object(line)
+        if isinstance(message, Fact):
+            return self._stamped((message,))
         if "event" in message:
             return self._stamped(self._event(obj(message["event"]), digest(line)))
         if "status" in message:
             return self._stamped(self._answer(message))
-        return self._stamped(iter([self._ctx.unparsed("line", "neither an event nor an answer", value, digest(line))]))
+        return self._stamped((self._ctx.unparsed("line", "neither an event nor an answer", message, digest(line)),))
+
+    @staticmethod
+    def _parse(line: bytes) -> Json:
+        return json.loads(line)  # our own runtime has written it, and the answers at the start are long
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open asks, calls and messages are reported as they are."""
@@ -259,15 +257,6 @@ class OpenCodeCodec:
         for session in (self._main, *self._children.values()):
             yield from session.thread.close(None)
             session.course.end()
-
-    def counters(self) -> Mapping[str, int]:
-        """Counts of what was ignored and what was not understood."""
-        return self._ctx.counters
-
-    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
-        made = list(outputs)
-        native = self.native_session_id
-        return [out.of(native) if isinstance(out, Fact) and native else out for out in made]
 
     # --- answers --------------------------------------------------------------------------------------
 
@@ -280,7 +269,7 @@ class OpenCodeCodec:
             if len(self._offers) == len(_OFFERS) and self._offers["/config/providers"] is not None:
                 self.catalogue = read_catalogue(*(self._offers[path] for path in _OFFERS))
             elif purpose == "offer:/config/providers" and not good:
-                yield Fact(EventType.ERROR, self._error_data(self._refusal(status, body)), raw=msg)
+                yield kit.error_fact(self._refusal(status, body), msg)
         elif purpose == "create":
             yield from self._created(good, status, body, msg)
         elif purpose == "rules":
@@ -358,11 +347,8 @@ class OpenCodeCodec:
 
     def _failed(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
         self._main.course.end()
-        yield Fact(EventType.ERROR, self._error_data(error), raw=raw)
+        yield kit.error_fact(error, raw)
         yield Signal(Input.FAILED, error=error)
-
-    def _error_data(self, error: dict[str, Json]) -> ErrorData:
-        return ErrorData(message=text(error["message"]), code=text(error["code"]), details=obj(error.get("details")) or None)
 
     # --- events ---------------------------------------------------------------------------------------
 
@@ -416,7 +402,7 @@ class OpenCodeCodec:
                 attempt, message = whole(status.get("attempt"), 1), text(status.get("message"))
                 wait = delay_ms(whole(status.get("next")), self._last_event, attempt)
                 metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": wait}
-                yield status_item(self._ctx, "retry", message, metadata, event, thread.child)
+                yield self._ctx.status("retry", message, metadata, event, thread.child)
         else:
             yield self._ctx.unparsed(f"session.status/{kind or '?'}", "unknown status", event)
 
@@ -468,7 +454,7 @@ class OpenCodeCodec:
             yield Signal(Input.FAILED, error=_ABORTED, aborted=True, metadata=usage, child=child)
         elif native:
             error = error_of(native)
-            yield Fact(EventType.ERROR, self._error_data(error), raw=event, child=child)
+            yield kit.error_fact(error, event, child)
             yield Signal(Input.FAILED, error=error, metadata=usage, child=child)
         else:
             yield Signal(Input.DONE, metadata=usage, child=child)
@@ -490,13 +476,13 @@ class OpenCodeCodec:
             yield from self._open_child(made, part, event)
 
     def _on_delta(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.delta(p, event)
+        yield from session.thread.piece(p, event)
 
     def _open_child(self, session_id: str, part: Msg, event: Msg) -> Iterator[Output]:
         """A tool call has told which session is its subagent's."""
         call_id, arguments = text(part.get("callID")), obj(obj(part.get("state")).get("input"))
         info = self._infos.pop(session_id, {})
-        self._children[session_id] = _Session(Thread(self._ctx, session_id, call_id))
+        self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
         metadata: dict[str, Json] = {
             "call_id": call_id,
             "title": text(arguments.get("description")) or text(info.get("title")),
@@ -509,10 +495,10 @@ class OpenCodeCodec:
 
     def _on_todo(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         todos = [obj(todo) for todo in arr(p.get("todos"))]
-        yield status_item(self._ctx, "todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
+        yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
 
     def _on_compacted(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        yield status_item(self._ctx, "compaction", None, {"phase": "completed"}, event, session.thread.child)
+        yield self._ctx.status("compaction", None, {"phase": "completed"}, event, session.thread.child)
 
     def _on_permission(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         yield from self._asks.permission(p, session.thread, event)

@@ -7,73 +7,33 @@ Source: recordings of 1.18.33; docs/wire.md 2, 4.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
+from universal.agents import kit
 from universal.agents.opencode.results import read_result
 from universal.agents.opencode.wire import IGNORED_PARTS, Msg, usage_of
-from universal.codec import Fact, IdFactory
-from universal.counting import Kinds
-from universal.events import EventData, EventType, ItemData, ItemDeltaData, UnparsedData
-from universal.growing import Growing
-from universal.items import (
-    ContentPart,
-    Item,
-    ItemKind,
-    ItemRole,
-    ItemStatus,
-    Json,
-    ReasoningPart,
-    StatusPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from universal.codec import Fact
+from universal.events import EventType
+from universal.items import ContentPart, Item, ItemRole, ItemStatus, Json, ReasoningPart, TextPart
 from universal.jsonvalue import obj
 from universal.jsonvalue import text as as_text
 
 ABANDONED = "Tool execution aborted"
+"""OpenCode's own words for a call that never got a result."""
 
 
 @dataclass(slots=True)
-class Context:
+class Context(kit.Context):
     """What the threads of one codec share."""
 
-    ids: IdFactory
-    counters: Kinds = field(default_factory=Kinds)
-
-    def ignore(self, what: str) -> None:
-        """Count something that is known and not used."""
-        self.counters[f"ignored:{what}"] += 1
-
-    def unparsed(self, what: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
-        """Something that no rule knows."""
-        self.counters[f"unparsed:{what}"] += 1
-        data = UnparsedData(error=error, location=f"opencode: {what}", raw_hash=raw_hash)
-        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
-
-
-def status_item(ctx: Context, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, child: str | None) -> Fact:
-    """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
-    item = Item(
-        item_id=ctx.ids("item"),
-        kind=ItemKind.STATUS,
-        role=ItemRole.SYSTEM,
-        status=ItemStatus.COMPLETED,
-        content=(StatusPart(label=label, detail=detail),),
-        metadata=metadata,
-    )
-    return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, child=child)
+    def location(self, kind: str) -> str:
+        """Where a message of this kind came from: HTTP answers and events, not stdout."""
+        return f"{self.agent}: {kind}"
 
 
 @dataclass(slots=True)
-class _Part:
-    kind: Literal["text", "reasoning"]
-    index: int
-    said: Growing = field(default_factory=Growing)
-    """What deltas have said."""
+class _Part(kit.Part):
     final: str | None = None
     """The whole text, when the part has ended: without the white space at its end."""
 
@@ -87,19 +47,11 @@ class _Message:
 
 
 @dataclass(slots=True)
-class Call:
+class Call(kit.Call):
     """A tool call from its first sign to its result."""
 
-    call_id: str
-    name: str
-    item_id: str
-    parent_id: str
-    native_id: str
-    arguments: Msg | None = None
-    result_id: str = ""
-    """Item of its result, once output has come."""
-    output: str = ""
-    answers: list[list[str]] | None = None
+    native_id: str = field(kw_only=True)
+    """OpenCode's id of the part that shows it."""
 
 
 @dataclass(slots=True)
@@ -110,12 +62,10 @@ class _User:
 
 
 @dataclass(slots=True)
-class Thread:
+class Thread(kit.Items[Context]):
     """One session of OpenCode's. `own` are ids of prompts that we sent; other messages of users are told as they are."""
 
-    ctx: Context
     session_id: str
-    child: str | None = None
     own: set[str] = field(default_factory=set[str])
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by the id of their part."""
@@ -180,20 +130,12 @@ class Thread:
             user.told = True
             text = "\n\n".join(text for text in user.texts if text)
             if text:
-                item = Item(
-                    item_id=self.ctx.ids("item"),
-                    native_item_id=native_id,
-                    kind=ItemKind.MESSAGE,
-                    role=ItemRole.USER,
-                    status=ItemStatus.COMPLETED,
-                    content=(TextPart(text=text),),
-                )
-                yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=item), user.raw)
+                yield self.user_fact((TextPart(text=text),), user.raw, native_id=native_id)
 
     def _begin(self, native_id: str, info: Msg, raw: Msg) -> Iterator[Fact]:
         yield from self.tell_users()
         message = self._open[native_id] = _Message(self.ctx.ids("item"), native_id, info)
-        yield self._fact(EventType.ITEM_STARTED, ItemData(item=self._item(message, ItemStatus.IN_PROGRESS)), raw)
+        yield self.item_fact(EventType.ITEM_STARTED, self._item(message, ItemStatus.IN_PROGRESS), raw)
 
     def _end(self, message: _Message, raw: Json) -> Iterator[Fact]:
         del self._open[message.native_id]
@@ -204,7 +146,7 @@ class Thread:
             self.usage[key] = self.usage.get(key, 0) + value
         self.cost += _cost(message.info)
         status = ItemStatus.COMPLETED if self.error is None else ItemStatus.FAILED
-        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=self._item(message, status)), raw)
+        yield self.item_fact(EventType.ITEM_COMPLETED, self._item(message, status), raw)
 
     def take_usage(self) -> dict[str, Json] | None:
         """Usage and cost since the last time; None when nothing was said."""
@@ -226,15 +168,7 @@ class Thread:
             for part in message.parts.values():
                 text = part.said.text if part.final is None else part.final
                 content.append(TextPart(text=text) if part.kind == "text" else ReasoningPart(text=text))
-        return Item(
-            item_id=message.item_id,
-            native_item_id=message.native_id,
-            kind=ItemKind.MESSAGE,
-            role=ItemRole.ASSISTANT,
-            status=status,
-            content=tuple(content),
-            metadata=metadata or None,
-        )
+        return kit.message_item(message.item_id, message.native_id, status, tuple(content), metadata)
 
     # --- parts ----------------------------------------------------------------------------------------
 
@@ -242,9 +176,7 @@ class Thread:
         """`message.part.updated`."""
         kind, native_id = as_text(part.get("type")), as_text(part.get("messageID"))
         if kind == "compaction":
-            yield status_item(
-                self.ctx, "compaction", None, {"phase": "started", "auto": part.get("auto") is True}, raw, self.child
-            )
+            yield self.ctx.status("compaction", None, {"phase": "started", "auto": part.get("auto") is True}, raw, self.child)
         elif native_id in self.own:
             self.ctx.ignore("part of our prompt")
         elif native_id in self._users:
@@ -261,7 +193,7 @@ class Thread:
         else:
             yield from self._text(part, "text" if kind == "text" else "reasoning", raw)
 
-    def _text(self, part: Msg, kind: Literal["text", "reasoning"], raw: Msg) -> Iterator[Fact]:
+    def _text(self, part: Msg, kind: kit.PartKind, raw: Msg) -> Iterator[Fact]:
         message = yield from self._message_of(part, raw)
         part_id, text = as_text(part.get("id")), as_text(part.get("text"))
         if message is None:
@@ -272,14 +204,12 @@ class Thread:
                 message.parts[part_id] = _Part(kind, len(message.parts))
                 return
             known = message.parts[part_id] = _Part(kind, len(message.parts))
-        rest = text.removeprefix(known.said.text) if text.startswith(known.said.text) else ""
-        if rest:
-            known.said.add(rest)
-            yield replace(self._delta(message, known, rest, raw), synthetic=True)
+        if rest := known.add_rest(text):
+            yield self._piece_fact(message, known, rest, raw, synthetic=True)
         if obj(part.get("time")).get("end") is not None:
             known.final = text
 
-    def delta(self, properties: Msg, raw: Msg) -> Iterator[Fact]:
+    def piece(self, properties: Msg, raw: Msg) -> Iterator[Fact]:
         """`message.part.delta`."""
         message = yield from self._message_of(properties, raw)
         piece = as_text(properties.get("delta"))
@@ -291,7 +221,7 @@ class Thread:
         if part is None:
             part = message.parts[part_id] = _Part("text", len(message.parts))
         part.said.add(piece)
-        yield self._delta(message, part, piece, raw)
+        yield self._piece_fact(message, part, piece, raw, synthetic=False)
 
     def _message_of(self, value: Msg, raw: Msg) -> Generator[Fact, None, _Message | None]:
         """The open message of a part, a stub if it is not known; returns None when it is over."""
@@ -319,8 +249,8 @@ class Thread:
                 as_text(part.get("callID")) or part_id,
                 as_text(part.get("tool")),
                 self.ctx.ids("item"),
-                message.item_id if message else "",
-                part_id,
+                message.item_id if message else None,
+                native_id=part_id,
             )
             self.calls[part_id] = call
             yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
@@ -347,11 +277,9 @@ class Thread:
             return
         if not call.result_id:
             call.result_id = self.ctx.ids("item")
-            item = self._result_item(call, (ToolResultPart(call_id=call.call_id, output=""),), None, ItemStatus.IN_PROGRESS)
-            yield self._fact(EventType.ITEM_STARTED, ItemData(item=item), raw)
+            yield self._result_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, kit.output_part(call), None, raw)
         piece, call.output = output.removeprefix(call.output), output
-        data = ItemDeltaData(item_id=call.result_id, native_item_id=call.native_id, delta=piece, part_type="tool_output")
-        yield self._fact(EventType.ITEM_DELTA, data, raw)
+        yield self.delta(call.result_id, call.native_id, piece, 0, "tool_output", raw)
 
     def _result(
         self,
@@ -368,9 +296,8 @@ class Thread:
         status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
         if not call.result_id:
             call.result_id = self.ctx.ids("item")
-            started = self._result_item(call, (ToolResultPart(call_id=call.call_id, output=""),), None, ItemStatus.IN_PROGRESS)
-            yield self._fact(EventType.ITEM_STARTED, ItemData(item=started), raw)
-        yield self._fact(EventType.ITEM_COMPLETED, ItemData(item=self._result_item(call, content, metadata, status)), raw)
+            yield self._result_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, kit.output_part(call), None, raw)
+        yield self._result_fact(EventType.ITEM_COMPLETED, call, status, content, metadata, raw)
 
     # --- ends -----------------------------------------------------------------------------------------
 
@@ -382,8 +309,8 @@ class Thread:
                 call.arguments = {}
                 fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
                 yield replace(fact, synthetic=True)
-            content = (ToolResultPart(call_id=call.call_id, output=ABANDONED),)
-            for fact in self._result(part_id, call, content, {"interrupted": True}, raw, failed=True):
+            content = kit.output_part(call, ABANDONED)
+            for fact in self._result(part_id, call, content, dict(kit.INTERRUPTED), raw, failed=True):
                 yield replace(fact, synthetic=True)
         for message in list(self._open.values()):
             message.info = {**message.info, "error": message.info.get("error") or {}}
@@ -392,49 +319,28 @@ class Thread:
 
     # --- building -------------------------------------------------------------------------------------
 
-    def _fact(self, type_: EventType, data: EventData, raw: Json) -> Fact:
-        return Fact(type_, data, raw=raw, child=self.child)
-
-    def _delta(self, message: _Message, part: _Part, piece: str, raw: Msg) -> Fact:
-        data = ItemDeltaData(
-            item_id=message.item_id,
-            native_item_id=message.native_id,
-            delta=piece,
-            part_index=part.index,
-            part_type=part.kind,
-        )
-        return self._fact(EventType.ITEM_DELTA, data, raw)
+    def _piece_fact(self, message: _Message, part: _Part, piece: str, raw: Msg, *, synthetic: bool) -> Fact:
+        return self.delta(message.item_id, message.native_id, piece, part.index, part.kind, raw, synthetic=synthetic)
 
     def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json, title: str = "") -> Fact:
-        arguments = "" if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
+        arguments = "" if call.arguments is None else kit.dumps(call.arguments)
         metadata: dict[str, Json] = {} if call.arguments is None else {"input": call.arguments}
         if title:
             metadata["title"] = title
-        item = Item(
-            item_id=call.item_id,
-            native_item_id=call.native_id,
-            parent_id=call.parent_id or None,
-            kind=ItemKind.TOOL_CALL,
-            role=ItemRole.ASSISTANT,
-            status=status,
-            content=(ToolCallPart(name=call.name, arguments=arguments, call_id=call.call_id),),
-            metadata=metadata or None,
-        )
-        return self._fact(type_, ItemData(item=item), raw)
+        item = kit.call_item(call, status, arguments, metadata, native_id=call.native_id, role=ItemRole.ASSISTANT)
+        return self.item_fact(type_, item, raw)
 
-    def _result_item(
-        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json] | None, status: ItemStatus
-    ) -> Item:
-        return Item(
-            item_id=call.result_id,
-            native_item_id=call.native_id,
-            parent_id=call.item_id,
-            kind=ItemKind.TOOL_RESULT,
-            role=ItemRole.TOOL,
-            status=status,
-            content=content,
-            metadata=metadata or None,
-        )
+    def _result_fact(
+        self,
+        type_: EventType,
+        call: Call,
+        status: ItemStatus,
+        content: tuple[ContentPart, ...],
+        metadata: dict[str, Json] | None,
+        raw: Json,
+    ) -> Fact:
+        item = kit.result_item(call, status, content, metadata, native_id=call.native_id, parent_id=call.item_id)
+        return self.item_fact(type_, item, raw)
 
 
 def _cost(info: Msg) -> float:

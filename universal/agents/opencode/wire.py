@@ -82,16 +82,6 @@ IGNORED_PARTS: Mapping[str, str] = {
 """Types of message parts that are known and not used -> why."""
 
 
-def parse(line: bytes) -> Json:
-    """A line as JSON. Raises ValueError, RecursionError."""
-    return json.loads(line)
-
-
-def digest(line: bytes) -> str:
-    """Of a line that nobody understood."""
-    return hashlib.sha256(line).hexdigest()
-
-
 def request(id_: str, method: str, path: str, body: Json = None) -> WriteLine:
     """A request line; `body` None sends none."""
     message: Msg = {"id": id_, "method": method, "path": path}

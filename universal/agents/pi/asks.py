@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from universal.agents.kit.speech import Call, Context
+from universal.agents import kit
 from universal.agents.pi.tools import input_diff, title_of
 from universal.agents.pi.wire import Msg, write
-from universal.codec import Fact, Output, PermissionReply, QuestionReply, ToolCheck
-from universal.events import EventType, PermissionData, Question, QuestionData, QuestionOption
+from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck
+from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
@@ -37,29 +37,24 @@ PLAN_NOTE = "Plan mode is on: read and think, then answer with a plan. Do not ch
 _DECISIONS = {"accept": "Allow once", "accept_for_session": "Allow always", "reject": "Deny"}
 
 
-@dataclass(slots=True)
-class _Ask:
-    """An open dialog. `questions` is empty for a permission."""
+@dataclass(slots=True, kw_only=True)
+class _Ask(kit.Ask):
+    """An open dialog. `form`: the answers go back as JSON, all at once (our own tool)."""
 
-    ask_id: str
     request_id: str
     method: str
-    tool: str
-    metadata: dict[str, Json]
-    call: Call | None
-    questions: tuple[Question, ...] = ()
+    call: kit.Call | None
     form: bool = False
-    """The answers go back as JSON, all at once (our own tool)."""
 
 
 @dataclass(slots=True)
 class Asks:
     """The open dialogs of one process."""
 
-    ctx: Context
-    calls: dict[str, Call]
+    ctx: kit.Context
+    calls: dict[str, kit.Call]
     mode: str = "build"
-    _open: dict[str, _Ask] = field(default_factory=dict[str, _Ask])
+    _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
     def ask(self, msg: Msg) -> Iterator[Output]:
         """A dialog: `select`, `confirm`, `input` or `editor`."""
@@ -78,9 +73,15 @@ class Asks:
         diff = input_diff(tool, arguments)
         if diff:
             metadata["diff"] = diff
-        ask = _Ask(self.ctx.ids("permission"), get_text(msg, "id"), "select", tool, metadata, call)
-        self._open[ask.ask_id] = ask
-        fact = self._fact(ask, "requested", raw=msg)
+        ask = _Ask(
+            ask_id=self.ctx.ids("permission"),
+            action=tool,
+            metadata=metadata,
+            request_id=get_text(msg, "id"),
+            method="select",
+            call=call,
+        )
+        fact = self._asks.begin(ask, msg)
         yield ToolCheck(fact) if self._is_let_through(tool) else fact
 
     def _gate(self, msg: Msg) -> tuple[str, Msg] | None:
@@ -96,12 +97,15 @@ class Asks:
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on; nothing is told of it."""
-        ask = self._open.pop(permission_id, None)
-        return [] if ask is None else [_answer(ask.request_id, value=_DECISIONS["accept"])]
+        ask = self._asks.permission(permission_id)
+        if ask is None:
+            return []
+        self._asks.drop(ask)
+        return [_answer(ask.request_id, value=_DECISIONS["accept"])]
 
-    def _call_of(self, tool: str, arguments: Msg) -> Call | None:
+    def _call_of(self, tool: str, arguments: Msg) -> kit.Call | None:
         """The call that a dialog is about. Dialogs do not say; parallel calls are told apart by their arguments."""
-        asked = {ask.call.call_id for ask in self._open.values() if ask.call is not None}
+        asked = {ask.call.call_id for ask in self._asks if ask.call is not None}
         mine = [call for call in self.calls.values() if call.name == tool and call.call_id not in asked]
         return next((call for call in mine if call.arguments == arguments), next(iter(mine), None))
 
@@ -117,10 +121,17 @@ class Asks:
         metadata: dict[str, Json] = {"tool": "question"}
         if call is not None:
             metadata |= {"call_id": call.call_id, "input": call.arguments or {}}
-        yield from self._open_ask(
-            _Ask(self.ctx.ids("question"), get_text(msg, "id"), method, "question", metadata, call, questions, form is not None),
-            msg,
+        ask = _Ask(
+            ask_id=self.ctx.ids("question"),
+            action="question",
+            metadata=metadata,
+            questions=questions,
+            request_id=get_text(msg, "id"),
+            method=method,
+            call=call,
+            form=form is not None,
         )
+        yield self._asks.begin(ask, msg)
 
     def _dialog(self, msg: Msg, method: str, title: str) -> Question:
         """A dialog of some extension as one question."""
@@ -133,33 +144,25 @@ class Asks:
             options = (QuestionOption(label=prefill[:2000], description="As it stands"),)
         return Question(question=words, options=options, custom=method != "select")
 
-    def _open_ask(self, ask: _Ask, msg: Msg) -> Iterator[Output]:
-        self._open[ask.ask_id] = ask
-        yield self._fact(ask, "requested", raw=msg)
-
     # --- answers --------------------------------------------------------------------------------------
 
     def reply(self, command: PermissionReply) -> list[Output]:
         """Our answer to a permission. [] when it is not open any more."""
-        ask = self._open.get(command.permission_id)
-        if ask is None or ask.questions:
+        ask = self._asks.permission(command.permission_id)
+        if ask is None:
             return []
-        del self._open[ask.ask_id]
-        value, extra = _DECISIONS[command.decision], dict[str, Json]()
-        if command.decision == "reject" and command.message:
-            value, extra = f"Deny: {command.message}", {"message": command.message}
-        return [_answer(ask.request_id, value=value), self._fact(ask, command.decision, extra=extra)]
+        reason = command.message if command.decision == "reject" else None
+        value = f"Deny: {reason}" if reason else _DECISIONS[command.decision]
+        return [_answer(ask.request_id, value=value), self._asks.decided(ask, command.decision, reason)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
         """Our answer to a question. [] when it is not open any more."""
-        ask = self._open.get(command.question_id)
-        if ask is None or not ask.questions:
+        ask = self._asks.question(command.question_id)
+        if ask is None:
             return []
-        del self._open[ask.ask_id]
         if command.answers is None:
-            extra: dict[str, Json] = {"message": command.message} if command.message else {}
-            told = {"value": json.dumps({"rejected": command.message})} if ask.form and command.message else {"cancelled": True}
-            return [_answer(ask.request_id, **told), self._fact(ask, "reject", extra=extra)]
+            reply = {"value": json.dumps({"rejected": command.message})} if ask.form and command.message else {"cancelled": True}
+            return [_answer(ask.request_id, **reply), self._asks.answered(ask, None, command.message)]
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:
             ask.call.answers = answers
@@ -170,56 +173,21 @@ class Asks:
             line = _answer(ask.request_id, confirmed=first == "Yes")
         else:
             line = _answer(ask.request_id, value=first)
-        return [line, self._fact(ask, "answered", answers=command.answers)]
+        return [line, self._asks.answered(ask, command.answers)]
 
     def cancel(self) -> Iterator[Output]:
         """An interrupt: no dialog may stay open, or Pi never stops."""
-        for ask in self._open.values():
+        for ask in self._asks:
             yield _answer(ask.request_id, cancelled=True)
         yield from self.close()
 
     def close(self) -> Iterator[Output]:
         """Nobody waits for an answer any more."""
-        for ask in self._open.values():
-            yield self._fact(ask, "reject", extra={"withdrawn": True})
-        self._open.clear()
+        yield from self._asks.close()
 
     def over(self, call_id: str) -> Iterator[Output]:
         """A call has ended: its dialog timed out, if it is still open."""
-        for ask in [ask for ask in self._open.values() if ask.call is not None and ask.call.call_id == call_id]:
-            del self._open[ask.ask_id]
-            yield self._fact(ask, "reject", extra={"withdrawn": True})
-
-    def _fact(
-        self,
-        ask: _Ask,
-        status: Literal["requested", "accept", "accept_for_session", "reject", "answered"],
-        *,
-        raw: Json = None,
-        extra: dict[str, Json] | None = None,
-        answers: Sequence[Sequence[str]] | None = None,
-    ) -> Fact:
-        """What does not come from Pi is synthetic."""
-        metadata = {**ask.metadata, **(extra or {})}
-        if not ask.questions:
-            asked = PermissionData(
-                permission_id=ask.ask_id, action=ask.tool, status=status if status != "answered" else "accept", metadata=metadata
-            )
-            type_ = EventType.PERMISSION_REQUESTED if status == "requested" else EventType.PERMISSION_RESOLVED
-            return Fact(type_, asked, raw=raw, synthetic=raw is None)
-        given = tuple(tuple(labels) for labels in answers) if answers is not None else None
-        question = QuestionData(
-            question_id=ask.ask_id,
-            prompt=ask.questions[0].question,
-            options=tuple(option.label for option in ask.questions[0].options),
-            status="requested" if status == "requested" else "answered" if given is not None else "rejected",
-            response=", ".join(given[0]) if given else None,
-            questions=ask.questions,
-            answers=given,
-            metadata=metadata,
-        )
-        type_ = EventType.QUESTION_REQUESTED if status == "requested" else EventType.QUESTION_RESOLVED
-        return Fact(type_, question, raw=raw, synthetic=raw is None)
+        yield from self._asks.close(ask for ask in self._asks if ask.call is not None and ask.call.call_id == call_id)
 
 
 def _answer(request_id: Json, **answer: Any) -> Output:

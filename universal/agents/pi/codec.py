@@ -2,7 +2,7 @@
 
 Its parts: `wire` (tables, models, errors), `speech` (messages and tools), `tools`
 (results, diffs), `asks` (dialogs), `gate.ts` (the
-extension that asks; Pi itself asks nothing), `universal.agents.kit.speech` (items).
+extension that asks; Pi itself asks nothing), `universal.agents.kit` (items).
 
 When a prompt is answered (Pi's own "turn" is one round of its model, so `turn_end` says nothing):
   0.87   `agent_settled`; an `agent_end` says itself whether it is retried (`willRetry`)
@@ -16,10 +16,10 @@ Source: recordings (`compat_fixtures/agents/pi`), the sources of 0.73.1 and 0.87
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
-from universal.agents.kit.speech import Context, Speech
+from universal.agents import kit
 from universal.agents.pi.asks import PLAN_NOTE, Asks
 from universal.agents.pi.speech import Voice
 from universal.agents.pi.tools import text_of
@@ -31,7 +31,6 @@ from universal.agents.pi.wire import (
     Msg,
     after_anchor,
     cost_of,
-    error_data,
     error_of,
     exit_error,
     kind_of,
@@ -58,11 +57,10 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
-    of_session,
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
-from universal.jsonline import digest, get_int, get_text, parse
+from universal.jsonline import get_int, get_text
 from universal.jsonvalue import obj
 from universal.turn import Input
 
@@ -72,16 +70,14 @@ GATE = __file__.rpartition("/")[0] + "/gate.ts"
 _ENVIRONMENT: dict[str, str | None] = {"PI_SKIP_VERSION_CHECK": "1"}
 
 
-class PiCodec:
+class PiCodec(kit.LineCodec[kit.Context]):
     """The codec of Pi; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
 
     def __init__(self, ids: IdFactory) -> None:
-        self.catalogue: Catalogue | None = None
-        self.native_session_id: str | None = None
-        self._ctx = Context(NAME, ids)
-        self._speech = Speech(self._ctx)
+        super().__init__(kit.Context(NAME, ids))
+        self._speech = kit.Speech(self._ctx)
         self._voice = Voice(self._ctx, self._speech)
         self._asks = Asks(self._ctx, self._speech.calls)
         self._sent = 0
@@ -147,9 +143,9 @@ class PiCodec:
             case Interrupt():
                 return self._stamped(self._interrupt())
             case PermissionReply():
-                return self._stamped(iter(self._asks.reply(command)))
+                return self._stamped(self._asks.reply(command))
             case QuestionReply():
-                return self._stamped(iter(self._asks.answer(command)))
+                return self._stamped(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on: no rule concerns it."""
@@ -203,24 +199,8 @@ class PiCodec:
 
     # --- lines ----------------------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> list[Output]:
-        """One line. What is no JSON object, or of an unknown kind, is `agent.unparsed`."""
-        try:
-            msg = parse(line)
-        except (ValueError, RecursionError) as error:
-            text = line.decode("utf-8", errors="replace")
-            return self._stamped(iter([self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))]))
-        if not isinstance(msg, dict):
-            return self._stamped(iter([self._ctx.unparsed("no object", "a line that is no JSON object", msg, digest(line))]))
-        message: Msg = obj(msg)
-        kind = kind_of(message)
-        handler = self.HANDLERS.get(kind)
-        if handler is not None:
-            return self._stamped(handler(self, message))
-        if kind in IGNORED:
-            self._ctx.ignore(kind)
-            return []
-        return self._stamped(iter([self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))]))
+    def _kind_of(self, message: Msg) -> str:
+        return kind_of(message)
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open dialogs, messages and calls are reported as they are."""
@@ -231,17 +211,8 @@ class PiCodec:
         yield from self._speech.close(None)
         error = exit_error(exit_.stderr)
         if error is not None:
-            yield Fact(EventType.ERROR, error_data(error), synthetic=True)
+            yield kit.error_fact(error, None)
             yield Signal(Input.FAILED, error=error)
-
-    def counters(self) -> Mapping[str, int]:
-        """Counts of what was ignored and what was not understood."""
-        return self._ctx.counters
-
-    def _stamped(self, outputs: Iterator[Output]) -> list[Output]:
-        made = list(outputs)
-        native = self.native_session_id
-        return [of_session(out, native) for out in made] if native else made
 
     # --- answers to commands ----------------------------------------------------------------------------
 
@@ -304,7 +275,7 @@ class PiCodec:
         if failure:
             self._held = None
             error = lost_error(f"Pi could not take back what was undone: {failure}")
-            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield kit.error_fact(error, msg)
             yield Signal(Input.FAILED, error=error)
 
     def _accepted(self, msg: Msg, failure: str) -> Iterator[Output]:
@@ -312,7 +283,7 @@ class PiCodec:
             return
         if failure:
             error = error_of(failure)
-            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield kit.error_fact(error, msg)
             yield from self._over(msg, error)
         elif not self._begun:
             yield self._command("get_state", "prompt")
@@ -323,7 +294,7 @@ class PiCodec:
             yield from self._over(msg, dict(ABORTED))
         elif failure:
             error = error_of(failure)
-            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield kit.error_fact(error, msg)
             yield from self._over(msg, error)
         else:
             yield from self._over(msg, None)
@@ -371,7 +342,7 @@ class PiCodec:
             yield from self._over(msg, dict(ABORTED))
         elif stop == "error":
             error = error_of(get_text(self._last, "errorMessage"))
-            yield Fact(EventType.ERROR, error_data(error), raw=msg)
+            yield kit.error_fact(error, msg)
             yield from self._over(msg, error)
         else:
             yield from self._over(msg, None)
@@ -429,7 +400,7 @@ class PiCodec:
     def _on_message_end(self, msg: Msg) -> Iterator[Output]:
         self._last = native = obj(msg.get("message"))
         tokens = usage_of(obj(native.get("usage")))
-        self._usage = {key: value + self._usage.get(key, 0) for key, value in tokens.items()}
+        self._usage = kit.add_usage(self._usage, tokens)
         self._cost += cost_of(obj(native.get("usage")))
         yield from self._voice.message_end(msg, self._level)
 
@@ -476,7 +447,8 @@ class PiCodec:
         delay_ms = max(get_int(msg, "delayMs"), 0)
         yield self._ctx.status("retry", why, {"attempt": get_int(msg, "attempt"), "message": why, "delay_ms": delay_ms}, msg)
 
-    HANDLERS: ClassVar[dict[str, Callable[[PiCodec, Msg], Iterator[Output]]]] = {
+    IGNORED = IGNORED
+    HANDLERS: ClassVar[kit.Handlers] = {
         "response": _on_response,
         "agent_start": _on_agent_start,
         "agent_end": _on_agent_end,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from universal.agents.kit.speech import Context, Speech
+from universal.agents import kit
 from universal.agents.pi.tools import read_result, text_of, title_of
 from universal.agents.pi.wire import FINISH, NAME, Msg, cost_of, model_id, usage_of
 from universal.codec import Fact
@@ -22,8 +22,8 @@ from universal.jsonvalue import text as as_text
 class Voice:
     """Feed it the lines about messages and tools, pass on the facts."""
 
-    ctx: Context
-    speech: Speech
+    ctx: kit.Context
+    speech: kit.Speech
     directory: str = ""
     _slots: dict[int, str] = field(default_factory=dict[int, str])
     """Place in the message -> call id."""

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from universal.codec import Attachment, Catalogue, LaunchOptions, Mode, Model, SlashCommand, WriteLine
-from universal.events import ErrorData
 from universal.items import Json
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
@@ -218,11 +217,6 @@ def error_of(text: str) -> dict[str, Json]:
     if hint:
         details["hint"] = hint
     return {"message": words, "code": code, "details": details}
-
-
-def error_data(error: dict[str, Json]) -> ErrorData:
-    """The same as the payload of an `error` event."""
-    return ErrorData(message=error["message"], code=error["code"], details=error["details"])
 
 
 ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}

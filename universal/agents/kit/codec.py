@@ -1,0 +1,90 @@
+"""The base of all codecs: stamping, counts, and reading lines that are JSON objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Generic, TypeAlias
+
+from universal.agents.kit.context import ContextT
+from universal.codec import Catalogue, Fact, Output, of_session
+from universal.items import Json
+from universal.jsonline import digest, parse
+from universal.jsonvalue import obj
+
+Handlers: TypeAlias = Mapping[str, Callable[[Any, dict[str, Any]], Iterable[Output]]]
+"""Kind of line -> a method of the codec."""
+
+
+class BaseCodec(Generic[ContextT]):
+    """State and methods that every codec has. See `universal.codec.Codec` for the methods' contract."""
+
+    catalogue: Catalogue | None
+    native_session_id: str | None
+
+    def __init__(self, context: ContextT) -> None:
+        self.catalogue = None
+        self.native_session_id = None
+        self._ctx = context
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts of what was ignored and what was not understood."""
+        return self._ctx.counters
+
+    def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
+        """The outputs, each fact with the agent's id of the conversation.
+
+        All outputs are made before the id is read, since one of them may have learned it.
+        """
+        made = list(outputs)
+        native = self.native_session_id
+        return [of_session(output, native) for output in made] if native else made
+
+    @staticmethod
+    def _parse(line: bytes) -> Json:
+        """A line as JSON. Raises ValueError or RecursionError."""
+        return parse(line)
+
+    def _object(self, line: bytes) -> dict[str, Any] | Fact:
+        """The JSON object of a line, or the fact that it is none."""
+        try:
+            value = self._parse(line)
+        except (ValueError, RecursionError) as error:
+            text = line.decode("utf-8", errors="replace")
+            return self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))
+        if not isinstance(value, dict):
+            return self._ctx.unparsed("no object", "a line that is no JSON object", value, digest(line))
+        return obj(value)
+
+
+class LineCodec(BaseCodec[ContextT]):
+    """A codec of lines that are JSON objects, each of one kind, with one handler for each kind."""
+
+    HANDLERS: ClassVar[Handlers] = {}
+    """Kind of line -> the method that handles it."""
+    IGNORED: ClassVar[Mapping[str, str] | frozenset[str]] = frozenset()
+    """Kinds that are known and not used."""
+
+    def receive(self, line: bytes) -> list[Output]:
+        """Handle one line. A line that is no JSON object, or of an unknown kind, becomes `agent.unparsed`."""
+        message = self._object(line)
+        if isinstance(message, Fact):
+            return self._stamped((message,))
+        return self._handle(self._kind_of(message), message, line)
+
+    def _kind_of(self, message: dict[str, Any]) -> str:
+        """The kind of a line, a key of `HANDLERS` or `IGNORED`."""
+        raise NotImplementedError
+
+    def _handle(self, kind: str, message: dict[str, Any], line: bytes) -> list[Output]:
+        handler = self.HANDLERS.get(kind)
+        if handler is not None:
+            return self._stamped(handler(self, message))
+        if kind in self.IGNORED:
+            self._ctx.ignore(kind)
+            return []
+        unparsed = self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))
+        return self._stamped((*self._refusal(kind, message), unparsed))
+
+    def _refusal(self, kind: str, message: dict[str, Any]) -> Iterable[Output]:
+        """Lines that refuse an unknown message, so that the agent does not wait for an answer."""
+        return ()

@@ -1,0 +1,74 @@
+"""What the parts of one codec share: ids, counts, and facts that every agent has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from universal.codec import Fact, IdFactory
+from universal.counting import Kinds
+from universal.events import ErrorData, EventType, ItemData, UnparsedData
+from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart, TextPart
+
+
+@dataclass(slots=True)
+class Context:
+    """Shared by the parts of one codec. `agent` names it in the location of what was not understood."""
+
+    agent: str
+    ids: IdFactory
+    counters: Kinds = field(default_factory=Kinds, kw_only=True)
+    """Counts by native kind: `unparsed:KIND`, `ignored:KIND`."""
+
+    def ignore(self, kind: str) -> None:
+        """Count a native message that is known and not used."""
+        self.counters[f"ignored:{kind}"] += 1
+
+    def unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
+        """Count and report a native message that no rule knows."""
+        self.counters[f"unparsed:{kind}"] += 1
+        data = UnparsedData(error=error, location=self.location(kind), raw_hash=raw_hash)
+        return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
+
+    def location(self, kind: str) -> str:
+        """Where a native message of this kind came from."""
+        return f"{self.agent} stdout: {kind}"
+
+    def status(self, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
+        """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
+        return self._complete(ItemKind.STATUS, StatusPart(label=label, detail=detail), metadata, raw, child)
+
+    def note(self, text: str, raw: Json) -> Fact:
+        """A warning for the person that belongs to no message."""
+        return self._complete(ItemKind.SYSTEM, TextPart(text=text), None, raw, None)
+
+    def _complete(
+        self, kind: ItemKind, part: ContentPart, metadata: dict[str, Json] | None, raw: Json, child: str | None
+    ) -> Fact:
+        item = Item(
+            item_id=self.ids("item"),
+            kind=kind,
+            role=ItemRole.SYSTEM,
+            status=ItemStatus.COMPLETED,
+            content=(part,),
+            metadata=metadata,
+        )
+        return Fact(EventType.ITEM_COMPLETED, ItemData(item=item), raw=raw, child=child)
+
+
+ContextT = TypeVar("ContextT", bound=Context)
+
+
+def error_data(error: dict[str, Json]) -> ErrorData:
+    """The payload of an `error` event for an error {message, code, details?} of a signal."""
+    return ErrorData(message=error["message"], code=error["code"], details=error.get("details"))
+
+
+def error_fact(error: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
+    """The `error` event for an error {message, code, details?}; synthetic when no native message told it."""
+    return Fact(EventType.ERROR, error_data(error), raw=raw, synthetic=raw is None, child=child)
+
+
+def add_usage(total: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    """The sum of two counts of tokens."""
+    return {key: value + total.get(key, 0) for key, value in more.items()}

@@ -1,0 +1,179 @@
+"""The items of the universal schema, as codecs build them: messages, tool calls, results, and the deltas of their text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeAlias
+
+from universal.agents.kit.context import ContextT
+from universal.codec import Fact
+from universal.events import EventData, EventType, ItemData, delta_data
+from universal.growing import Growing
+from universal.items import (
+    ContentPart,
+    Item,
+    ItemKind,
+    ItemRole,
+    ItemStatus,
+    Json,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+PartKind: TypeAlias = Literal["text", "reasoning"]
+DeltaKind: TypeAlias = Literal["text", "reasoning", "tool_input", "tool_output"]
+
+ABANDONED = "The tool call was interrupted before it had a result."
+"""The result of a call that never got one."""
+INTERRUPTED: dict[str, Json] = {"interrupted": True}
+"""`metadata` of an item that was cut off."""
+
+
+@dataclass(slots=True)
+class Part:
+    """A part of a message that grows. `index` is its place in the message."""
+
+    kind: PartKind
+    index: int = 0
+    said: Growing = field(default_factory=Growing)
+
+    def add_rest(self, whole: str) -> str:
+        """Add what the whole text has more than the deltas have said, and return it; "" when they differ."""
+        said = self.said.text
+        rest = whole.removeprefix(said) if whole.startswith(said) else ""
+        if rest:
+            self.said.add(rest)
+        return rest
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call from its first sign to its result."""
+
+    call_id: str
+    name: str
+    item_id: str
+    parent_id: str | None
+    arguments: dict[str, Json] | None = None
+    """None until they are whole."""
+    partial: Growing = field(default_factory=Growing)
+    """The JSON text of the arguments as far as it has come."""
+    result_id: str = ""
+    """Item of its result, once it has begun to give output."""
+    output: str = ""
+    """Output that was told as deltas."""
+    answers: list[list[str]] | None = None
+    """What a person answered to its question."""
+
+
+def dumps(value: Json) -> str:
+    """JSON text of arguments."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def contents(parts: Iterable[Part]) -> tuple[ContentPart, ...]:
+    """The parts of a message that is complete."""
+    return tuple(TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text) for p in parts)
+
+
+@dataclass(slots=True)
+class Items(Generic[ContextT]):
+    """Builds the facts about the items of one thread: the conversation itself, or (`child`) a subagent's."""
+
+    ctx: ContextT
+    child: str | None = field(default=None, kw_only=True)
+
+    def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
+        """A fact of this thread."""
+        return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)
+
+    def item_fact(self, type_: EventType, item: Item, raw: Json, *, synthetic: bool = False) -> Fact:
+        """An item as it is now."""
+        return self.fact(type_, ItemData(item=item), raw, synthetic=synthetic)
+
+    def delta(
+        self, item_id: str, native_id: str | None, text: str, index: int, kind: DeltaKind, raw: Json, *, synthetic: bool = False
+    ) -> Fact:
+        """A piece of text for one part of an item."""
+        data = delta_data(item_id, native_id or None, text, index, kind)
+        return Fact(EventType.ITEM_DELTA, data, raw, synthetic, self.child)
+
+    def user_fact(self, content: tuple[ContentPart, ...], raw: Json, *, native_id: str = "", synthetic: bool = False) -> Fact:
+        """A complete message that somebody else put into the conversation."""
+        item = Item(
+            item_id=self.ctx.ids("item"),
+            native_item_id=native_id or None,
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.USER,
+            status=ItemStatus.COMPLETED,
+            content=content,
+        )
+        return self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=synthetic)
+
+
+def message_item(
+    item_id: str, native_id: str | None, status: ItemStatus, content: tuple[ContentPart, ...], metadata: dict[str, Json]
+) -> Item:
+    """A message of the agent."""
+    return Item(
+        item_id=item_id,
+        native_item_id=native_id or None,
+        kind=ItemKind.MESSAGE,
+        role=ItemRole.ASSISTANT,
+        status=status,
+        content=content,
+        metadata=metadata or None,
+    )
+
+
+def call_item(
+    call: Call,
+    status: ItemStatus,
+    arguments: str,
+    metadata: dict[str, Json] | None,
+    *,
+    native_id: str = "",
+    role: ItemRole = ItemRole.TOOL,
+) -> Item:
+    """A tool call. `arguments`: their JSON text, as far as it has come. `native_id`: where it is not the call's id."""
+    return Item(
+        item_id=call.item_id,
+        native_item_id=native_id or call.call_id,
+        parent_id=call.parent_id,
+        kind=ItemKind.TOOL_CALL,
+        role=role,
+        status=status,
+        content=(ToolCallPart(name=call.name, arguments=arguments, call_id=call.call_id),),
+        metadata=metadata or None,
+    )
+
+
+def result_item(
+    call: Call,
+    status: ItemStatus,
+    content: tuple[ContentPart, ...],
+    metadata: dict[str, Json] | None,
+    *,
+    native_id: str | None = None,
+    parent_id: str = "",
+) -> Item:
+    """The result of a tool call. `parent_id`: where it is not the parent of the call."""
+    return Item(
+        item_id=call.result_id,
+        native_item_id=native_id,
+        parent_id=parent_id or call.parent_id,
+        kind=ItemKind.TOOL_RESULT,
+        role=ItemRole.TOOL,
+        status=status,
+        content=content,
+        metadata=metadata or None,
+    )
+
+
+def output_part(call: Call, output: str = "") -> tuple[ToolResultPart]:
+    """The output of a call as content of its result."""
+    return (ToolResultPart(call_id=call.call_id, output=output),)

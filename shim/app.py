@@ -30,8 +30,8 @@ from shim.faces.opencode1.publisher import EventPublisher
 from shim.faces.opencode2.events import Event2
 from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
 from shim.faces.opencode2.probe_file import ProbeFile
+from shim.faces.opencode2.services import FaceServices
 from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
-from shim.faces.opencode2.views import Views
 from shim.host.changes import HostFeed
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
@@ -218,7 +218,7 @@ def build_app(
         return None if config.current(directory).values.get("snapshot") is False else trees
 
     def has_listeners(directory: str, session_id: str) -> bool:
-        return views.hub.wanted or hub.listened(directory) or feed.listened(session_id)
+        return hub2.wanted or hub.listened(directory) or feed.listened(session_id)
 
     sessions = SessionManager(
         SessionDeps(
@@ -255,8 +255,10 @@ def build_app(
     host, publisher = HostFeed(), EventPublisher(hub)
     host.observe(publisher.host_changed)
     sessions.deps.changes.observe(publisher.session_changed)
-    views = Views(sessions, kept, hub2, clock=clock, ids=ids, host=host)
-    probe_file = ProbeFile(settings.data_dir / PROBE_FILE, views.probes)
+    opencode2 = FaceServices(sessions, kept, hub2, clock=clock, ids=ids)
+    host.observe(opencode2.publisher.host_changed)
+    sessions.deps.changes.observe(opencode2.publisher.session_changed)
+    probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(kept, clock)
     worktrees = Worktrees(settings.data_dir, projects, host)
     services = Services(
@@ -271,16 +273,16 @@ def build_app(
         projects=projects,
         config=config,
         universal=Universal(names, installs, Traces(kept), meters, traced),
-        second=views,
+        opencode2=opencode2,
         terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=leftovers.owner, changes=host),
         shells=Shells(
-            settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, tell=views.tell
+            settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, tell=opencode2.tell
         ),
         worktrees=worktrees,
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),
         copies=ProjectCopies(kept, projects, host),
         tui_control=TuiControl(),
-        watchers=Watchers(host, lambda directory: views.hub.wanted or hub.listened(directory), config.home),
+        watchers=Watchers(host, lambda directory: hub2.wanted or hub.listened(directory), config.home),
     )
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None
@@ -313,7 +315,7 @@ def build_app(
             yield
 
     async def end_streams(_app: web.Application) -> None:
-        views.close()
+        opencode2.close()
         hub.close()
         feed.close()
         services.tui_control.close()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shim.agents.install import Installer
     from shim.clock import Clock
     from shim.faces.opencode1.events import OpenCodeEvent
-    from shim.faces.opencode2.views import Views
+    from shim.faces.opencode2.services import FaceServices
     from shim.host.changes import HostFeed
     from shim.host.opencode_config import ConfigFiles
     from shim.host.project_copies import ProjectCopies
@@ -69,5 +69,5 @@ class Services:
     workspaces: Workspaces
     universal: Universal | None = None
     """None only where OpenCode's face stands alone, in tests."""
-    second: Views | None = None
-    """OpenCode 2's face; None as above."""
+    opencode2: FaceServices | None = None
+    """What OpenCode 2 has beside the sessions; None as above."""

@@ -43,13 +43,13 @@ def value_of(id_: str) -> int | None:
 class IdSequence:
     """Strictly ascending 48-bit values for one session, across clock jumps and the wrap.
 
-    In: epoch ms of the thing that gets the id. State: the last value, so a replay gives the same ids.
+    In: epoch ms of the thing that gets the id. State: the last value (`last` to begin with), so a replay gives the same ids.
     """
 
     __slots__ = ("_last",)
 
-    def __init__(self) -> None:
-        self._last = -1
+    def __init__(self, last: int = -1) -> None:
+        self._last = last
 
     @property
     def last(self) -> int:

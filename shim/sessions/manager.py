@@ -356,6 +356,11 @@ class SessionManager:
         """What can be read of a session, also of another server's. Raises NotFound."""
         return (await self.readable_state(session_id)).session
 
+    def loaded(self, session_id: str) -> Session | None:
+        """What can be read of a session, if it is loaded."""
+        entry = self._entries.get(session_id)
+        return entry.state.session if entry is not None and entry.state is not None else None
+
     async def readable_state(self, session_id: str) -> SessionState:
         """A state to read the session from; nothing may be recorded in it, since it may be another server's. Raises NotFound."""
         entry = self._entries.get(session_id)

@@ -19,7 +19,6 @@ import pytest
 
 from shim.faces.opencode2.dialects import J
 from shim.faces.opencode2.events import Event2
-from shim.faces.opencode2.state import Conversation2
 from tests.http.opencode2.client import tui
 from tests.support.both import second_of
 from tests.support.live import live
@@ -27,6 +26,7 @@ from tests.support.oracle2 import check_event
 from tests.support.own_replay import recordings
 from tests.support.second_play import OURS, SECOND, journals, kinds, mock_scenes, native, native_scenes, told
 from tests.support.second_story import everything
+from tests.support.views2 import View2
 
 Wire = dict[str, Any]
 
@@ -215,14 +215,14 @@ async def ours() -> Shapes:
     shapes = Shapes()
     for name in [*recordings(), *mock_scenes()]:
         for journal in await journals(name):
-            projector, events = second_of(journal, name.split("/")[0])
-            _see(shapes, events, projector.conversation)
+            session, events = second_of(journal, name.split("/")[0])
+            _see(shapes, events, View2(session))
     for story in everything():
         _see(shapes, story.told, story.now)
     return shapes
 
 
-def _see(shapes: Shapes, events: Iterable[Event2], conversation: Conversation2) -> None:
+def _see(shapes: Shapes, events: Iterable[Event2], conversation: View2) -> None:
     for event in filter(None, map(J.event, events)):
         shapes.see(event.type, event.wire())
     for message in filter(None, map(J.message, conversation.messages.values())):

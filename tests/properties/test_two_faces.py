@@ -14,11 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shim.faces.opencode2.asides import Asides
 from shim.faces.opencode2.dialects import DIALECTS
-from shim.faces.opencode2.statuses import Statuses
-from shim.faces.opencode2.steps import Steps
-from shim.faces.opencode2.teller import Teller
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from tests.support.both import normal1, normal2, second_of
@@ -26,7 +22,12 @@ from tests.support.fold import Fold
 from tests.support.fold2 import ENDS, Fold2
 from tests.support.oracle2 import check_event, check_type
 from universal.session.changes import TextGrew
+from universal.session.log import LogEvent, TextAdded, WentIdle
 from universal.session.model import StepInfo
+from universal.session.timeline.asides import AsidesWriter
+from universal.session.timeline.log_writer import LogWriter
+from universal.session.timeline.statuses import StatusesWriter
+from universal.session.timeline.steps import StepsWriter
 
 HISTORY = st.binary(min_size=40, max_size=160)
 
@@ -65,7 +66,7 @@ def test_a_rebuilt_face_is_the_one_that_lived(history: bytes) -> None:
     story = Walk(history).story
     rebuilt, told = second_of(story.journal, "mock")
     assert told == story.told
-    assert rebuilt.conversation == story.now
+    assert rebuilt == story.reducer.session
 
 
 @settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
@@ -130,36 +131,36 @@ def _silent(*_: object, **__: object) -> None:
     """Nothing is done."""
 
 
-def _no_place(self: Steps, change: TextGrew) -> None:
+def _no_place(self: StepsWriter, change: TextGrew) -> None:
     """Each piece belongs to the first text."""
-    step = self._steps.get(change.message_id)
-    if step is not None:
-        self._teller.tell("session.text.delta", {"assistantMessageID": step.id, "ordinal": 0, "delta": change.delta})
+    entry = self.entry(change.message_id)
+    if entry is not None:
+        self._log.write(TextAdded(entry.id, is_thought=False, ordinal=0, delta=change.delta))
 
 
-def _forgets_the_promise(self: Steps, info: StepInfo, snapshot: str | None, *, since: int | None = None) -> None:
+def _forgets_the_promise(self: StepsWriter, info: StepInfo, snapshot: str | None, *, since_ms: int | None = None) -> None:
     """A retry's step is never taken up."""
-    self._promised = None
-    BEGIN(self, info, snapshot, since=since)
+    self._timeline.promised = ""
+    BEGIN(self, info, snapshot, since_ms=since_ms)
 
 
-def _idle_twice(self: Teller, kind: str, data: dict[str, Any]) -> None:
+def _idle_twice(self: LogWriter, event: LogEvent) -> None:
     """Idle is sent once more, as native OpenCode 1 does."""
-    for _ in range(1 + (kind == "session.idle")):
-        ACCOMPANY(self, kind, data)
+    for _ in range(1 + isinstance(event, WentIdle)):
+        ACCOMPANY(self, event)
 
 
-BEGIN = Steps.begin
-ACCOMPANY = Teller.accompany
+BEGIN = StepsWriter.begin
+ACCOMPANY = LogWriter.accompany
 MUTANTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
-    "no step fails after its end": (Steps, "_fail_late", _silent),
-    "a piece of another text": (Steps, "delta", _no_place),
-    "a retry's promise is forgotten": (Steps, "begin", _forgets_the_promise),
-    "an interrupted retry stays open": (Steps, "give_up", _silent),
-    "shell commands do not end": (Asides, "_end", _silent),
-    "an undo leaves everything": (Statuses, "_cut", _silent),
-    "no idle at the end": (Teller, "accompany", _silent),
-    "two idles at the end": (Teller, "accompany", _idle_twice),
+    "no step fails after its end": (StepsWriter, "_fail_late", _silent),
+    "a piece of another text": (StepsWriter, "delta", _no_place),
+    "a retry's promise is forgotten": (StepsWriter, "begin", _forgets_the_promise),
+    "an interrupted retry stays open": (StepsWriter, "give_up", _silent),
+    "shell commands do not end": (AsidesWriter, "_end_shell", _silent),
+    "an undo leaves everything": (StatusesWriter, "_cut", _silent),
+    "no idle at the end": (LogWriter, "accompany", _silent),
+    "two idles at the end": (LogWriter, "accompany", _idle_twice),
 }
 
 

@@ -13,14 +13,19 @@ from shim.clock import from_rfc3339
 from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.events import Event2
 from shim.faces.opencode2.names import arguments, tool_name
-from shim.faces.opencode2.projector import Projector2
+from shim.faces.opencode2.render import render
 from tests.support.fold2 import Fold2
 from tests.support.oracle2 import check_event, check_type
-from tests.support.second_story import SHELL
 from tests.support.views import Conversation
+from tests.support.views2 import View2
 from universal.events import UniversalEvent
+from universal.session.changes import Change
+from universal.session.model import Session
+from universal.session.reducer import Reducer
 
 Wire = dict[str, Any]
+SHELL = "call_shell_"
+"""How calls begin that are a person's commands."""
 
 
 def normal1(messages: Iterable[Wire]) -> dict[str, list[Any]]:
@@ -95,10 +100,24 @@ def _tool2(part: Wire) -> Any:
     return (part["id"], part["name"], state["status"], given, output)
 
 
-def second_of(events: Sequence[UniversalEvent], agent: str) -> tuple[Projector2, list[Event2]]:
-    """A journal, as the second face tells it."""
-    projector = Projector2(events[0].session_id, agent)
-    return projector, [made for event in events for made in projector.feed(event, from_rfc3339(event.time))]
+def second_of(events: Sequence[UniversalEvent], agent: str) -> tuple[Session, list[Event2]]:
+    """A journal, as OpenCode 2 tells it."""
+    reducer = Reducer(events[0].session_id, agent)
+    told: list[Event2] = []
+    for event in events:
+        at_ms = from_rfc3339(event.time)
+        told += events_of(reducer, event, at_ms)
+    return reducer.session, told
+
+
+def events_of(reducer: Reducer, event: UniversalEvent, at_ms: int) -> list[Event2]:
+    """The events of OpenCode 2's log that one universal event makes."""
+    return log_events(reducer.apply(event, at_ms), reducer.session, at_ms)
+
+
+def log_events(changes: Sequence[Change], session: Session, at_ms: int) -> list[Event2]:
+    """The events of these changes that are of the session's log."""
+    return [event for event in render(changes, session, at_ms, lambda: "") if event.session is not None]
 
 
 def _is_imported(event: UniversalEvent) -> bool:
@@ -106,10 +125,10 @@ def _is_imported(event: UniversalEvent) -> bool:
     return "imported" in (getattr(item, "metadata", None) or {})
 
 
-def check_second(events: Sequence[UniversalEvent], agent: str, first: Conversation | None = None) -> Projector2:
+def check_second(events: Sequence[UniversalEvent], agent: str, first: Conversation | None = None) -> Session:
     """Every event and message is as the wire has them; folded, they are what GET says, and what the first face says."""
-    projector, told = second_of(events, agent)
-    live = projector.conversation
+    session, told = second_of(events, agent)
+    live = View2(session)
     fold = Fold2(live.id, imported=any(map(_is_imported, events)))
     for event in told:
         check_event(event.wire())
@@ -130,4 +149,4 @@ def check_second(events: Sequence[UniversalEvent], agent: str, first: Conversati
         second, one = normal2(live.messages.values(), live.inbox.values()), normal1(m.wire() for m in first.messages.values())
         assert [key for key in one if one[key] != second[key]] == [], f"{one}\n{second}"
         assert live.running == first.busy
-    return projector
+    return session

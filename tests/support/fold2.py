@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shim.faces.opencode2.events import VERSIONS, Event2
-from shim.faces.opencode2.state import Conversation2
+from tests.support.views2 import View2
 
 Wire = dict[str, Any]
 ENDS = ("session.execution.succeeded", "session.execution.failed", "session.execution.interrupted")
@@ -402,7 +402,7 @@ class Fold2:
 
     # --- in the end ----------------------------------------------------------------------------------------
 
-    def check(self, live: Conversation2) -> None:
+    def check(self, live: View2) -> None:
         """Fails with everything that was wrong, and where it is not what GET says."""
         if self.ends != self.starts - self.running:
             self.violations.append(f"{self.starts} starts, {self.ends} ends")

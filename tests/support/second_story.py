@@ -2,8 +2,8 @@
 
 story = Story()
 story.prompt("hello"); story.say("Hi."); story.end()
-story.told          # what the second face told, as it came
-story.second        # its projection
+story.told          # what OpenCode 2 told, as it came
+story.now           # what can be read there
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from shim.clock import from_rfc3339, rfc3339
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
 from shim.faces.opencode2.events import Event2
-from shim.faces.opencode2.projector import Projector2
-from shim.faces.opencode2.state import Conversation2
+from shim.faces.opencode2.render import deleted
+from tests.support.both import SHELL, log_events
 from tests.support.views import view
+from tests.support.views2 import View2
 from universal.events import (
     ErrorData,
     EventData,
@@ -47,8 +48,6 @@ from universal.session.reducer import Reducer
 Wire = dict[str, Any]
 START_MS = 1_795_293_784_000
 STEP_MS = 7
-SHELL = "call_shell_"
-"""How calls begin that are a person's commands."""
 DIRECTORY = "/home/user/project"
 ZERO = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
@@ -67,7 +66,6 @@ class Story:
         self.reducer = Reducer(session_id, agent)
         self.opencode1 = view(self.reducer.session)
         """What a client of OpenCode 1 can read."""
-        self.second = Projector2(session_id, agent)
         self._step_ms = step_ms
         self._items = 0
         self._turns = 0
@@ -81,9 +79,9 @@ class Story:
         self.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
 
     @property
-    def now(self) -> Conversation2:
+    def now(self) -> View2:
         """What can be read."""
-        return self.second.conversation
+        return View2(self.reducer.session)
 
     def record(self, type_: EventType, data: EventData) -> list[Event2]:
         """One event; what the second face told of it."""
@@ -101,8 +99,9 @@ class Story:
         )
         self.journal.append(event)
         at = from_rfc3339(event.time)
-        self.told_first += render(self.reducer.apply(event, at), self.reducer.session, at)
-        made = self.second.feed(event, at)
+        changes, session = self.reducer.apply(event, at), self.reducer.session
+        self.told_first += render(changes, session, at)
+        made = log_events(changes, session, at)
         self.told += made
         self.batches.append([one.type for one in made])
         return made
@@ -338,6 +337,6 @@ def everything() -> list[Story]:
     messages = list(story.opencode1.messages)
     gone = messages[messages.index(staged["messageID"]) :]
     story.status("revert", revert=None, messages=gone, parts=[], diffs=[])
-    story.told += story.second.deleted(START_MS + 1_000_000)
+    story.told.append(deleted(story.reducer.session, START_MS + 1_000_000))
     forked = Story(f"ses_{1:026d}", fork={"sessionID": story.id, "boundary": {"type": "before", "messageID": gone[0]}})
     return [story, forked]

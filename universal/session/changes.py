@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from universal.diffs import FileDiff
+from universal.session.log import Logged
 from universal.session.model import (
     Failure,
     Part,
@@ -188,6 +189,7 @@ Change: TypeAlias = (
     | PartRemoved
     | RequestOpened
     | RequestClosed
+    | Logged
 )
 
 LASTING = (SessionCreated, SessionChanged, MessageChanged, MessageRemoved, PartChanged, PartRemoved)

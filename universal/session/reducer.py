@@ -69,6 +69,7 @@ from universal.session.model import (
     ToolCall,
 )
 from universal.session.stored import stored_record
+from universal.session.timeline.writer import TimelineWriter
 from universal.session.transcript import INTERRUPTED, Transcript
 from universal.tools.accesses import primary_access
 
@@ -88,6 +89,12 @@ def rejection(message: str) -> str:
     return f"{words} with the following feedback: {message}" if message else f"{words}."
 
 
+def reducer_of(first: UniversalEvent) -> Reducer:
+    """A reducer for the session that this event begins."""
+    metadata = obj(first.data.metadata) if isinstance(first.data, SessionStartedData) else {}
+    return Reducer(first.session_id, text(metadata.get("agent"), "mock"))
+
+
 class Reducer:
     """One session's state, and the only writer of it. `agent` is the agent that it begins with."""
 
@@ -95,8 +102,8 @@ class Reducer:
         self.session = Session(SessionRecord(session_id), agent)
         self.transcript = Transcript(self.session, self._emit)
         self.late = 0
+        self._timeline = TimelineWriter(self.session, self.transcript)
         self._changes: list[Change] = []
-        self._is_loading = False
         self._command: tuple[str, str] | None = None
 
     def apply(self, event: UniversalEvent, at_ms: int) -> list[Change]:
@@ -105,15 +112,12 @@ class Reducer:
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
+        self._changes += self._timeline.write(event, self._changes, at_ms)
         return self._changes
 
     def load(self, event: UniversalEvent, at_ms: int) -> None:
         """The same for an event of a journal, whose changes nobody needs."""
-        self._is_loading = True
-        try:
-            self.apply(event, at_ms)
-        finally:
-            self._is_loading = False
+        self.apply(event, at_ms)
 
     def current(self, subjects: Iterable[tuple[str, str]], at_ms: int) -> list[Change]:
         """Each text that still grows, and these messages and parts, as they are now. Changes nothing.
@@ -135,8 +139,7 @@ class Reducer:
     def _emit(self, change: Change) -> None:
         if isinstance(change, LASTING):
             self.session.lasting += 1
-        if not self._is_loading:
-            self._changes.append(change)
+        self._changes.append(change)
 
     # --- the record ----------------------------------------------------------------------------------------
 

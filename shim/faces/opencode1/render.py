@@ -52,7 +52,10 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
     record = session.record
     events: list[OpenCodeEvent] = []
     for change in changes:
-        kind, properties = RENDER[type(change)](change, session)
+        row = RENDER.get(type(change))
+        if row is None:
+            continue
+        kind, properties = row(change, session)
         legacy = _legacy(change, session)
         sync: Sync | None = None
         if not is_resent and isinstance(change, LASTING):
@@ -201,3 +204,4 @@ RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
     RequestOpened: _request_opened,
     RequestClosed: _request_closed,
 }
+"""Changes without a row (`Logged`) have no event in OpenCode 1."""

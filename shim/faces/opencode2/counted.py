@@ -1,24 +1,25 @@
 """What statistics need of sessions: their messages without what was said, read from the journal once for each state of it.
 
-    Counted.of(session)  -> `Session.Info` and messages in R's form with only what `shim.faces.opencode2.stats` looks at
+    Counted.of(session)  -> its record and messages as JSON with only what `shim.faces.opencode2.stats` looks at
 
-Sessions are read one after the other, whoever asks, and no view of one is made for it. What was read is kept, some 200 bytes for
-each step of a model, of at most KEPT sessions; one that has changed since is read again.
+Sessions are read one after the other, whoever asks, and none is loaded for it. What was read is kept, some 200 bytes for each
+step of a model, of at most KEPT sessions; one that has changed since is read again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shim.clock import from_rfc3339
+from shim.faces.opencode2 import names, read
 from shim.faces.opencode2.events import Wire
-from shim.faces.opencode2.projector import Projector2
-from shim.faces.opencode2.state import Conversation2
 from shim.sessions.journal_loader import PAGE, SLICE, join_deltas
 from shim.store.base import Store
-from universal.events import UniversalEvent
+from universal.session.entries import StepEntry
+from universal.session.model import Session, SessionRecord
+from universal.session.reducer import Reducer, reducer_of
 
 KEPT = 10_000
 
@@ -28,19 +29,16 @@ class Summary:
     """`messages` in order; `sequence` is the last of the journal that is in them."""
 
     sequence: int
-    info: Wire
+    record: SessionRecord
     messages: tuple[Wire, ...]
 
 
 class Counted:
-    """In: `projector_of` begins the projection of a session with its first event; `seen`, a session's view if there is one."""
+    """In: `loaded`, a session that is loaded already."""
 
-    def __init__(
-        self, store: Store, projector_of: Callable[[UniversalEvent], Projector2], seen: Callable[[str], Conversation2 | None]
-    ) -> None:
+    def __init__(self, store: Store, loaded: Callable[[str], Session | None]) -> None:
         self._store = store
-        self._projector_of = projector_of
-        self._seen = seen
+        self._loaded = loaded
         self._kept: dict[str, Summary] = {}
         self._reading = asyncio.Lock()
         self.read = 0
@@ -60,33 +58,35 @@ class Counted:
 
     async def _summary(self, session_id: str) -> Summary | None:
         sequence = self._store.last_sequence(session_id)
-        if (view := self._seen(session_id)) is not None:
-            return _of(sequence, view)
+        if (session := self._loaded(session_id)) is not None:
+            return _summary_of(sequence, session)
         self.read += 1
-        projector, sequence = None, 0
+        reducer: Reducer | None = None
+        sequence = 0
         while page := await self._store.brief(session_id, sequence, PAGE):
             for number, event in enumerate(join_deltas(page)):
-                projector = projector or self._projector_of(event)
-                projector.feed(event, from_rfc3339(event.time))
+                reducer = reducer or reducer_of(event)
+                reducer.load(event, from_rfc3339(event.time))
                 if number % SLICE == 0:
                     await asyncio.sleep(0)
             sequence = page[-1].sequence
-        return None if projector is None else _of(sequence, projector.conversation)
+        return None if reducer is None else _summary_of(sequence, reducer.session)
 
 
-def _of(sequence: int, conversation: Conversation2) -> Summary:
-    return Summary(sequence, conversation.info, tuple(_counted(conversation.messages.values())))
+def _summary_of(sequence: int, session: Session) -> Summary:
+    return Summary(sequence, session.record, tuple(_counted(session)))
 
 
-def _counted(messages: Iterable[Wire]) -> Iterable[Wire]:
-    for message in messages:
-        kept: Wire = {"type": message["type"], "time": {"created": message["time"]["created"]}}
-        if message["type"] == "assistant":
-            tools = [one for one in message["content"] if one["type"] == "tool"]
+def _counted(session: Session) -> Iterator[Wire]:
+    for entry in session.timeline.entries.values():
+        kind = read.kind_of(entry)
+        kept: Wire = {"type": kind, "time": {"created": entry.created_ms}}
+        if isinstance(entry, StepEntry):
+            calls = [wire for wire in read.content(entry, session) if wire["type"] == "tool"]
             kept["content"] = [
-                {"type": "tool", "name": one["name"], "time": one["time"], "state": {"status": one["state"]["status"]}}
-                for one in tools
+                {"type": "tool", "name": wire["name"], "time": wire["time"], "state": {"status": wire["state"]["status"]}}
+                for wire in calls
             ]
-            kept |= {key: message[key] for key in ("model", "cost", "tokens") if key in message}
-        if message["type"] in ("assistant", "user"):
+            kept |= {"model": names.model_ref(entry.model), **read.spent(entry)}
+        if kind in ("assistant", "user"):
             yield kept

@@ -1,23 +1,21 @@
-"""A session's log on the second wire: its durable events, which are what the journal makes. Source: `SessionLogItem` of 2.0.21.
+"""A session's log on OpenCode 2's wire: its durable events, which are what the journal makes. Source: `SessionLogItem` of 2.0.21.
 
-Nothing of it is kept: it is projected anew for each reader, from the first event of the journal, so it has all that ever was.
+Nothing of it is kept: the journal is replayed for each reader, from its first event, so it has all that ever was.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from shim.clock import from_rfc3339
 from shim.faces.opencode2.events import Event2, Wire
-from shim.faces.opencode2.views import projector_of
+from shim.faces.opencode2.render import log_event
 from shim.sessions.feed import Feed, Follower
 from shim.store.base import Store
 from universal.events import UniversalEvent
-
-if TYPE_CHECKING:
-    from shim.faces.opencode2.projector import Projector2
+from universal.session.log import Logged
+from universal.session.reducer import Reducer, reducer_of
 
 SYNCED = "log.synced"
 
@@ -25,18 +23,25 @@ SYNCED = "log.synced"
 class Log:
     """The items after `after`, then the mark that says that these are all, then (`follow`) what happens.
 
-    In: `said`, an event as the reader's dialect has it, None if that has no such one. Items are (number, JSON value).
+    In: `translate`, an event as the reader's dialect has it, None if that has no such one. Items are (number, JSON value).
     """
 
     def __init__(
-        self, feed: Feed, store: Store, session_id: str, *, after: int, follow: bool, said: Callable[[Event2], Event2 | None]
+        self,
+        feed: Feed,
+        store: Store,
+        session_id: str,
+        *,
+        after: int,
+        follow: bool,
+        translate: Callable[[Event2], Event2 | None],
     ) -> None:
         self._session_id = session_id
         self._store = store
         self._after = after
         self._follow = follow
-        self._said = said
-        self._projector: Projector2 | None = None
+        self._translate = translate
+        self._reducer: Reducer | None = None
         self._synced = False
         self._last: int | None = None
         self._follower = Follower(feed, session_id, self._read, 0)
@@ -68,14 +73,14 @@ class Log:
         self._follower.close()
 
     def _items(self, event: UniversalEvent) -> list[tuple[int, Wire]]:
-        if self._projector is None:
-            self._projector = projector_of(event)
+        if self._reducer is None:
+            self._reducer = reducer_of(event)
         items: list[tuple[int, Wire]] = []
-        for made in self._projector.feed(event, from_rfc3339(event.time)):
-            if made.seq is None:
+        for change in self._reducer.apply(event, from_rfc3339(event.time)):
+            if not isinstance(change, Logged) or change.number is None:
                 continue
-            self._last = made.seq
-            said = self._said(made) if made.seq > self._after else None
-            if said is not None and said.seq is not None:
-                items.append((made.seq, said.log()))
+            self._last = change.number
+            if change.number > self._after:
+                translated = self._translate(log_event(change, self._reducer.session))
+                items += [] if translated is None or translated.seq is None else [(change.number, translated.log())]
         return items

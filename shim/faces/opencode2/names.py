@@ -10,7 +10,7 @@ from typing import Any
 
 from shim.faces.opencode2.events import Wire
 from universal.jsonvalue import arr, obj, text
-from universal.session.model import Failure, ModelRef
+from universal.session.model import RETRY_FAILED, Failure, ModelRef
 from universal.session.transcript import INTERRUPTED
 
 TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
@@ -29,13 +29,18 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 ACTIONS: dict[str, str] = {"bash": "shell", "task": "subagent", "write": "edit", "apply_patch": "edit"}
 """Permission of 1.x -> action of 2.x; all others keep their name."""
 
-ERRORS: dict[str, str] = {"ProviderAuthError": "provider.auth", "MessageAbortedError": "aborted"}
+ERRORS: dict[str, str] = {
+    "ProviderAuthError": "provider.auth",
+    "MessageAbortedError": "aborted",
+    "RetryFailed": "provider.internal",
+}
 """Name of an error object of OpenCode 1 -> type of 2.x; an API's error goes by its status (`STATUSES`), the rest is `unknown`."""
 
 CODES: dict[str, str] = {
     "authentication_failed": "ProviderAuthError",
     "ProviderAuthError": "ProviderAuthError",
     "aborted": "MessageAbortedError",
+    RETRY_FAILED: "RetryFailed",
 }
 """Code of a failure -> its name in `ERRORS`."""
 

@@ -51,8 +51,8 @@ def dialect_of(request: web.Request) -> Dialect:
     agent = request.headers.get("User-Agent", "")
     if agent.startswith(FIRST_GENERATION) or _is_sdk(request):
         return DIALECTS[PREVIEW]
-    second = request.app[SERVICES].second
-    probed = None if second is None else second.probes.last(client_of(request))
+    face = request.app[SERVICES].opencode2
+    probed = None if face is None else face.probes.last(client_of(request))
     return DIALECTS[probed if probed in DIALECTS else dialect_by_agent(agent)]
 
 
@@ -67,8 +67,8 @@ def _is_sdk(request: web.Request) -> bool:
 
 def note(request: web.Request, name: str) -> None:
     """This client has asked what only clients of this dialect ask first."""
-    if (second := request.app[SERVICES].second) is not None:
-        second.probes.note(client_of(request), name)
+    if (face := request.app[SERVICES].opencode2) is not None:
+        face.probes.note(client_of(request), name)
 
 
 def client_of(request: web.Request) -> tuple[str, str]:
@@ -129,9 +129,9 @@ async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, r
 async def _result(request: web.Request, one: BoundOperation, dialect: Dialect, given: dict[str, Any]) -> object:
     """What the handler gives; for a client that overwrites events with it, made and timed as `Rereads` says."""
     services = request.app[SERVICES]
-    if services.second is None:
+    if services.opencode2 is None:
         return await one.handler(**given)
-    rereads, client, session_id = services.second.rereads, client_of(request), request.match_info.get("sessionID", "")
+    rereads, client, session_id = services.opencode2.rereads, client_of(request), request.match_info.get("sessionID", "")
     if request.method not in READING:
         rereads.end(client)
     if one.id not in dialect.overwrites or services.sessions.find(session_id) is None:

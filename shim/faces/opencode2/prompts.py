@@ -1,6 +1,7 @@
 """Prompts as OpenCode 2's inbox has them: accepted, then delivered as messages. Pure.
 
-In: the parts of the prompt, and `metadata.opencode` of its item. Keys of that which are this face's:
+In: the prompt as the core keeps it, and the parts of its message. Keys of what its sender said (`metadata.opencode` of its item)
+that are this face's:
 
     delivery     "steer" (default) | "queue"
     kind         "user" (default) | "synthetic" | "skill" (with `skill`: id, name, text; it never waits in the inbox)
@@ -19,37 +20,28 @@ from urllib.parse import unquote_to_bytes
 
 from shim.faces.opencode2.events import Wire
 from universal.jsonvalue import arr, obj, text
-from universal.session.model import AgentMention, CompactionMark, File, OtherPart, Part, Text
+from universal.session.entries import PendingPrompt
+from universal.session.values import AgentMention, File, OtherPart, Part, Text
 
 _DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
 
 
-def item(parts: Sequence[Part], sent: Wire) -> Wire:
-    """`InboxItem`: `{type, payload, delivery}`. `sent` is `metadata.opencode`."""
-    delivery = "queue" if sent.get("delivery") == "queue" else "steer"
-    if any(isinstance(part, CompactionMark) for part in parts):
+def item(prompt: PendingPrompt, parts: Sequence[Part]) -> Wire:
+    """`InboxItem`: `{type, payload, delivery}` of a prompt and the parts of its message."""
+    sent, delivery = prompt.sent, prompt.delivery
+    if prompt.kind == "compaction":
         return {"type": "compaction", "payload": {}, "delivery": delivery}
-    kind = "synthetic" if sent.get("kind") == "synthetic" else "user"
     said = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
     tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, OtherPart) and part.type == "subtask"]
     payload: Wire = {"text": "\n\n".join(said or tasks)}
-    if kind == "synthetic":
+    if prompt.kind == "synthetic":
         payload |= {key: sent[key] for key in ("description", "metadata") if sent.get(key)}
-        return {"type": kind, "payload": payload, "delivery": delivery}
+        return {"type": prompt.kind, "payload": payload, "delivery": delivery}
     files = [obj(f) for f in arr(sent.get("files"))] or [_file(part) for part in parts if isinstance(part, File)]
     agents = [obj(a) for a in arr(sent.get("agents"))] or [_agent(part) for part in parts if isinstance(part, AgentMention)]
     optional = {"files": files, "agents": agents, "skills": sent.get("skills"), "metadata": sent.get("metadata")}
-    return {"type": kind, "payload": payload | {key: value for key, value in optional.items() if value}, "delivery": delivery}
-
-
-def entry(inbox_id: str, session_id: str, enqueued: Wire, at_ms: int) -> Wire:
-    """`SessionInboxInfo` of an item."""
-    return {"id": inbox_id, "sessionID": session_id, "time": {"created": at_ms}, **enqueued}
-
-
-def message(inbox_id: str, enqueued: Wire, at_ms: int) -> Wire:
-    """The message that an item of type user or synthetic becomes when it is delivered."""
-    return {"id": inbox_id, "time": {"created": at_ms}, "type": enqueued["type"], **enqueued["payload"]}
+    payload |= {key: value for key, value in optional.items() if value}
+    return {"type": prompt.kind, "payload": payload, "delivery": delivery}
 
 
 def _agent(part: AgentMention) -> Wire:

@@ -17,9 +17,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from shim.clock import Clock
+from shim.faces.opencode2 import read
 from shim.faces.opencode2.dialects import Dialect
 from shim.faces.opencode2.events import Event2, Wire
 from shim.faces.opencode2.probes import Client
@@ -27,9 +28,7 @@ from shim.faces.opencode2.stream import ENCODERS
 from shim.ids import Ids
 from shim.stream.hub import Hub
 from shim.stream.subscription import Subscription
-
-if TYPE_CHECKING:
-    from shim.faces.opencode2.state import Conversation2
+from universal.session.model import PermissionRequest, Session
 
 SETTLE_S = 0.05
 """Between an event and an answer that contains it: that TUI takes events in every 16 ms."""
@@ -41,8 +40,8 @@ REPEAT_S = 1.0
 """After a hold, what was asked during it and is still open is sent once more, for an answer that was under way for longer than
 LAID_S, by its size or on a slow line. The client takes no notice of a request or form that it has already."""
 
-Load: TypeAlias = Callable[[str], Awaitable["Conversation2"]]
-Look: TypeAlias = Callable[[str], "Conversation2 | None"]
+Load: TypeAlias = Callable[[str], Awaitable[Session]]
+Look: TypeAlias = Callable[[str], Session | None]
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +49,7 @@ class Hold:
     """One client's streams on hold for its reads of one session. `state` is the session's when the hold began."""
 
     client: Client
-    state: Conversation2
+    state: Session
     readers: list[Subscription]
     began: float
     reads: int = 0
@@ -74,7 +73,7 @@ class Rereads:
         self._repeats: set[asyncio.TimerHandle] = set()
 
     @asynccontextmanager
-    async def answering(self, dialect: Dialect, client: Client, session_id: str) -> AsyncGenerator[Conversation2 | None]:
+    async def answering(self, dialect: Dialect, client: Client, session_id: str) -> AsyncGenerator[Session | None]:
         """Around the making of an answer: the state to make it from; None for a client without a stream. Raises NotFound."""
         hold = await self._hold(dialect, client, session_id)
         if hold is None:
@@ -127,7 +126,7 @@ class Rereads:
     async def _settle(self, hold: Hold) -> None:
         """Wait until what was told before has been sent and taken in; not for a session in which nothing runs."""
         left = hold.began + SETTLE_S - asyncio.get_running_loop().time()
-        if not hold.state.running or left <= 0:
+        if not hold.state.is_busy or left <= 0:
             return
         sent = [asyncio.create_task(reader.settled(), name="settle before an answer") for reader in hold.readers]
         try:
@@ -154,7 +153,8 @@ class Rereads:
         for reader in hold.readers:
             reader.release()
         now = self._look(hold.state.id)
-        asked = set[str]() if now is None else {*now.permissions, *now.forms} - {*hold.state.permissions, *hold.state.forms}
+        before = {*hold.state.permissions, *hold.state.questions}
+        asked = set[str]() if now is None else {*now.permissions, *now.questions} - before
         if asked:
             timer = asyncio.get_running_loop().call_later(REPEAT_S, lambda: self._repeat(hold, asked, timer))
             self._repeats.add(timer)
@@ -164,12 +164,15 @@ class Rereads:
         now = self._look(hold.state.id)
         if now is None:
             return
-        told: list[tuple[str, Wire]] = [("permission.asked", wire) for id_, wire in now.permissions.items() if id_ in asked]
-        told += [("form.created", {"form": wire}) for id_, wire in now.forms.items() if id_ in asked]
-        for type_, data in told:
-            self._tell(hold, type_, data)
+        for request in [*now.permissions.values(), *now.questions.values()]:
+            if request.id not in asked:
+                continue
+            if isinstance(request, PermissionRequest):
+                self._tell(hold, "permission.asked", read.permission(request, now))
+            else:
+                self._tell(hold, "form.created", {"form": read.form(request, now)})
 
     def _tell(self, hold: Hold, type_: str, data: Wire) -> None:
-        directory = hold.state.info["location"]["directory"]
+        directory = hold.state.record.directory
         event = Event2(self._ids.new("event"), self._clock.now_ms(), type_, data, hold.state.id, directory=directory)
         self._hub.send(event, hold.readers)

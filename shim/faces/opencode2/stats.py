@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from shim.faces.opencode2.events import Wire
 from universal.jsonvalue import obj, text
+from universal.session.model import SessionRecord
 
 Detail: TypeAlias = Literal["none", "summary", "detail"]
 OUTCOMES = {"completed": "succeeded", "error": "failed"}
@@ -45,12 +46,12 @@ class Stats:
         self._models: dict[tuple[str, str, str], _Model] = {}
         self._tools: dict[str, _Tool] = {}
 
-    def add(self, info: Wire, messages: Iterable[Wire]) -> None:
+    def add(self, record: SessionRecord, messages: Iterable[Wire]) -> None:
         """One session. It counts if one of its messages lies in the span."""
         inside = [one for one in messages if self._since <= one["time"]["created"] <= self._until]
         if not inside:
             return
-        if "parentID" in info:
+        if record.parent_id:
             self._subagents += 1
         else:
             self._sessions += 1

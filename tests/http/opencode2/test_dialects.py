@@ -66,7 +66,7 @@ async def test_an_unknown_dialect_is_refused(server: Live) -> None:
 
 
 async def test_the_last_probe_counts_for_each_client(server: Live) -> None:
-    probes = server.api.raw.server.app[SERVICES].second.probes  # type: ignore[union-attr]
+    probes = server.api.raw.server.app[SERVICES].opencode2.probes  # type: ignore[union-attr]
     for path, headers, wanted in (
         ("/api/health", ANY, "J"),
         ("/api/health", BROWSER, "W"),

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from shim.app import SERVICES
-from shim.faces.opencode2.views import Views
 from shim.services import Services
 from tests.http.opencode2.client import Tui, tui
 from tests.http.test_transfer import EXPORTED
@@ -21,12 +20,6 @@ from tests.support.live import TURN_S, Live, live
 def services(server: Live) -> Services:
     app = server.api.raw.server.app  # type: ignore[union-attr]
     return app[SERVICES]
-
-
-def views(server: Live) -> Views:
-    found = services(server).second
-    assert found is not None
-    return found
 
 
 async def test_the_first_bytes_of_a_stream(server: Live) -> None:
@@ -84,14 +77,6 @@ async def test_a_request_of_one_wire_is_answered_on_the_other(client: Tui) -> No
         await client.end()
     assert client.types.count(client.name("permission.replied")) == 1
     await client.same()
-
-
-async def test_nothing_is_done_for_2x_when_nobody_of_2x_reads(server: Live) -> None:
-    feed = services(server).sessions.deps.feed
-    session = await server.session()
-    await server.ask(session, "echo hello")
-    assert len(views(server)) == 0
-    assert views(server)._observe not in feed._observers
 
 
 async def test_a_reader_that_was_cut_off_goes_on_where_it_was(client: Tui) -> None:
@@ -164,12 +149,14 @@ async def test_a_session_that_nobody_has_read_is_told_from_where_it_is(server: L
     assert list(client.screen)[: len(before)] == list(before)
 
 
-async def test_views_are_the_same_when_they_are_built_anew(server: Live, r: Tui) -> None:
+async def test_a_session_that_is_loaded_anew_is_the_same(server: Live, r: Tui) -> None:
     for scene in ("tool", "think", "error", "echo x"):
         await r.turn(scene)
     base = f"/api/session/{r.session}"
     live_ = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
-    views(server)._views.clear()
+    known = services(server).sessions.known(r.session)
+    assert known is not None
+    known.branch = known.actor = None
     rebuilt = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
     assert rebuilt == live_
     assert await r.turn("echo on") == "succeeded"

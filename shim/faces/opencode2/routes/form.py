@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import QuestionNotFound
-from shim.faces.opencode2 import asks
+from shim.faces.opencode2 import asks, read
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.faces.opencode2.form_fields import fields_of, invalid
 from shim.faces.opencode2.forms import GLOBAL
 from shim.faces.opencode2.routes.located import located
-from shim.faces.opencode2.routes.sessions import need, need_id, seen, views
+from shim.faces.opencode2.routes.sessions import face, need, need_id, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from universal.jsonvalue import JsonObject
 
@@ -40,9 +40,9 @@ class FormPath(FormsPath):
 async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
     asked = ctx.services.sessions.questions(ctx.directory)
-    found = [await seen(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in asked)]
-    made = ctx.services.second.forms.of(ctx.directory) if ctx.services.second is not None else ()
-    return await located(ctx, [*(form for view in found for form in view.forms.values()), *made])
+    found = [await read_session(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in asked)]
+    made = face(ctx).forms.of(ctx.directory)
+    return await located(ctx, [*(form for session in found for form in read.forms(session)), *made])
 
 
 class Option(BaseModel):
@@ -102,23 +102,22 @@ async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
     fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
     said: JsonObject = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
     taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
-    form = None if taken else views(ctx).forms.create(path.sessionID, directory, body.id, said)
+    form = None if taken else face(ctx).forms.create(path.sessionID, directory, body.id, said)
     if form is None:
         raise ResourceConflict(f"There is a form {body.id} already.", body.id or "")
     return {"data": form}
 
 
 async def _is_agents(ctx: Ctx, session_id: str, form_id: str) -> bool:
-    view = await seen(ctx, session_id)
-    return form_id in view.forms or form_id in view.settled
+    return read.form_detail(await read_session(ctx, session_id), form_id) is not None
 
 
 @operation2("session.form.list")
 async def listing(ctx: Ctx, path: FormsPath) -> object:
     """Open forms of the session, oldest first."""
     if path.sessionID == GLOBAL:
-        return {"data": views(ctx).forms.open(GLOBAL, ctx.directory)}
-    return {"data": [*(await seen(ctx, path.sessionID)).forms.values(), *views(ctx).forms.open(path.sessionID)]}
+        return {"data": face(ctx).forms.open(GLOBAL, ctx.directory)}
+    return {"data": [*read.forms(await read_session(ctx, path.sessionID)), *face(ctx).forms.open(path.sessionID)]}
 
 
 @operation2("session.form.get")
@@ -129,12 +128,10 @@ async def get(ctx: Ctx, path: FormPath) -> object:
 
 async def _form(ctx: Ctx, path: FormPath) -> JsonObject:
     if path.sessionID != GLOBAL:
-        view = await seen(ctx, path.sessionID)
-        if path.formID in view.forms:
-            return {**view.forms[path.formID], "state": {"status": "pending"}}
-        if path.formID in view.settled:
-            return view.settled[path.formID]
-    if (made := views(ctx).forms.get(path.sessionID, path.formID)) is not None:
+        detail = read.form_detail(await read_session(ctx, path.sessionID), path.formID)
+        if detail is not None:
+            return detail
+    if (made := face(ctx).forms.get(path.sessionID, path.formID)) is not None:
         return made
     raise FormNotFound(path.formID)
 
@@ -158,7 +155,7 @@ async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
     form = await _open(ctx, path)
     if (wrong := invalid(form["fields"], body.answer)) is not None:
         raise FormAnswerInvalid(path.formID, wrong)
-    if views(ctx).forms.settle(path.formID, body.answer):
+    if face(ctx).forms.settle(path.formID, body.answer):
         return NO_CONTENT
     await _settle(ctx, path, asks.answers(form, body.answer))
     return NO_CONTENT
@@ -174,15 +171,17 @@ class CancelQuery(BaseModel):
 async def cancel(ctx: Ctx, path: FormPath, query: CancelQuery) -> object:
     """Refuse to answer; whoever asked is told, an agent without the message."""
     await _open(ctx, path)
-    if views(ctx).forms.settle(path.formID, None, query.message):
+    if face(ctx).forms.settle(path.formID, None, query.message):
         return NO_CONTENT
     await _settle(ctx, path, None)
     return NO_CONTENT
 
 
 async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> None:
-    question = (await seen(ctx, path.sessionID)).questions[path.formID]
+    question = read.asked(await read_session(ctx, path.sessionID), path.formID)
+    if question is None:
+        raise FormSettled(path.formID)
     try:
-        ctx.services.sessions.reply_question(question, answers)
+        ctx.services.sessions.reply_question(question.id, answers)
     except QuestionNotFound as error:
         raise FormSettled(path.formID) from error

@@ -22,9 +22,9 @@ async def located(ctx: Ctx, data: object) -> Located:
 
 def tell(ctx: Ctx, *types: str) -> None:
     """Events without data, for all who read the second wire's stream: they ask again for what has changed."""
-    if ctx.services.second is not None:
+    if ctx.services.opencode2 is not None:
         for type_ in types:
-            ctx.services.second.tell(type_, {})
+            ctx.services.opencode2.tell(type_, {})
 
 
 async def place(ctx: Ctx) -> str:

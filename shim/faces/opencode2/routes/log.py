@@ -37,7 +37,7 @@ async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamRespons
         path.sessionID,
         after=query.after if said is None else said,
         follow=query.follow == "true",
-        said=dialect_of(ctx.request).event,
+        translate=dialect_of(ctx.request).event,
     )
     return await stream(ctx.request, log, _encoded)
 

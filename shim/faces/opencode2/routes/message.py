@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound
+from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
-from shim.faces.opencode2.routes.sessions import SessionPath, seen
-from shim.faces.opencode2.state import Conversation2
+from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.operation import Ctx
 from shim.sessions.undo.step_snapshots import WHOLE_FILE
 from shim.sessions.undo.turn_diff import changes
-from universal.jsonvalue import JsonObject
+from universal.session.entries import CompactionEntry, Entry
 
 DEFAULT_LIMIT = 50
 Type = Literal[
@@ -53,7 +53,7 @@ class MessagePath(SessionPath):
 @operation2("session.message.list")
 async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Newest first, if nothing else is said. A text that still grows is empty: its pieces come by the stream."""
-    view = await seen(ctx, path.sessionID)
+    session = await read_session(ctx, path.sessionID)
     if query.cursor is None:
         order, anchor, back = query.order or "desc", None, False
     else:
@@ -64,40 +64,36 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         if order not in ("asc", "desc") or not isinstance(anchor, str):
             raise CursorInvalid
     without = set(query.without.split(","))
-    left = (one for one in view.messages.values() if one["type"] not in without)
-    found = [one for one in left if query.type in (None, one["type"]) or one["id"] == anchor]
+    left = ((entry, read.kind_of(entry)) for entry in session.timeline.entries.values())
+    found = [entry for entry, kind in left if kind not in without and (query.type in (None, kind) or entry.id == anchor)]
     if order == "desc":
         found.reverse()
-    page = cursors.page(found, query.limit, back=back, is_at=None if anchor is None else lambda one: one["id"] == anchor)
+    page = cursors.page(found, query.limit, back=back, is_at=None if anchor is None else lambda entry: entry.id == anchor)
     ends = {"previous": page[0], "next": page[-1]} if page else {}
-    cursor = {way: cursors.written({"id": one["id"], "order": order, "direction": way}) for way, one in ends.items()}
-    return {"data": list(page), "cursor": cursor}
+    cursor = {way: cursors.written({"id": entry.id, "order": order, "direction": way}) for way, entry in ends.items()}
+    return {"data": [read.message(entry, session) for entry in page], "cursor": cursor}
 
 
 @operation2("session.message.get")
 async def get(ctx: Ctx, path: MessagePath) -> object:
     """One message."""
-    return {"data": message_of(await seen(ctx, path.sessionID), path.messageID)}
-
-
-def message_of(view: Conversation2, message_id: str) -> JsonObject:
-    """One message. Raises MessageNotFound."""
-    found = view.messages.get(message_id)
+    found = read.message_at(await read_session(ctx, path.sessionID), path.messageID)
     if found is None:
-        raise MessageNotFound(view.id, message_id)
-    return found
+        raise MessageNotFound(path.sessionID, path.messageID)
+    return {"data": found}
 
 
 @operation2("session.context")
 async def context(ctx: Ctx, path: SessionPath) -> object:
     """What the model knows: the messages from the last compaction on, oldest first."""
-    messages = list((await seen(ctx, path.sessionID)).messages.values())
-    last = next((n for n in range(len(messages) - 1, -1, -1) if _compacted(messages[n])), 0)
-    return {"data": messages[last:]}
+    session = await read_session(ctx, path.sessionID)
+    entries = list(session.timeline.entries.values())
+    last = next((n for n in range(len(entries) - 1, -1, -1) if _is_summary(entries[n])), 0)
+    return {"data": [read.message(entry, session) for entry in entries[last:]]}
 
 
-def _compacted(message: JsonObject) -> bool:
-    return message["type"] == "compaction" and message["status"] == "completed"
+def _is_summary(entry: Entry) -> bool:
+    return isinstance(entry, CompactionEntry) and entry.status == "completed"
 
 
 class DiffQuery(BaseModel):

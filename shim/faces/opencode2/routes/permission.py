@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, PermissionNotFound
+from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import GrantNotFound
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.routes.located import located
-from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, seen
+from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.permissions.grants import Grant
 from universal.jsonvalue import JsonObject
@@ -38,7 +39,7 @@ class ReplyBody(BaseModel):
 @operation2("permission.request.list")
 async def of_location(ctx: Ctx) -> object:
     """Open requests of the directory."""
-    found = [(await seen(ctx, id_)).permissions.values() for id_ in _asking(ctx)]
+    found = [read.permissions(await read_session(ctx, id_)) for id_ in _asking(ctx)]
     return await located(ctx, [wire for some in found for wire in some])
 
 
@@ -51,16 +52,17 @@ def _asking(ctx: Ctx) -> list[str]:
 @operation2("session.permission.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
     """Open requests of the session, oldest first."""
-    return {"data": list((await seen(ctx, path.sessionID)).permissions.values())}
+    return {"data": read.permissions(await read_session(ctx, path.sessionID))}
 
 
 @operation2("session.permission.get")
 async def get(ctx: Ctx, path: RequestPath) -> object:
     """One open request."""
-    found = (await seen(ctx, path.sessionID)).permissions.get(path.requestID)
+    session = await read_session(ctx, path.sessionID)
+    found = session.permissions.get(path.requestID)
     if found is None:
         raise PermissionNotFound(path.requestID)
-    return {"data": found}
+    return {"data": read.permission(found, session)}
 
 
 @operation2("session.permission.reply")

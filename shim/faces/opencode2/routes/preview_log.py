@@ -66,7 +66,7 @@ async def events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> web.StreamR
 
 def _log(ctx: Ctx, session_id: str, after: int, *, follow: bool) -> Log:
     feed, store = ctx.services.sessions.deps.feed, ctx.services.store
-    return Log(feed, store, session_id, after=after, follow=follow, said=_told)
+    return Log(feed, store, session_id, after=after, follow=follow, translate=_told)
 
 
 def _told(event: Event2) -> Event2 | None:

@@ -6,6 +6,7 @@ Source: compat_fixtures/opencode2/operations.json, recordings `extras`, `busy_*`
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -14,8 +15,7 @@ from shim.errors import Conflict, InvalidRequest
 from shim.faces.opencode2 import prompt_files as second
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
-from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
-from shim.faces.opencode2.state import Conversation2
+from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, read_session
 from shim.host import skills
 from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx
@@ -26,6 +26,8 @@ from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
 from universal.jsonvalue import JsonObject
+from universal.session.entries import PendingPrompt, PromptEntry
+from universal.session.model import Session
 
 Delivery = Literal["steer", "queue"]
 """When it is handed to the agent: before those that queue, or after all that waits. Both after the answer that is being given:
@@ -86,7 +88,7 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
     payload |= {"metadata": body.metadata} if body.metadata else {}
     extra = {**payload, "delivery": body.delivery or "steer"}
     resume = body.resume is not False
-    return {"data": numbered(ctx, await _admit(ctx, path.sessionID, body.id, parts, "user", payload, extra, resume=resume))}
+    return {"data": await _admit(ctx, path.sessionID, body.id, parts, "user", payload, extra, resume=resume)}
 
 
 async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
@@ -135,41 +137,45 @@ async def _admit(
     """Accept it once; what the inbox says, or said, of it. Raises ResourceConflict for an id that is another's."""
     need(ctx, session_id)
     whole = {"text": parts[0]["text"], **payload}
-    if message_id is not None and (known := admitted(await seen(ctx, session_id), message_id)) is not None:
-        return _same(known, kind, whole)
+    if message_id is not None:
+        session = await read_session(ctx, session_id)
+        if (prompt := admitted(session, message_id)) is not None:
+            return _same(session, prompt, kind, whole)
     body = PromptRequest(parts=parts, message_id=message_id, unattended=unattended_of_headers(ctx.request.headers))
     try:
         made = await submit(ctx.services.sessions, session_id, body, reply=resume, second={**extra, "kind": kind})
     except Conflict:
-        known = admitted(await seen(ctx, session_id), message_id or "")
-        if known is None:
+        session = await read_session(ctx, session_id)
+        prompt = admitted(session, message_id or "")
+        if prompt is None:
             raise
-        return _same(known, kind, whole)
+        return _same(session, prompt, kind, whole)
     await ctx.services.store.flush()
-    known = admitted(await seen(ctx, session_id), made)
-    if known is None:  # it was taken back, or undone, in this moment
+    session = await read_session(ctx, session_id)
+    prompt = admitted(session, made)
+    if prompt is None:  # it was taken back, or undone, in this moment
         raise Conflict(f"The prompt {made} was taken back by somebody else.")
-    return known
+    return numbered(session, prompt)
 
 
-def admitted(view: Conversation2, message_id: str) -> JsonObject | None:
-    """What the inbox says of a prompt, or said of it before it was delivered."""
-    if message_id in view.inbox:
-        return view.inbox[message_id]
-    message = view.messages.get(message_id)
-    if message is None:
+def admitted(session: Session, message_id: str) -> PendingPrompt | None:
+    """A prompt that waits in the inbox, or waited there. Raises ResourceConflict for a message that is none."""
+    waiting = session.timeline.inbox.get(message_id)
+    if waiting is not None:
+        return waiting
+    entry = session.timeline.entries.get(message_id)
+    if entry is None:
         return None
-    if message["type"] not in ("user", "synthetic"):
+    if not isinstance(entry, PromptEntry):
         raise ResourceConflict(f"This message id is another record's: {message_id}", message_id)
-    payload = {key: value for key, value in message.items() if key not in ("id", "time", "type")}
-    base = {"id": message_id, "sessionID": view.id, "time": {"created": message["time"]["created"]}, "type": message["type"]}
-    return {**base, "payload": payload, "delivery": "steer"}
+    return replace(entry.prompt, accepted_ms=entry.created_ms, delivery="steer")
 
 
-def _same(known: JsonObject, kind: str, payload: JsonObject) -> JsonObject:
-    if known["type"] != kind or known["payload"] != payload:
-        raise ResourceConflict(f"Prompt message ID conflicts with an existing durable record: {known['id']}", known["id"])
-    return known
+def _same(session: Session, prompt: PendingPrompt, kind: str, payload: JsonObject) -> JsonObject:
+    item = numbered(session, prompt)
+    if item["type"] != kind or item["payload"] != payload:
+        raise ResourceConflict(f"Prompt message ID conflicts with an existing durable record: {prompt.id}", prompt.id)
+    return item
 
 
 class SyntheticBody(BaseModel):
@@ -190,7 +196,7 @@ async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
     extra = {**payload, "delivery": body.delivery or "steer"}
     parts: list[JsonObject] = [{"type": "text", "text": body.text}]
     resume = body.resume is not False
-    return {"data": numbered(ctx, await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume))}
+    return {"data": await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume)}
 
 
 class SkillRun(BaseModel):
@@ -265,7 +271,8 @@ class InboxBody(BaseModel):
 @operation2("session.inbox.list")
 async def inbox(ctx: Ctx, path: SessionPath) -> object:
     """What is accepted and not delivered, oldest first."""
-    return {"data": [numbered(ctx, item) for item in (await seen(ctx, path.sessionID)).inbox.values()]}
+    session = await read_session(ctx, path.sessionID)
+    return {"data": [numbered(session, prompt) for prompt in session.timeline.inbox.values()]}
 
 
 @operation2("session.inbox.update")

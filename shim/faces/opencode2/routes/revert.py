@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from shim.errors import SessionBusy
+from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.session import first_id
-from shim.faces.opencode2.routes.sessions import SessionPath, seen
+from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.undo import undo
 
@@ -25,7 +26,7 @@ async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
     message_id = await first_id(ctx, path.sessionID, body.messageID)
     await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files)
     await ctx.services.store.flush()
-    return {"data": (await seen(ctx, path.sessionID)).revert}
+    return {"data": read.revert(await read_session(ctx, path.sessionID))}
 
 
 @operation2("session.revert.clear")

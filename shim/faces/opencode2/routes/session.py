@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
+from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
-from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, seen, views
+from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, read_session
 from shim.faces.opencode2.session_info import info_of
 from shim.host.roots import visible
 from shim.http.directory import resolve
@@ -57,7 +58,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
     """A new session; one with this id that is there already is the answer, as it is."""
     services = ctx.services
     if body.id is not None and services.sessions.find(body.id) is not None:
-        return {"data": (await seen(ctx, body.id)).info}
+        return {"data": read.info(await read_session(ctx, body.id))}
     directory = _directory(ctx, body)
     project = await services.projects.identity(directory)
     record = services.sessions.create(
@@ -73,7 +74,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
         metadata=body.metadata,
     )
     await services.store.flush()
-    return {"data": (await seen(ctx, record.id)).info}
+    return {"data": read.info(await read_session(ctx, record.id))}
 
 
 def _directory(ctx: Ctx, body: CreateBody) -> str:
@@ -168,9 +169,9 @@ def _wanted(record: SessionRecord, query: ListQuery) -> bool:
 
 
 def _shown(ctx: Ctx, record: SessionRecord) -> JsonObject:
-    view = views(ctx).seen(record.id)
-    if view is not None:
-        return view.info
+    session = ctx.services.sessions.loaded(record.id)
+    if session is not None:
+        return read.info(session)
     facts, shown = ctx.services.sessions.facts(record.id), info_of(record)
     time = {key: facts[key] for key in ("idle", "viewed") if key in facts}
     return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
@@ -185,7 +186,7 @@ async def active(ctx: Ctx) -> object:
 @operation2("session.get")
 async def get(ctx: Ctx, path: SessionPath) -> object:
     """One session."""
-    return {"data": (await seen(ctx, path.sessionID)).info}
+    return {"data": read.info(await read_session(ctx, path.sessionID))}
 
 
 class UpdateBody(BaseModel):
@@ -231,7 +232,7 @@ async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
     before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
     record = await fork_session(ctx.services.sessions, path.sessionID, before)
     await ctx.services.store.flush()
-    return {"data": (await seen(ctx, record.id)).info}
+    return {"data": read.info(await read_session(ctx, record.id))}
 
 
 async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
@@ -239,11 +240,10 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
     session = await ctx.services.sessions.session(session_id)
     if message_id in session.messages:
         return message_id
-    view = await seen(ctx, session_id)
-    if message_id in view.messages or message_id in view.inbox:
+    ids = list(session.timeline.entries)
+    if message_id in session.timeline.entries:
         # One that only this face has (a switch, an idle mark): what came after it stands for it.
-        later = list(view.messages)[list(view.messages).index(message_id) :] if message_id in view.messages else []
-        found = next((id_ for id_ in later if id_ in session.messages), None)
+        found = next((id_ for id_ in ids[ids.index(message_id) :] if id_ in session.messages), None)
         if found is not None:
             return found
     raise MessageNotFound(session_id, message_id)

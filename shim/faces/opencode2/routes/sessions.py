@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel
 
+from shim.faces.opencode2 import read
 from shim.faces.opencode2.errors import IdInvalid
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.negotiation import STATE
-from shim.faces.opencode2.state import Conversation2
-from shim.faces.opencode2.views import Views
+from shim.faces.opencode2.services import FaceServices
 from shim.http.operation import Ctx
 from shim.ids import is_id
 from universal.jsonvalue import JsonObject
-from universal.session.model import SessionRecord
+from universal.session.entries import PendingPrompt
+from universal.session.model import Session, SessionRecord
 
 PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.items())} | {"edit": "edit"}
 """Action of 2.x -> permission of 1.x; all others keep their name."""
@@ -61,21 +62,21 @@ class RuleBody(BaseModel):
         return {"permission": PERMISSIONS.get(self.action, self.action), "pattern": self.resource, "action": self.effect}
 
 
-def views(ctx: Ctx) -> Views:
-    """The second face."""
-    assert ctx.services.second is not None
-    return ctx.services.second
+def face(ctx: Ctx) -> FaceServices:
+    """What this face has beside the sessions."""
+    assert ctx.services.opencode2 is not None
+    return ctx.services.opencode2
 
 
-async def seen(ctx: Ctx, session_id: str) -> Conversation2:
+async def read_session(ctx: Ctx, session_id: str) -> Session:
     """A session as it is now, or as it was when its client began to read it (`Rereads`). Raises SessionNotFound."""
-    state: Conversation2 | None = ctx.request.get(STATE)
-    return state if state is not None and state.id == session_id else await views(ctx).of(session_id)
+    state: Session | None = ctx.request.get(STATE)
+    return state if state is not None and state.id == session_id else await ctx.services.sessions.session(session_id)
 
 
-def numbered(ctx: Ctx, item: JsonObject) -> JsonObject:
+def numbered(session: Session, prompt: PendingPrompt) -> JsonObject:
     """An item of an inbox with its number in the log, which older dialects tell."""
-    return {**item, "admittedSeq": views(ctx).number(item["sessionID"], item["id"])}
+    return {**read.inbox_entry(prompt, session), "admittedSeq": prompt.number}
 
 
 def need(ctx: Ctx, session_id: str) -> SessionRecord:

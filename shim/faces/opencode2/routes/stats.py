@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest
 from shim.faces.opencode2.endpoint import operation2
-from shim.faces.opencode2.routes.sessions import views
+from shim.faces.opencode2.routes.sessions import face
 from shim.faces.opencode2.stats import Stats
 from shim.host.roots import visible
 from shim.http.operation import Ctx
@@ -41,6 +41,6 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
     first = min((record.created_ms for record in records), default=until)
     found = Stats(first if query.from_ is None else query.from_, until, zone)
     for record in records:
-        if (counted := await views(ctx).counted.of(record.id)) is not None:
-            found.add(counted.info, counted.messages)
+        if (counted := await face(ctx).counted.of(record.id)) is not None:
+            found.add(counted.record, counted.messages)
     return {"data": found.wire(query.tools)}

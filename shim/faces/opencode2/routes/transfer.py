@@ -7,9 +7,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from shim.faces.opencode1.transfer import import_
+from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.session import Location
-from shim.faces.opencode2.routes.sessions import SessionPath, seen
+from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.directory import resolve
 from shim.http.operation import Ctx
 from universal.jsonvalue import JsonObject
@@ -29,9 +30,9 @@ class ExportQuery(BaseModel):
 @operation2("experimental.session.export")
 async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     """The session with all its messages, oldest first."""
-    view = await seen(ctx, path.sessionID)
-    messages = list(view.messages.values())
-    info = {key: value for key, value in view.info.items() if key != "revert"}
+    session = await read_session(ctx, path.sessionID)
+    messages = list(read.messages(session))
+    info = {key: value for key, value in read.info(session).items() if key != "revert"}
     if query.sanitize == "true":
         info = {**info, "title": REDACTED, "location": {"directory": "/"}, **({"metadata": {}} if "metadata" in info else {})}
         messages = [sanitized(message) for message in messages]
@@ -69,4 +70,4 @@ async def take_in(ctx: Ctx, body: ImportBody) -> object:
     document = {"info": body.info, "messages": body.messages}
     record = await import_(ctx.services.sessions, document, directory, project, "")
     await ctx.services.store.flush()
-    return {"data": (await seen(ctx, record.id)).info}
+    return {"data": read.info(await read_session(ctx, record.id))}

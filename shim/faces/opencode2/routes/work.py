@@ -13,11 +13,12 @@ from shim.errors import Conflict, InvalidRequest
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import ResourceConflict
 from shim.faces.opencode2.routes.prompt import Delivery
-from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, seen
+from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.prompts.compact import begin
 from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import resume as resume_session
+from universal.session.entries import PendingPrompt
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 """The name of one."""
@@ -103,10 +104,9 @@ async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
         made = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
     except Conflict as error:
         raise ResourceConflict(error.message, body.id or "") from error
-    await seen(ctx, path.sessionID)
-    info = (await ctx.services.sessions.session(path.sessionID)).messages[made].info
-    item = {"id": made, "sessionID": path.sessionID, "time": {"created": info.created_ms}}
-    return {"data": numbered(ctx, {**item, "type": "compaction", "payload": {}, "delivery": delivery})}
+    session = await read_session(ctx, path.sessionID)
+    accepted_ms, number = session.messages[made].info.created_ms, session.timeline.wishes.get(made, 0)
+    return {"data": numbered(session, PendingPrompt(made, "compaction", delivery, accepted_ms, number))}
 
 
 class ShellBody(BaseModel):

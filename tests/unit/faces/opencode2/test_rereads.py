@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from shim.clock import ManualClock
-from shim.faces.opencode2 import rereads
+from shim.faces.opencode2 import read, rereads
 from shim.faces.opencode2.dialects import J
 from shim.faces.opencode2.events import Event2
 from shim.faces.opencode2.rereads import Rereads
-from shim.faces.opencode2.state import Conversation2
 from shim.faces.opencode2.stream import ENCODERS
 from shim.ids import Ids
 from shim.stream.hub import Hub
+from universal.permissions import Access
+from universal.session.entries import NoteEntry
+from universal.session.model import BUSY, PermissionRequest, Session, SessionRecord
 
 CLIENT = ("::1", "opencode2/x")
 SETTLE_S, LAID_S, LONGEST_S, REPEAT_S = 0.02, 0.04, 0.2, 0.1
@@ -27,20 +28,20 @@ class Place:
     def __init__(self) -> None:
         clock = ManualClock()
         self.hub = Hub[Event2](clock, Ids(clock))
-        self.sessions = {id_: Conversation2({"id": id_, "location": {"directory": "/p"}}) for id_ in ("ses_1", "ses_2")}
+        self.sessions = {id_: Session(SessionRecord(id_, directory="/p"), "mock") for id_ in ("ses_1", "ses_2")}
         self.rereads = Rereads(self.hub, self.load, self.sessions.get, clock=clock, ids=Ids(clock))
         self.reader = self.hub.subscribe(ENCODERS["J"], client=CLIENT)
 
-    async def load(self, session_id: str) -> Conversation2:
+    async def load(self, session_id: str) -> Session:
         return self.sessions[session_id]
 
-    async def read(self, session_id: str = "ses_1", client: tuple[str, str] = CLIENT) -> dict[str, Any] | None:
+    async def read(self, session_id: str = "ses_1", client: tuple[str, str] = CLIENT) -> list[str] | None:
         async with self.rereads.answering(J, client, session_id) as state:
-            return None if state is None else state.messages
+            return None if state is None else list(state.timeline.entries)
 
     def say(self, message: str, session_id: str = "ses_1") -> None:
         """A message is there, and told."""
-        self.sessions[session_id].messages[message] = {"id": message}
+        self.sessions[session_id].timeline.entries[message] = NoteEntry(message, 1, message)
         self.hub.publish(Event2("evt_1", 1, "session.renamed", {"sessionID": session_id, "title": message}, session_id))
 
     async def told(self, wait_s: float = 0.0) -> list[str]:
@@ -60,14 +61,14 @@ async def place(monkeypatch: pytest.MonkeyPatch) -> Place:
 async def test_answers_of_one_moment_and_what_came_after_it_is_told_after_them(place: Place) -> None:
     place.say("msg_1")
     first = asyncio.create_task(place.read())
-    place.sessions["ses_1"].running = True
+    place.sessions["ses_1"].status = BUSY
     await asyncio.sleep(0)
     assert any("msg_1" in one for one in await place.told())
     place.say("msg_2")
-    assert await place.read() == await first == {"msg_1": {"id": "msg_1"}}
+    assert await place.read() == await first == ["msg_1"]
     assert await place.told() == []
     assert any("msg_2" in one for one in await place.told(LONGEST_S))
-    assert await place.read() == place.sessions["ses_1"].messages
+    assert await place.read() == list(place.sessions["ses_1"].timeline.entries)
 
 
 async def test_a_client_without_a_stream_reads_what_is_now(place: Place) -> None:
@@ -87,7 +88,7 @@ async def test_whoever_asks_for_something_to_be_done_is_told_at_once(place: Plac
 async def test_reads_of_another_session_wait_for_the_first_ones(place: Place) -> None:
     await place.read()
     place.say("msg_2", "ses_2")
-    assert await place.read("ses_2") == {"msg_2": {"id": "msg_2"}}
+    assert await place.read("ses_2") == ["msg_2"]
     assert len(await place.told()) == 1
 
 
@@ -95,7 +96,7 @@ async def test_a_stream_is_not_on_hold_for_longer_however_much_is_read(place: Pl
     await place.read()
     place.say("msg_1")
     async with asyncio.timeout(4 * LONGEST_S):
-        while "msg_1" not in (await place.read() or {}):
+        while "msg_1" not in (await place.read() or []):
             await asyncio.sleep(LAID_S / 4)
     assert len(await place.told()) >= 1
 
@@ -103,8 +104,9 @@ async def test_a_stream_is_not_on_hold_for_longer_however_much_is_read(place: Pl
 async def test_requests_opened_during_a_hold_are_sent_again_once(place: Place) -> None:
     await place.read()
     session = place.sessions["ses_1"]
-    asked = {"id": "per_1", "sessionID": "ses_1", "action": "shell", "resources": []}
-    session.permissions = {"per_1": asked, "per_2": {**asked, "id": "per_2"}}
+    access = Access("bash", ("ls",))
+    session.permissions = {id_: PermissionRequest(id_, access) for id_ in ("per_1", "per_2")}
+    asked = read.permission(session.permissions["per_1"], session)
     place.hub.publish(Event2("evt_1", 1, "permission.asked", asked, "ses_1"))
     assert sum("per_1" in one for one in await place.told(LONGEST_S)) == 1
     del session.permissions["per_2"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode2.stats import Stats
+from universal.session.model import SessionRecord
 
 DAY_MS = 24 * 3600 * 1000
 NOON = int(datetime(2026, 5, 10, 12, tzinfo=UTC).timestamp() * 1000)
@@ -38,7 +39,7 @@ def step(ms: int, *tools: tuple[str, str, int], **more: Any) -> dict[str, Any]:
 
 def counted(*messages: dict[str, Any], tools: Any = "none", zone: Any = UTC, since: int = 0) -> dict[str, Any]:
     stats = Stats(since, NOON, zone)
-    stats.add({"id": "ses_1"}, messages)
+    stats.add(SessionRecord("ses_1"), messages)
     return stats.wire(tools)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shim.faces.opencode2 import read, render
 from shim.faces.opencode2.events import Event2
 from tests.support.both import check_second
 from tests.support.fold2 import ENDS
@@ -429,7 +430,7 @@ def test_a_question_is_a_form() -> None:
     one = Question(question="Which colour?", header="Colour", options=(red,), custom=False)
     story.question("que_1", one, Question(question="And?", options=(red, QuestionOption(label="Blue")), multiple=True))
     (form,) = story.now.forms.values()
-    assert story.now.questions == {form["id"]: "que_1"}
+    assert read.asked(story.reducer.session, form["id"]) == story.reducer.session.questions["que_1"]
     assert form["metadata"] == {"kind": "question", "tool": {"messageID": assistants(story)[0]["id"], "id": "call_1"}}
     assert [(f["key"], f["type"], f["custom"]) for f in form["fields"]] == [("q0", "string", False), ("q1", "multiselect", True)]
     story.answer("que_1", ("Red",), ("Red", "Blue"))
@@ -488,5 +489,5 @@ def test_a_fork_is_no_new_session() -> None:
 
 def test_the_end_of_a_session() -> None:
     story = Story()
-    (deleted,) = story.second.deleted(START_MS)
+    deleted = render.deleted(story.reducer.session, START_MS)
     assert (deleted.type, deleted.seq, deleted.version) == ("session.deleted", 1, 2)

@@ -1,0 +1,451 @@
+"""What a session's log tells: one typed event for each thing that happens, with its id and its number. Pure.
+
+An event carries the new entry as it was then, so it stays true when it is rendered later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from universal.session.entries import (
+    CallPiece,
+    ClosedQuestion,
+    CompactionEntry,
+    EndEntry,
+    InstructionsEntry,
+    ModeEntry,
+    ModelEntry,
+    MovedEntry,
+    NoteEntry,
+    PendingPrompt,
+    ShellEntry,
+    SkillEntry,
+    StagedUndo,
+    StepEntry,
+    TextPiece,
+)
+from universal.session.values import Fields, PermissionRequest, QuestionRequest, SessionRecord, Status, ToolCall, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The session exists. `fork`: the session and the place that it was forked from."""
+
+    record: SessionRecord
+    fork: Fields | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TitleChanged:
+    """The session has another title."""
+
+    record: SessionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChanged:
+    """The session has other metadata."""
+
+    record: SessionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RulesChanged:
+    """The session has other permission rules."""
+
+    record: SessionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The session was put into the archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unarchived:
+    """The session was taken out of the archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """A person has seen the end of the turn that was over at `idle_ms`."""
+
+    idle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryAdded:
+    """Something that is an entry and nothing more."""
+
+    entry: ModeEntry | ModelEntry | MovedEntry | SkillEntry | NoteEntry
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionsChanged:
+    """Instructions have changed. `entry` is None for the first ones of a session, which are no message."""
+
+    delta: Fields | None
+    entry: InstructionsEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptAccepted:
+    """A prompt waits."""
+
+    prompt: PendingPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDelivered:
+    """An agent was given a prompt. `is_again`: after an undo of what came before it."""
+
+    prompt: PendingPrompt
+    is_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PromptWithdrawn:
+    """A prompt that waited will never be delivered."""
+
+    prompt_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryChanged:
+    """A prompt that waits goes to the agent at another moment."""
+
+    prompt_id: str
+    delivery: Literal["steer", "queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBegan:
+    """A turn runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOver:
+    """A turn has ended."""
+
+    entry: EndEntry
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTold:
+    """The session's status, right behind what has changed it."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class WentIdle:
+    """Nothing of the turn comes after this."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageChanged:
+    """What the session has cost so far."""
+
+    usage: Usage
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegan:
+    """A step of the model begins, or goes on after a retry; the model was asked at `started_ms`."""
+
+    entry: StepEntry
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepSaid:
+    """The model has said all of a step; its tools may go on."""
+
+    step_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """A step is over."""
+
+    entry: StepEntry
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """A step has failed. `is_paid`: it cost something."""
+
+    entry: StepEntry
+    is_paid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetryScheduled:
+    """The model is asked again later; `entry.retry` says when."""
+
+    entry: StepEntry
+
+
+@dataclass(frozen=True, slots=True)
+class TextBegan:
+    """A text or a thought begins."""
+
+    step_id: str
+    piece: TextPiece
+
+
+@dataclass(frozen=True, slots=True)
+class TextAdded:
+    """A text or a thought has grown by `delta`."""
+
+    step_id: str
+    is_thought: bool
+    ordinal: int
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextEnded:
+    """A text or a thought is complete."""
+
+    step_id: str
+    piece: TextPiece
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegan:
+    """The model begins to call a tool."""
+
+    step_id: str
+    piece: CallPiece
+
+
+@dataclass(frozen=True, slots=True)
+class CallInputGrew:
+    """A piece of a call's arguments, in the agent's own words."""
+
+    step_id: str
+    call_id: str
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallInputEnded:
+    """The arguments of a call are complete."""
+
+    step_id: str
+    piece: CallPiece
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallRan:
+    """A tool runs."""
+
+    step_id: str
+    piece: CallPiece
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallProgressed:
+    """A running tool tells of its work."""
+
+    step_id: str
+    piece: CallPiece
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallSucceeded:
+    """A tool is done."""
+
+    entry: StepEntry
+    piece: CallPiece
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """A tool has failed, was refused or was interrupted."""
+
+    step_id: str
+    piece: CallPiece
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionBegan:
+    """The agent begins to compact its conversation."""
+
+    entry: CompactionEntry
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionGrew:
+    """A piece of the summary."""
+
+    entry_id: str
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionEnded:
+    """The conversation is its summary now."""
+
+    entry: CompactionEntry
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    """The conversation is as it was."""
+
+    entry: CompactionEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ShellBegan:
+    """A person's command runs."""
+
+    entry: ShellEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ShellEnded:
+    """A person's command is done."""
+
+    entry: ShellEntry
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class UndoStaged:
+    """An undo that can be taken back."""
+
+    undo: StagedUndo
+
+
+@dataclass(frozen=True, slots=True)
+class UndoCleared:
+    """An undo was taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoCommitted:
+    """Entries from this one on are gone."""
+
+    entry_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContentChanged:
+    """A person has rewritten a step, or removed it: then it has no content."""
+
+    entry: StepEntry
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAsked:
+    """A person is asked for a permission."""
+
+    request: PermissionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAnswered:
+    """A permission was given, refused or withdrawn."""
+
+    request: PermissionRequest
+    answer: Literal["accept", "accept_for_session", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """A person is asked something."""
+
+    request: QuestionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionClosed:
+    """A question was answered, dismissed or withdrawn."""
+
+    question: ClosedQuestion
+
+
+LogEvent: TypeAlias = (
+    Begun
+    | TitleChanged
+    | MetadataChanged
+    | RulesChanged
+    | Archived
+    | Unarchived
+    | Viewed
+    | EntryAdded
+    | InstructionsChanged
+    | PromptAccepted
+    | PromptDelivered
+    | PromptWithdrawn
+    | DeliveryChanged
+    | TurnBegan
+    | TurnOver
+    | StatusTold
+    | WentIdle
+    | UsageChanged
+    | StepBegan
+    | StepSaid
+    | StepEnded
+    | StepFailed
+    | RetryScheduled
+    | TextBegan
+    | TextAdded
+    | TextEnded
+    | CallBegan
+    | CallInputGrew
+    | CallInputEnded
+    | CallRan
+    | CallProgressed
+    | CallSucceeded
+    | CallFailed
+    | CompactionBegan
+    | CompactionGrew
+    | CompactionEnded
+    | CompactionFailed
+    | ShellBegan
+    | ShellEnded
+    | UndoStaged
+    | UndoCleared
+    | UndoCommitted
+    | ContentChanged
+    | PermissionAsked
+    | PermissionAnswered
+    | QuestionAsked
+    | QuestionClosed
+)
+
+LIVE_ONLY = frozenset(
+    {
+        *(StatusTold, WentIdle, UsageChanged, TextAdded, CallInputGrew, CallProgressed, CompactionGrew),
+        *(PermissionAsked, PermissionAnswered, QuestionAsked, QuestionClosed),
+    }
+)
+"""Events that have no number: whoever was not there reads the session instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A change of the session: an event of its log.
+
+    id          without the prefix of its kind
+    number      its place among the durable events, from 0; None: it is live only
+    created_ms  when it happened
+    """
+
+    id: str
+    number: int | None
+    created_ms: int
+    event: LogEvent

@@ -1,0 +1,77 @@
+"""Ids and numbers of the events of a session's log. Pure: the same journal, the same ids and numbers.
+
+An id is 48 bits of time and a tail that counts, from the sequence of the universal event on: so it depends on the place in the
+journal alone, however the journal was read. An entry that an event makes has the event's id, and clients compare ids of
+messages as strings. So the time is the highest that an id of the session's messages has used, and only the tail is higher; the
+next message's time is above it.
+"""
+
+from __future__ import annotations
+
+from universal.ids import COUNTER_SPAN, MASK, IdSequence, hashed_tail
+from universal.session.entries import Timeline
+from universal.session.log import LIVE_ONLY, LogEvent, Logged
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+"""Ends of the ids of events that accompany another one (`LogWriter.accompany`)."""
+EVENTS_BITS = 5
+"""Bits of a tail that count the log's events of one universal event. More of them take the tails of the next one."""
+
+
+class LogWriter:
+    """Collects the log's events of one universal event."""
+
+    def __init__(self, session_id: str, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._suffix = hashed_tail(f"{session_id}:2")[:4]
+        self._first_tail = 0
+        self.at = 0
+        self.events: list[Logged] = []
+
+    def begin(self, sequence: int, at_ms: int) -> None:
+        """A new universal event is taken."""
+        self._first_tail = sequence << EVENTS_BITS
+        self.at = at_ms
+        self.events = []
+
+    def saw(self, id_: str) -> None:
+        """A message or part has this id: what comes later sorts after it."""
+        seen = IdSequence(self._timeline.highest_id)
+        seen.saw(id_, self.at)
+        self._timeline.highest_id = seen.last
+
+    def next_message_id(self) -> str:
+        """The id of the message that the next event makes."""
+        value, tail = self._next()
+        return f"msg_{self._render(value, tail)}"
+
+    def place_at(self, at_ms: int) -> str:
+        """The id of an event that would come now, beside the journal. Changes nothing."""
+        timeline = self._timeline
+        return self._render(max(timeline.last_id, timeline.highest_id, at_ms * COUNTER_SPAN & MASK), timeline.last_tail + 1)
+
+    def write(self, event: LogEvent, *, created_ms: int | None = None) -> None:
+        """One more event. `created_ms`: when it happened, if that was before the universal event that tells of it."""
+        timeline = self._timeline
+        timeline.last_id, timeline.last_tail = self._next()
+        timeline.companions = 0
+        number = None
+        if type(event) not in LIVE_ONLY:
+            number, timeline.number = timeline.number, timeline.number + 1
+        id_ = self._render(timeline.last_id, timeline.last_tail)
+        self.events.append(Logged(id_, number, self.at if created_ms is None else created_ms, event))
+
+    def accompany(self, event: LogEvent) -> None:
+        """A live event behind the last one, under its id and a letter: ids of later events and messages stay as they are."""
+        timeline = self._timeline
+        id_ = self._render(timeline.last_id, timeline.last_tail) + LETTERS[timeline.companions]
+        timeline.companions = min(timeline.companions + 1, len(LETTERS) - 1)
+        self.events.append(Logged(id_, None, self.at, event))
+
+    def _next(self) -> tuple[int, int]:
+        timeline = self._timeline
+        value = max(timeline.last_id, timeline.highest_id, self.at * COUNTER_SPAN & MASK)
+        return value, max(timeline.last_tail + 1, self._first_tail)
+
+    def _render(self, value: int, tail: int) -> str:
+        return f"{value:012x}zzz{tail:07x}{self._suffix}"

@@ -1,0 +1,259 @@
+"""What status items say in a session's timeline: the inbox, the session's properties, undo, skills. Pure.
+
+`STATUSES` is the table: label -> what it does. Their metadata, where no other module writes it:
+
+    prompt     state "delivery" with item_id, delivery; "withdrawn" with item_id: taken out of the inbox by a person
+    viewed     idle (ms): the end of a turn that a person has seen
+    skill      id, name, text
+    synthetic  text, description?, metadata?: put into the conversation, for no agent to answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from universal.jsonvalue import arr, obj, text, whole
+from universal.session import importer
+from universal.session.entries import (
+    EndEntry,
+    InstructionsEntry,
+    ModeEntry,
+    ModelEntry,
+    MovedEntry,
+    NoteEntry,
+    Place,
+    PromptEntry,
+    SkillEntry,
+    StagedUndo,
+    StepEntry,
+)
+from universal.session.log import (
+    Archived,
+    ContentChanged,
+    DeliveryChanged,
+    EntryAdded,
+    InstructionsChanged,
+    MetadataChanged,
+    PromptAccepted,
+    PromptDelivered,
+    PromptWithdrawn,
+    RulesChanged,
+    TitleChanged,
+    Unarchived,
+    UndoCleared,
+    UndoCommitted,
+    UndoStaged,
+    Viewed,
+)
+from universal.session.model import Session
+from universal.session.timeline.log_writer import LogWriter
+from universal.session.timeline.steps import StepsWriter
+from universal.session.values import ModelRef, SessionRecord
+
+Metadata = Mapping[str, Any]
+
+
+def plain(model: ModelRef | None) -> ModelRef | None:
+    """A model whose default variant has no name."""
+    return replace(model, variant=None) if model is not None and model.variant in ("", "default") else model
+
+
+class StatusesWriter:
+    """Writes what status items of one session say. `prompt_of_item` gives the id of the prompt that an item became."""
+
+    def __init__(
+        self,
+        session: Session,
+        log: LogWriter,
+        steps: StepsWriter,
+        *,
+        deliver: Callable[[list[str]], None],
+        prompt_of_item: Callable[[str], str],
+    ) -> None:
+        self._session = session
+        self._timeline = session.timeline
+        self._log = log
+        self._steps = steps
+        self._deliver = deliver
+        self._prompt_of_item = prompt_of_item
+
+    # --- the session's properties --------------------------------------------------------------------------
+
+    def record_changed(self, new: SessionRecord, *, chosen: frozenset[str]) -> None:
+        """The record has changed. `chosen`: which of agent and model somebody selected.
+
+        A session that has neither gets those of its first step; what a prompt brings is told when it is another one.
+        """
+        timeline = self._timeline
+        old = timeline.record or new
+        timeline.record = replace(new, directory=old.directory, project_id=old.project_id, path=old.path)
+        if (new.archived_ms is None) != (old.archived_ms is None):
+            self._log.write(Unarchived() if new.archived_ms is None else Archived())
+        if new.title != old.title:
+            self._log.write(TitleChanged(new))
+        if (new.metadata or {}) != (old.metadata or {}):
+            self._log.write(MetadataChanged(new))
+        if (new.permission or ()) != (old.permission or ()):
+            self._log.write(RulesChanged(new))
+        mode, model = timeline.mode, timeline.model
+        if new.mode and new.mode != mode and (mode is not None or "agent" in chosen):
+            timeline.mode = new.mode
+            self._add(ModeEntry(self._log.next_message_id(), self._log.at, new.mode, mode))
+        wanted = plain(new.model)
+        if wanted is not None and wanted != plain(model) and (model is not None or "model" in chosen):
+            timeline.model = wanted
+            self._add(ModelEntry(self._log.next_message_id(), self._log.at, wanted, model))
+
+    def _add(self, entry: ModeEntry | ModelEntry | MovedEntry | SkillEntry | NoteEntry) -> None:
+        self._log.write(EntryAdded(entry))
+        self._timeline.entries[entry.id] = entry
+
+    def viewed(self, meta: Metadata) -> None:
+        """A person has seen the end of a turn."""
+        self._timeline.viewed_ms = whole(meta.get("idle"))
+        self._log.write(Viewed(self._timeline.viewed_ms))
+
+    # --- prompts -------------------------------------------------------------------------------------------
+
+    def prompt(self, meta: Metadata) -> None:
+        """What became of a prompt."""
+        inbox, state = self._timeline.inbox, meta.get("state")
+        id_ = self._prompt_of_item(text(meta.get("item_id")))
+        waiting = inbox.get(id_)
+        if state == "handed":
+            carried = {text(one) for one in arr(meta.get("carried"))}
+            self._instructed(obj(meta.get("instructions")))
+            self._deliver([one for one in inbox if one in carried and one != id_] + [id_])
+        elif waiting is None:
+            return
+        elif state == "withdrawn" or (state == "cancelled" and waiting.kind == "compaction"):
+            self.withdraw(id_)
+        elif state == "cancelled":
+            self._timeline.cancelled = id_
+        elif state == "delivery":
+            delivery = "queue" if meta.get("delivery") == "queue" else "steer"
+            inbox[id_] = replace(waiting, delivery=delivery)
+            self._log.write(DeliveryChanged(id_, delivery))
+
+    def take_cancelled(self) -> list[str]:
+        """The prompt that was cancelled last, once: it belongs to the error that the journal has behind it."""
+        found, self._timeline.cancelled = self._timeline.cancelled, ""
+        return [found] if found else []
+
+    def _instructed(self, meta: Metadata) -> None:
+        """Instructions that have changed go along with the prompt; the session's first ones are no message."""
+        if not meta:
+            return
+        entry = None
+        if "text" in meta:
+            entry = InstructionsEntry(self._log.next_message_id(), self._log.at, text(meta["text"]))
+        self._log.write(InstructionsChanged(obj(meta["delta"]) if "delta" in meta else None, entry))
+        if entry is not None:
+            self._timeline.entries[entry.id] = entry
+
+    def withdraw(self, id_: str) -> None:
+        """A prompt that waits will never be delivered."""
+        if self._timeline.inbox.pop(id_, None) is not None:
+            self._log.write(PromptWithdrawn(id_))
+
+    # --- what is put in, taken out, rewritten --------------------------------------------------------------
+
+    def moved(self, meta: Metadata) -> None:
+        """The session works in another directory from now on."""
+        record, old = self._session.record, self._timeline.record or self._session.record
+        self._timeline.record = record
+        place = Place(text(meta.get("directory")), text(meta.get("project_id")), text(meta.get("path")) or None)
+        previous = Place(old.directory, old.project_id, old.path or None)
+        self._add(MovedEntry(self._log.next_message_id(), self._log.at, place, previous))
+
+    def skill(self, meta: Metadata) -> str:
+        """A skill was put into the conversation; the id of its entry."""
+        id_ = self._log.next_message_id()
+        self._add(SkillEntry(id_, self._log.at, text(meta.get("id")), text(meta.get("name")), text(meta.get("text"))))
+        return id_
+
+    def note(self, meta: Metadata) -> None:
+        """A text was put into the conversation."""
+        id_, description = self._log.next_message_id(), text(meta.get("description")) or None
+        self._add(NoteEntry(id_, self._log.at, text(meta.get("text")), description, obj(meta.get("metadata")) or None))
+
+    def revert(self, meta: Metadata) -> None:
+        """An undo is staged, taken back, or made for good."""
+        timeline, new = self._timeline, importer.revert(meta.get("revert"))
+        if new is not None:
+            timeline.staged = StagedUndo(new, importer.diffs(meta.get("diffs")))
+            self._log.write(UndoStaged(timeline.staged))
+            return
+        staged, timeline.staged = timeline.staged, None
+        for message_id in {text(message_id): None for message_id, _ in map(arr, arr(meta.get("parts")))}:
+            self._rewrite(message_id)
+        gone = [self._entry_id(text(message_id)) for message_id in arr(meta.get("messages"))]
+        for id_ in gone:
+            self.withdraw(id_)
+        first = next((id_ for id_ in timeline.entries if id_ in gone), None)
+        if first is not None:
+            self._cut(first)
+        elif staged is not None:
+            self._log.write(UndoCleared())
+
+    def _entry_id(self, message_id: str) -> str:
+        return self._timeline.ids.get(message_id, message_id)
+
+    def _cut(self, first: str) -> None:
+        """Entries from this one on are gone. A prompt accepted before it, but delivered after it, is not: it comes again."""
+        timeline, messages = self._timeline, self._session.messages
+        cut = [timeline.entries.pop(id_) for id_ in _from(list(timeline.entries), first)]
+        self._log.write(UndoCommitted(first))
+        for entry in cut:
+            if isinstance(entry, PromptEntry) and entry.id in messages:
+                prompt = replace(entry.prompt, delivery="steer", number=timeline.number)
+                self._log.write(PromptAccepted(prompt))
+                self._log.write(PromptDelivered(prompt, is_again=True))
+                timeline.entries[entry.id] = PromptEntry(entry.id, self._log.at, prompt)
+            elif isinstance(entry, StepEntry) and entry.message_id in messages:
+                timeline.hidden.add(entry.message_id)
+
+    def message_removed(self, meta: Metadata) -> None:
+        """A client has removed a message. The log can only say so of the last ones, and empties others."""
+        timeline, id_ = self._timeline, self._entry_id(text(meta.get("message_id")))
+        self.withdraw(id_)
+        entry = timeline.entries.get(id_)
+        if entry is None:
+            return
+        if all(isinstance(timeline.entries[later], EndEntry) for later in _from(list(timeline.entries), id_)[1:]):
+            self._cut(id_)
+            if timeline.staged is not None:  # a commit ends what is staged, but this was none
+                self._log.write(UndoStaged(timeline.staged))
+            return
+        if isinstance(entry, StepEntry):
+            self._log.write(ContentChanged(replace(entry, content=())))
+        del timeline.entries[id_]
+
+    def part_changed(self, meta: Metadata) -> None:
+        """A client has changed or removed a part. Of prompts, no event can say so."""
+        self._rewrite(text(meta.get("message_id")) or text(obj(meta.get("part")).get("messageID")))
+
+    def _rewrite(self, message_id: str) -> None:
+        message = self._session.messages.get(message_id)
+        if message is not None:
+            self._steps.rewrite(message_id, message)
+
+
+def _from(ids: list[str], first: str) -> list[str]:
+    return ids[ids.index(first) :]
+
+
+STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {
+    "prompt": StatusesWriter.prompt,
+    "viewed": StatusesWriter.viewed,
+    "moved": StatusesWriter.moved,
+    "skill": StatusesWriter.skill,
+    "synthetic": StatusesWriter.note,
+    "revert": StatusesWriter.revert,
+    "message.removed": StatusesWriter.message_removed,
+    "part.removed": StatusesWriter.part_changed,
+    "part.updated": StatusesWriter.part_changed,
+}
+"""Labels without a row say nothing here, or are told by the changes that the reducer makes of them (retry ...)."""

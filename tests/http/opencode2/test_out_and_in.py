@@ -92,9 +92,9 @@ async def test_counting_reads_a_session_once_for_each_state_of_it(server: Live) 
     services: Services = server.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
     assert services.opencode2 is not None
     for session in sessions:
-        known = services.sessions.known(session)
-        assert known is not None
-        known.branch = known.actor = None  # as after a restart
+        entry = services.sessions.entry(session)
+        assert entry is not None
+        entry.state = entry.actor = None  # as after a restart
     first = (await server.api.get(path, params={"tools": "detail"}, status=200)).body["data"]
     assert services.opencode2.counted.read == 3
     again = (await server.api.get(path, params={"tools": "detail"}, status=200)).body["data"]

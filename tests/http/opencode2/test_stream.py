@@ -154,9 +154,9 @@ async def test_a_session_that_is_loaded_anew_is_the_same(server: Live, r: Tui) -
         await r.turn(scene)
     base = f"/api/session/{r.session}"
     live_ = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
-    known = services(server).sessions.known(r.session)
-    assert known is not None
-    known.branch = known.actor = None
+    entry = services(server).sessions.entry(r.session)
+    assert entry is not None
+    entry.state = entry.actor = None
     rebuilt = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
     assert rebuilt == live_
     assert await r.turn("echo on") == "succeeded"

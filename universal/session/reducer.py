@@ -108,16 +108,19 @@ class Reducer:
 
     def apply(self, event: UniversalEvent, at_ms: int) -> list[Change]:
         """Fold one event, made at `at_ms`, into the session; what has changed."""
+        return self._fold(event, at_ms, is_live=True)
+
+    def load(self, event: UniversalEvent, at_ms: int) -> None:
+        """The same for an event of a journal, whose changes nobody needs."""
+        self._fold(event, at_ms, is_live=False)
+
+    def _fold(self, event: UniversalEvent, at_ms: int, *, is_live: bool) -> list[Change]:
         self._changes = []
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
-        self._changes += self._timeline.write(event, self._changes, at_ms)
+        self._changes += self._timeline.write(event, self._changes, at_ms, is_live=is_live)
         return self._changes
-
-    def load(self, event: UniversalEvent, at_ms: int) -> None:
-        """The same for an event of a journal, whose changes nobody needs."""
-        self.apply(event, at_ms)
 
     def current(self, subjects: Iterable[tuple[str, str]], at_ms: int) -> list[Change]:
         """Each text that still grows, and these messages and parts, as they are now. Changes nothing.

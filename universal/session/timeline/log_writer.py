@@ -26,11 +26,13 @@ class LogWriter:
         self._suffix = hashed_tail(f"{session_id}:2")[:4]
         self._first_tail = 0
         self.at = 0
+        self.is_live = True
         self.events: list[Logged] = []
 
-    def begin(self, sequence: int, at_ms: int) -> None:
-        """A new universal event is taken."""
+    def begin(self, sequence: int, at_ms: int, *, is_live: bool) -> None:
+        """A new universal event is taken. `is_live`: somebody may be told of it."""
         self._first_tail = sequence << EVENTS_BITS
+        self.is_live = is_live
         self.at = at_ms
         self.events = []
 
@@ -58,12 +60,20 @@ class LogWriter:
         number = None
         if type(event) not in LIVE_ONLY:
             number, timeline.number = timeline.number, timeline.number + 1
+        if not self.is_live:
+            return
         id_ = self._render(timeline.last_id, timeline.last_tail)
         self.events.append(Logged(id_, number, self.at if created_ms is None else created_ms, event))
+
+    def skip(self) -> None:
+        """A live event that nobody is told of: later ids are above its time all the same."""
+        self._timeline.last_id = max(self._timeline.last_id, self.at * COUNTER_SPAN & MASK)
 
     def accompany(self, event: LogEvent) -> None:
         """A live event behind the last one, under its id and a letter: ids of later events and messages stay as they are."""
         timeline = self._timeline
+        if not self.is_live:
+            return
         id_ = self._render(timeline.last_id, timeline.last_tail) + LETTERS[timeline.companions]
         timeline.companions = min(timeline.companions + 1, len(LETTERS) - 1)
         self.events.append(Logged(id_, None, self.at, event))

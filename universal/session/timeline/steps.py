@@ -237,16 +237,17 @@ class StepsWriter:
 
     # --- texts ---------------------------------------------------------------------------------------------
 
-    def delta(self, change: TextGrew) -> None:
-        """A piece of text."""
+    def delta(self, change: TextGrew) -> bool:
+        """A piece of text; whether it is a step's."""
         entry = self.entry(change.message_id)
         if entry is None:
-            return
+            return False
         for piece in reversed(entry.content):
             if isinstance(piece, TextPiece) and piece.part_id == change.part_id:
                 if not piece.is_ended:
                     self._log.write(TextAdded(entry.id, piece.is_thought, piece.ordinal, change.delta))
-                return
+                break
+        return True
 
     def settle(self, message_id: str, *, only_thoughts: bool = False) -> None:
         """Texts of a message that grow are as they are now: the model has gone on."""

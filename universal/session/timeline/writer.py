@@ -91,9 +91,12 @@ class TimelineWriter:
         self._event: UniversalEvent | None = None
         self._label = ""
 
-    def write(self, event: UniversalEvent, changes: Sequence[Change], at_ms: int) -> list[Logged]:
-        """One universal event, made at `at_ms`, and what the reducer has made of it; the log's events, in order."""
-        self._log.begin(event.sequence, at_ms)
+    def write(self, event: UniversalEvent, changes: Sequence[Change], at_ms: int, *, is_live: bool = True) -> list[Logged]:
+        """One universal event, made at `at_ms`, and what the reducer has made of it; the log's events, in order.
+
+        `is_live`: whether somebody may be told of them. Of a journal that is loaded, pieces of text are left out.
+        """
+        self._log.begin(event.sequence, at_ms, is_live=is_live)
         self._event = event
         self._label = _label(event)
         if self._label == "imported":
@@ -242,8 +245,10 @@ class TimelineWriter:
             self._asides.part(info, part)
 
     def _text_grew(self, change: TextGrew) -> None:
-        self._steps.delta(change)
-        self._asides.delta(change)
+        if not self._log.is_live:
+            self._log.skip()
+        elif not self._steps.delta(change):
+            self._asides.delta(change)
 
     def _imported(self, changes: Sequence[Change]) -> None:
         """A message that was made elsewhere, whole: as if it came now, at its own time."""

@@ -1,7 +1,7 @@
-"""Files that an agent asks us to read or write (the Agent Client Protocol's `fs/*`). Blocking: call them in a thread.
+"""Reads and writes files for an agent (the Agent Client Protocol's `fs/*`). Blocking: call it in a thread.
 
-Confined to directories that the caller names, links resolved. That keeps an agent to its project where it asks us; what its own
-tools do is its own business, so this is no sandbox. A file is written in its place, so that its mode, owner and links stay.
+Paths must lie in directories that the caller names, with links resolved. This limits only what an agent asks the server to do.
+It is no sandbox: the agent's own tools can still reach other files. A write keeps the file's mode, owner and links.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shim.host.roots import within
 from universal.host import HostDone, ReadText, Trouble, WriteText
 
 FILE_LIMIT_BYTES = 10 * 2**20
-"""Of one file that is read or written. Agents cut far below that what they show to a model."""
+"""Maximum size of one file to read or write. Agents show far less than that to a model."""
 
 
 class _RefusedError(Exception):
@@ -41,13 +41,13 @@ def carry_out(call: ReadText | WriteText, allowed: Sequence[str]) -> HostDone:
     except FileNotFoundError:
         return HostDone(call.call, trouble="not_found", error=f"Resource not found: {call.path}: No such file or directory.")
     except (OSError, ValueError) as error:
-        what = "read" if isinstance(call, ReadText) else "written"
-        why = getattr(error, "strerror", None) or error
-        return HostDone(call.call, trouble="failed", error=f"{call.path} cannot be {what}: {why}.")
+        action = "read" if isinstance(call, ReadText) else "written"
+        reason = getattr(error, "strerror", None) or error
+        return HostDone(call.call, trouble="failed", error=f"{call.path} cannot be {action}: {reason}.")
 
 
 def outside(path: str, allowed: Sequence[str]) -> str:
-    """What an agent is told of a path that it may not use."""
+    """The error text for a path outside of the allowed directories."""
     return f"{path} is outside of the directories of this session ({', '.join(allowed)}). Use a path below one of them."
 
 

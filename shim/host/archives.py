@@ -1,7 +1,7 @@
-"""Tar archives from outside: read within bounds, whatever their headers claim. Blocking: call it in a thread.
+"""Reads untrusted tar archives within bounds, whatever their headers claim. Blocking: call it in a thread.
 
-A few kilobytes can unpack to gigabytes, a header can claim to be one, and so can the memory that xz asks for. All bounds hold
-before anything of that size is read, and the members are known before the first of them is written.
+A few kilobytes can unpack to gigabytes, a header can claim to be that large, and xz can ask for that much memory. The reader
+checks each bound before it reads, and it lists all members before the caller writes the first one.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import IO, cast
 from shim.errors import FileTooLarge, InvalidRequest
 
 UNPACK_LIMIT_BYTES = 512 * 2**20
-"""Of all files of an archive together, unpacked."""
+"""Maximum unpacked size of all files of an archive together."""
 UNPACK_LIMIT_FILES = 20_000
 HEADER_LIMIT_BYTES = 64 * 2**10
-"""Of one read of a header; names and attributes of files fit into it."""
+"""Maximum size of one read of a header. File names and attributes fit into it."""
 HEADERS_LIMIT_BYTES = 32 * 2**20
-"""Of all headers of an archive together."""
+"""Maximum size of all headers of an archive together."""
 NAME_LIMIT = 4096
 XZ_LIMIT_BYTES = 128 * 2**20
-"""Memory that unpacking xz may need; its highest preset needs 65 MiB."""
+"""Maximum memory for unpacking xz. Its highest preset needs 65 MiB."""
 CHUNK_BYTES = 2**20
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 FAULTS = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError, OverflowError, RecursionError)
-"""What the libraries raise for archives that are none, or that were made to break them."""
+"""Exceptions that the libraries raise for broken or malicious archives."""
 
 
 class _LimitedReader:
-    """The unpacked bytes of an archive, as `tarfile` reads them: never much at once, never beyond the end that is allowed."""
+    """A file object for `tarfile` over the unpacked bytes that limits the size of each read and the position."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -59,13 +59,16 @@ class _LimitedReader:
 
 
 def too_large(what: str) -> FileTooLarge:
-    """The refusal of an archive that goes beyond a bound."""
+    """The error for an archive that exceeds a bound."""
     return FileTooLarge(f"The archive has {what}. Nothing was unpacked.")
 
 
 @contextmanager
 def open_archive(archive: bytes) -> Generator[tuple[tarfile.TarFile, list[tarfile.TarInfo]]]:
-    """A tar archive (also .gz, .bz2, .xz) and its members, files and folders only. Raises RequestError, and one of FAULTS."""
+    """Open a tar archive (also .gz, .bz2, .xz) and list its members. Raises RequestError, and one of FAULTS.
+
+    An archive with members other than files and folders is refused.
+    """
     limited = _LimitedReader(_unpack(archive))
     with tarfile.open(fileobj=cast("IO[bytes]", limited), mode="r:") as tar:
         members = _members(tar)
@@ -88,23 +91,23 @@ def _unpack(archive: bytes) -> IO[bytes]:
 
 
 def _check_xz(archive: bytes) -> None:
-    """Unpack it once within bounds of memory: the file object of `lzma` has none. Raises FileTooLarge, lzma.LZMAError."""
+    """Unpack the archive once with a memory limit, which `lzma.LZMAFile` lacks. Raises FileTooLarge, lzma.LZMAError."""
     size, left = 0, archive
     while left:
-        unpacking = lzma.LZMADecompressor(memlimit=XZ_LIMIT_BYTES)
+        decompressor = lzma.LZMADecompressor(memlimit=XZ_LIMIT_BYTES)
         data = left
-        while not unpacking.eof:
-            size += len(unpacking.decompress(data, CHUNK_BYTES))
+        while not decompressor.eof:
+            size += len(decompressor.decompress(data, CHUNK_BYTES))
             if size > UNPACK_LIMIT_BYTES + HEADERS_LIMIT_BYTES:
                 raise too_large(f"more than {UNPACK_LIMIT_BYTES} bytes")
-            if unpacking.needs_input and not data:
+            if decompressor.needs_input and not data:
                 raise EOFError("it ends in the middle")
             data = b""
-        left = unpacking.unused_data.lstrip(b"\0")
+        left = decompressor.unused_data.lstrip(b"\0")
 
 
 def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """Files and folders of an archive. One that is too large is given up before it is read to its end."""
+    """List the files and folders of an archive. It stops at the first member that exceeds a bound."""
     members: list[tarfile.TarInfo] = []
     size = 0
     for member in tar:

@@ -1,4 +1,4 @@
-"""What changes beside the sessions: terminals, files, projects, configuration. A face makes its events of these values."""
+"""Changes outside of sessions: terminals, files, projects and configuration. Each face renders its events from them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 EVERYWHERE = "global"
-"""In place of a directory: the change concerns all clients, whatever directory they read."""
+"""Stands for the directory of a change that concerns all clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalCreated:
-    """A terminal was opened. `info` is what clients are shown of it."""
+    """A client opened a terminal. `info` is the record that clients see."""
 
     info: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalUpdated:
-    """A terminal has another title or size."""
+    """The title or size of a terminal changed."""
 
     info: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalExited:
-    """The program in a terminal has ended."""
+    """The program in a terminal ended."""
 
     id: str
     exit_code: int
@@ -34,7 +34,7 @@ class TerminalExited:
 
 @dataclass(frozen=True, slots=True)
 class TerminalDeleted:
-    """A terminal was closed."""
+    """A client closed a terminal."""
 
     id: str
 
@@ -49,28 +49,28 @@ class FileChanged:
 
 @dataclass(frozen=True, slots=True)
 class GitBranchChanged:
-    """Another git branch is checked out; None: no branch."""
+    """Another git branch is checked out. None means a detached HEAD."""
 
     branch: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectUpdated:
-    """A project's record has changed. `row` is the whole of it."""
+    """A project's record changed. `row` is the complete record."""
 
     row: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectDirectoriesChanged:
-    """A project has one more copy, or one less."""
+    """A project gained or lost a working copy."""
 
     project_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorktreeReady:
-    """The files of a new worktree are there."""
+    """A new worktree has all its files."""
 
     name: str
     branch: str
@@ -78,35 +78,35 @@ class WorktreeReady:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeFailed:
-    """A new worktree could not be filled."""
+    """git failed to check out the files of a new worktree."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceReady:
-    """A workspace was made."""
+    """A workspace was created."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceConnected:
-    """A workspace can be used."""
+    """A workspace is ready for use."""
 
     workspace_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryDisposed:
-    """What was known of a directory is no longer true: clients read all of it again."""
+    """The server dropped its state of a directory. Clients read everything about it again."""
 
     directory: str
 
 
 @dataclass(frozen=True, slots=True)
 class EverythingDisposed:
-    """What was known of any directory is no longer true."""
+    """The server dropped its state of all directories. Clients read everything again."""
 
 
 TuiKind: TypeAlias = Literal["tui.prompt.append", "tui.command.execute", "tui.toast.show", "tui.session.select"]
@@ -114,7 +114,7 @@ TuiKind: TypeAlias = Literal["tui.prompt.append", "tui.command.execute", "tui.to
 
 @dataclass(frozen=True, slots=True)
 class TuiCommand:
-    """A command for the terminal clients of a directory, such as text for their prompt."""
+    """A command for the TUI clients of a directory, such as text for their prompt."""
 
     kind: TuiKind
     properties: Mapping[str, Any]
@@ -143,20 +143,20 @@ HostObserver: TypeAlias = Callable[[HostChange, str, str | None], None]
 
 
 class HostFeed:
-    """Gives each change to the faces, in the step in which it is published."""
+    """Passes each host change to its observers synchronously."""
 
     def __init__(self) -> None:
         self._observers: tuple[HostObserver, ...] = ()
 
     def observe(self, observer: HostObserver) -> None:
-        """Call it with every change until `forget`. It must not wait."""
+        """Call `observer` with every change until `forget`. It must not block."""
         self._observers = (*self._observers, observer)
 
     def forget(self, observer: HostObserver) -> None:
-        """It is not called any more. A second call does nothing."""
-        self._observers = tuple(one for one in self._observers if one != observer)
+        """Stop calling `observer`. A second call does nothing."""
+        self._observers = tuple(kept for kept in self._observers if kept != observer)
 
     def publish(self, change: HostChange, directory: str, project_id: str | None = None) -> None:
-        """Give it to all observers."""
+        """Call all observers with the change."""
         for observer in self._observers:
             observer(change, directory, project_id)

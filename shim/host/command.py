@@ -1,7 +1,7 @@
-"""Runs a short program of the machine (`git`, `rg`) and gives what it said: bounded in time and output, nothing left behind.
+"""Runs a short program (`git`, `rg`) with bounded time and output, and returns what it printed.
 
-The program gets no password of the server's, no terminal, only the input that is given, and a process group of its own, which
-is killed as a whole when its time or output is used up or the caller goes away. Agents are not run here: `shim.runtime`.
+The program gets no password of the server, no terminal, and only the input in `stdin`. It runs in its own process group. The
+whole group is killed when the time or output limit is reached or the caller is cancelled. `shim.runtime` runs agents.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from shim.runtime import child
 from shim.runtime.environment import child_environment
 
 TIMEOUT_S = 15.0
-"""For one program. A git status of a large cold repository takes some seconds; no client waits longer than this."""
+"""Seconds for one program. A git status of a large cold repository takes some seconds; no client waits longer than this."""
 OUTPUT_LIMIT_BYTES = 32 * 2**20
 STDERR_LIMIT_BYTES = 64 * 2**10
 CHUNK_BYTES = 64 * 2**10
 
 
 class ProgramMissing(ShimError):
-    """The program is not installed; the text names it."""
+    """The program is not installed. The text names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a program said. `code` is None if it did not end by itself: by the limit on its output (`truncated`) or its time."""
+    """A program's exit code and output. `code` is None if it was killed at its output (`truncated`) or time limit."""
 
     code: int | None
     stdout: bytes
@@ -40,7 +40,7 @@ class CommandResult:
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, with 0."""
+        """Whether the program exited with 0."""
         return self.code == 0
 
     @property
@@ -58,7 +58,7 @@ async def run(
     limit_bytes: int = OUTPUT_LIMIT_BYTES,
     stdin: bytes = b"",
 ) -> CommandResult:
-    """Run it in `cwd` with the person's environment (`child_environment`) and these changes (None removes).
+    """Run a program in `cwd`, in the user's environment (`child_environment`) with these changes (None removes).
 
     Raises: ProgramMissing; FileNotFoundError if `cwd` is no directory; InvalidRequest for a NUL, which no argument can hold.
     """
@@ -95,7 +95,10 @@ async def run(
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray, limit: int, *, drain: bool = False) -> bool:
-    """Up to `limit` bytes. Out: whether that was all. `drain`: go on reading without keeping, so that it can go on writing."""
+    """Read up to `limit` bytes into `into`; return whether that was all.
+
+    `drain`: after the limit, read and drop the rest, so that the program does not block on a full pipe.
+    """
     whole = True
     while chunk := await stream.read(CHUNK_BYTES):
         room = limit - len(into)

@@ -1,8 +1,8 @@
 """Reads the files of one configuration within bounds, and merges them. Blocking: call it in a thread.
 
-A project's files are written by strangers. They are read only inside of the project, only regular files, and a project
-cannot make a load take more than a bounded number of bytes, files and seconds. What goes beyond is left out and reported.
-The files of the person have bounds of their own, so that no project can use those up, and may name any file.
+Strangers may have written a project's files. The reader reads only regular files inside of the project, and at most a bounded
+number of bytes, files and seconds per load. It leaves out and reports what exceeds a bound. The user's own files have separate
+bounds, so that a project cannot use those up, and may refer to any file.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from shim.host.config_schema import ValidConfig
 
 Origin: TypeAlias = Literal["personal", "project"]
-"""Who wrote a source: the person (home, environment), or the repository that they work in."""
+"""Who wrote a source: the user (home, environment), or the repository that they work in."""
 Stamp: TypeAlias = tuple[int, int, int, int, int] | None
-"""Device, inode, size, mtime and ctime of a file; None if there is none."""
+"""Device, inode, size, mtime and ctime of a file; None if it does not exist."""
 
 FILE_LIMIT_BYTES = 2**20
-"""Of one configuration or command file. Larger ones are mistakes and are reported."""
+"""Maximum size of one configuration or command file. A larger one is reported as a problem."""
 LOAD_LIMIT_BYTES = 4 * 2**20
-"""Of all files of one origin in one load, with the texts that `{file:...}` and `{env:...}` put in, each time they do."""
+"""Maximum size of all files of one origin in one load. It counts every text that `{file:...}` and `{env:...}` insert."""
 LOAD_LIMIT_FILES = 1000
-"""Files of one origin that one load reads."""
+"""Maximum files of one origin that one load reads."""
 LOAD_LIMIT_ENTRIES = 10_000
-"""Entries of command folders of one origin that one load looks at."""
+"""Maximum entries in command folders of one origin that one load visits."""
 LOAD_LIMIT_S = 2.0
-"""Seconds that one load works on the files of one origin."""
+"""Maximum seconds that one load spends on the files of one origin."""
 FOLDER_DEPTH_LIMIT = 16
-"""Levels of folders below a command folder."""
+"""Maximum levels of folders below a command folder."""
 PROBLEMS_LIMIT = 50
-"""Problems that one load reports; of the others it says how many there are."""
+"""Maximum problems that one load lists. It only counts the others."""
 PROBLEM_LIMIT_CHARACTERS = 500
 COMMAND_FOLDERS = ("command", "commands")
 ADDED_UP = frozenset({"plugin", "instructions"})
@@ -48,7 +48,7 @@ PLACEHOLDER = re.compile(r"\{(env|file):([^{}]+)\}")
 
 
 class Problem(NamedTuple):
-    """What is wrong with a file, in a sentence that names the place."""
+    """A fault in a configuration file. `message` continues the sentence that `path` begins."""
 
     path: str
     message: str
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place that settings came from: a file, a folder with command files, or a variable of the environment."""
+    """A place that settings came from: a file, a folder with command files, or an environment variable."""
 
     path: str
     origin: Origin
@@ -64,12 +64,12 @@ class Source:
 
 
 class _LimitError(Exception):
-    """A load would go beyond its bounds. The text says which one."""
+    """A load would exceed a bound. The text says which one."""
 
 
 @dataclass(slots=True)
 class _Budget:
-    """What is left for the files of one origin."""
+    """The bytes, files, entries and seconds left for the files of one origin."""
 
     bytes: int = LOAD_LIMIT_BYTES
     files: int = LOAD_LIMIT_FILES
@@ -79,7 +79,7 @@ class _Budget:
     exceeded: bool = False
 
     def take(self, *, size: int = 0, files: int = 0, entries: int = 0) -> None:
-        """Count work that is about to be done. Raises _LimitError."""
+        """Subtract work that the caller is about to do. Raises _LimitError."""
         self.bytes -= size
         self.files -= files
         self.entries -= entries
@@ -94,10 +94,10 @@ class _Budget:
 
 
 class ConfigReader:
-    """Collects the sources of one load, in the order in which later ones win."""
+    """Collects the sources of one load. A later source wins over an earlier one."""
 
     def __init__(self, environment: Mapping[str, str], inside: Sequence[str] = ()) -> None:
-        """In: `inside`, the resolved folders that a project's files must lie in; none: it has no files."""
+        """In: `inside`, the resolved folders that must hold a project's files; if empty, it reads no project files."""
         self._environment = environment
         self._inside = tuple(inside)
         self._budgets: dict[Origin, _Budget] = {"personal": _Budget(), "project": _Budget()}
@@ -107,31 +107,31 @@ class ConfigReader:
         self._problems: list[Problem] = []
         self._unlisted = 0
         self.stamps: dict[str, Stamp] = {}
-        """What each file and folder was before it was read, also those that are not there."""
+        """The stamp of each file and folder before it was read, including missing ones."""
 
     def file(self, path: Path, origin: Origin) -> None:
-        """A JSON file, if it is there."""
+        """Add a JSON file if it exists."""
         with self._bounds(path, origin) as budget:
             text = self._read(path, origin, budget)
             if text is not None:
                 self._add(text, str(path), path.parent, origin, budget)
 
     def text(self, text: str, name: str, base: Path) -> None:
-        """JSON of the person's that stands in no file. `base`: what `{file:...}` is relative to."""
+        """Add the user's JSON from an environment variable. `base`: the folder for relative `{file:...}` paths."""
         with self._bounds(name, "personal") as budget:
             budget.take(size=len(text))
             self._add(text, name, base, "personal", budget)
 
     def commands(self, folder: Path, origin: Origin) -> None:
-        """Command files below a configuration folder. They are read last, so that they never push out a JSON file."""
+        """Add the command files below a configuration folder. `finish` reads them last: JSON files get the budget first."""
         self._folders.append((len(self._sources), folder, origin))
         self._sources.append(None)
 
     def finish(self) -> tuple[tuple[Source, ...], tuple[Problem, ...]]:
-        """All sources that hold something, the one that wins last, and what is wrong."""
+        """Return all non-empty sources, the winning one last, and all problems."""
         for index, folder, origin in self._folders:
-            if found := self._commands_in(folder, origin):
-                self._sources[index] = Source(str(folder), origin, {"command": found})
+            if commands := self._commands_in(folder, origin):
+                self._sources[index] = Source(str(folder), origin, {"command": commands})
         problems = self._problems
         if self._unlisted:
             problems = [*problems, Problem(problems[-1].path, f"is not the last: {self._unlisted} more problems are not listed")]
@@ -159,8 +159,8 @@ class ConfigReader:
             self._sources.append(Source(name, origin, admitted.values))
 
     def _commands_in(self, folder: Path, origin: Origin) -> dict[str, Any]:
-        """The name of a command is the path of its file below the folder, without `.md`."""
-        found: dict[str, Any] = {}
+        """Read commands by name. The name is the file's path below the folder, without `.md`."""
+        commands: dict[str, Any] = {}
         for kind in COMMAND_FOLDERS:
             with self._bounds(folder / kind, origin) as budget:
                 for path in sorted(self._markdown_below(folder / kind, origin, budget)):
@@ -172,11 +172,11 @@ class ConfigReader:
                     admitted = _admit({"command": {name: {**document.head, "template": document.body}}})
                     for problem in admitted.problems:
                         self.problem(str(path), problem)
-                    found.update(admitted.values.get("command") or {})
-        return found
+                    commands.update(admitted.values.get("command") or {})
+        return commands
 
     def _markdown_below(self, folder: Path, origin: Origin, budget: _Budget) -> Iterator[Path]:
-        """Markdown files at any depth. Links to folders are followed, each folder is visited once."""
+        """Yield markdown files at any depth. It follows links to folders and visits each folder once."""
         seen: set[tuple[int, int]] = set()
         left = [(folder, 0)]
         while left:
@@ -205,7 +205,7 @@ class ConfigReader:
         return origin == "personal" or any(disk.is_inside(place, folder) for folder in self._inside)
 
     def _read(self, path: Path, origin: Origin, budget: _Budget) -> str | None:
-        """The text of a file, once for each load; None if there is none or it may not be read."""
+        """Read a file once per load; None if it is missing or may not be read."""
         key = (str(path), origin)
         if key not in self._texts:
             self._texts[key] = self._read_once(path, origin, budget)
@@ -243,8 +243,8 @@ class ConfigReader:
     def _fill(self, value: Any, name: str, base: Path, origin: Origin, budget: _Budget) -> Any:
         """Replace the placeholders in all texts of a value."""
 
-        def replacement(found: re.Match[str]) -> str:
-            text = self._placeholder(found[1], found[2].strip(), name, base, origin, budget)
+        def replacement(match: re.Match[str]) -> str:
+            text = self._placeholder(match[1], match[2].strip(), name, base, origin, budget)
             budget.take(size=len(text))
             return text
 
@@ -259,17 +259,17 @@ class ConfigReader:
 
         return fill(value)
 
-    def _placeholder(self, kind: str, wanted: str, name: str, base: Path, origin: Origin, budget: _Budget) -> str:
+    def _placeholder(self, kind: str, argument: str, name: str, base: Path, origin: Origin, budget: _Budget) -> str:
         if kind == "env":
-            return self._environment.get(wanted, "")
+            return self._environment.get(argument, "")
         home = self._environment.get("HOME", "~")
-        text = self._read(base / (home + wanted[1:] if wanted.startswith("~/") else wanted), origin, budget)
+        text = self._read(base / (home + argument[1:] if argument.startswith("~/") else argument), origin, budget)
         if text is None:
-            self.problem(name, f"{{file:{wanted}}} cannot be read")
+            self.problem(name, f"{{file:{argument}}} cannot be read")
         return (text or "").strip()
 
     def problem(self, path: str, message: str) -> None:
-        """Report what is wrong; beyond PROBLEMS_LIMIT it is only counted."""
+        """Report a problem. Beyond PROBLEMS_LIMIT it is only counted."""
         if len(self._problems) >= PROBLEMS_LIMIT:
             self._unlisted += 1
         else:
@@ -277,7 +277,7 @@ class ConfigReader:
 
 
 class _Bounds:
-    """Measures the time that a source takes, and reports the first one that goes beyond the bounds of its origin."""
+    """Charges the time of a source to its origin's budget, and reports the first source that exceeds it."""
 
     def __init__(self, reader: ConfigReader, path: str, origin: Origin, budget: _Budget) -> None:
         self._reader, self._path, self._origin, self._budget = reader, path, origin, budget
@@ -298,16 +298,16 @@ class _Bounds:
 
 
 def stamp_of(path: str) -> Stamp:
-    """What tells whether a file, or the list of a folder, has changed; links are followed."""
+    """A value that changes when a file or a folder's list changes. It follows links."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - also for what pathlib refuses
+        state = os.stat(path)  # noqa: PTH116 - also for paths that pathlib refuses
     except (OSError, ValueError):
         return None
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 def _admit(values: Mapping[str, Any]) -> ValidConfig:
-    """Imported with the first file: most people have none, and the models of one take a thirtieth of a start."""
+    """Validate one file's values. The import is late: most users have no file, and these models take 1/30 of the start time."""
     from shim.host.config_schema import admit
 
     return admit(values)
@@ -315,7 +315,7 @@ def _admit(values: Mapping[str, Any]) -> ValidConfig:
 
 @dataclass(slots=True)
 class _Merger:
-    """Merges sources key by key, in time that grows with their size."""
+    """Merges sources key by key, in linear time."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     _members: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
@@ -337,21 +337,21 @@ class _Merger:
 def _merge(into: dict[str, Any], key: str, value: Any) -> None:
     old = into.get(key)
     if isinstance(old, dict) and isinstance(value, dict):
-        for inner, one in cast("dict[str, Any]", value).items():
-            _merge(cast("dict[str, Any]", old), inner, one)
+        for inner_key, inner in cast("dict[str, Any]", value).items():
+            _merge(cast("dict[str, Any]", old), inner_key, inner)
     else:
         into[key] = _copy(value)
 
 
 def _copy(value: Any) -> Any:
-    """Objects are copied, because they are merged in place; nothing else ever changes."""
+    """Copy objects, because merging changes them in place. Other values never change."""
     if isinstance(value, dict):
         return {key: _copy(inner) for key, inner in cast("dict[str, Any]", value).items()}
     return value
 
 
 def merge(sources: Sequence[Source], defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """One value of all sources: the later one wins, key by key; `plugin` and `instructions` add up."""
+    """Merge all sources into one value. The later one wins, key by key; `plugin` and `instructions` are concatenated."""
     merger = _Merger()
     for values in (defaults or {}, *(source.values for source in sources)):
         merger.add(values)

@@ -1,7 +1,7 @@
-"""OpenCode's `Config`: the wire's own names, all optional. What the schema does not know is dropped, as native drops it.
+"""OpenCode's `Config` schema: its own key names, all optional. Unknown keys are dropped, as native OpenCode drops them.
 
-A config is the person's file. What in it is wrong is left out and reported; the rest holds (`admit`). Native refuses every
-request of the directory instead, and its TUI does not start.
+`admit` leaves out and reports faulty values, and keeps the rest. Native OpenCode refuses every request of the directory
+instead, and its TUI does not start.
 Source: openapi #/components/schemas/Config, PermissionConfig, AgentConfig, ProviderConfig, McpLocalConfig, McpRemoteConfig.
 """
 
@@ -17,7 +17,7 @@ from shim.complaints import Located, fault_of, located_errors
 
 
 def _tuple_of(value: Any) -> Any:
-    """A list of JSON as a tuple, which strict rules want."""
+    """Turn a JSON list into a tuple, which strict validation requires."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
@@ -30,9 +30,9 @@ Action: TypeAlias = Literal["ask", "allow", "deny"]
 Permission: TypeAlias = Action | dict[str, Action | dict[str, Action]]
 
 NAMED = frozenset({"command", "agent", "mode", "provider", "mcp", "permission", "formatter", "lsp", "reference", "references"})
-"""Keys that hold named things: a fault in one thing leaves the others."""
+"""Keys that hold named entries. A fault in one entry does not remove the others."""
 DESCRIBED_LIMIT = 20
-"""Faults of one file that are described; the others are counted."""
+"""Maximum faults of one file that are described. The others are only counted."""
 
 
 class _Part(BaseModel):
@@ -55,7 +55,7 @@ class CommandConfig(_Part):
 
 
 class AgentConfig(_Open):
-    """An agent of the person's own, or changes to a built-in one."""
+    """A user-defined agent, or changes to a built-in one."""
 
     model: str | None = None
     variant: str | None = None
@@ -75,7 +75,7 @@ class AgentConfig(_Open):
 
 
 class ServerConfig(_Part):
-    """How `opencode serve` listens; not how we do."""
+    """The listen address of `opencode serve`. This server ignores it."""
 
     port: Positive | None = None
     hostname: str | None = None
@@ -85,20 +85,20 @@ class ServerConfig(_Part):
 
 
 class Skills(_Part):
-    """Where skills are."""
+    """Paths and URLs of skills."""
 
     paths: list[str] | None = None
     urls: list[str] | None = None
 
 
 class Watcher(_Part):
-    """What the file watcher leaves out."""
+    """Patterns that the file watcher ignores."""
 
     ignore: list[str] | None = None
 
 
 class ReferenceGit(_Part):
-    """A repository to look things up in."""
+    """A repository for agents to consult."""
 
     repository: str
     branch: str | None = None
@@ -107,7 +107,7 @@ class ReferenceGit(_Part):
 
 
 class ReferenceLocal(_Part):
-    """A folder to look things up in."""
+    """A folder for agents to consult."""
 
     path: str
     description: str | None = None
@@ -115,7 +115,7 @@ class ReferenceLocal(_Part):
 
 
 class ProviderOptions(_Open):
-    """Of a provider of models."""
+    """Options of a model provider."""
 
     apiKey: str | None = None
     baseURL: str | None = None
@@ -127,7 +127,7 @@ class ProviderOptions(_Open):
 
 
 class LongContextCost(_Part):
-    """USD per million tokens above 200,000."""
+    """Prices in USD per million tokens above 200,000."""
 
     input: Number
     output: Number
@@ -136,13 +136,13 @@ class LongContextCost(_Part):
 
 
 class ModelCost(LongContextCost):
-    """USD per million tokens."""
+    """Prices in USD per million tokens."""
 
     context_over_200k: LongContextCost | None = None
 
 
 class ModelLimit(_Part):
-    """Tokens."""
+    """Limits of a model, in tokens."""
 
     context: Number
     input: Number | None = None
@@ -150,21 +150,21 @@ class ModelLimit(_Part):
 
 
 class Modalities(_Part):
-    """What goes in and comes out."""
+    """Media that a model reads and writes."""
 
     input: list[Modality] | None = None
     output: list[Modality] | None = None
 
 
 class ModelProvider(_Part):
-    """Which package talks to the model."""
+    """The npm package that talks to the model."""
 
     npm: str | None = None
     api: str | None = None
 
 
 class InterleavedReasoning(_Part):
-    """Where reasoning stands."""
+    """The message field that holds reasoning."""
 
     field: str
 
@@ -199,7 +199,7 @@ class ModelConfig(_Part):
 
 
 class ProviderConfig(_Part):
-    """A provider of models, for native OpenCode; our agents bring their own."""
+    """A model provider, for native OpenCode. Other agents have their own."""
 
     api: str | None = None
     name: str | None = None
@@ -213,7 +213,7 @@ class ProviderConfig(_Part):
 
 
 class McpLocal(_Part):
-    """An MCP server that is a program."""
+    """An MCP server that runs as a local program."""
 
     type: Literal["local"]
     command: list[str]
@@ -224,7 +224,7 @@ class McpLocal(_Part):
 
 
 class McpOAuth(_Part):
-    """How to log in to an MCP server."""
+    """OAuth settings of an MCP server."""
 
     clientId: str | None = None
     clientSecret: str | None = None
@@ -245,7 +245,7 @@ class McpRemote(_Part):
 
 
 class McpSwitch(_Part):
-    """One that is configured elsewhere, on or off."""
+    """Turns an MCP server on or off that is configured elsewhere."""
 
     enabled: bool
 
@@ -270,13 +270,13 @@ class LspConfig(_Part):
 
 
 class LspOff(_Part):
-    """A language server that is not to run."""
+    """A disabled language server."""
 
     disabled: Literal[True]
 
 
 class ImageAttachment(_Part):
-    """How images are made smaller."""
+    """Limits to which images are scaled down."""
 
     auto_resize: bool | None = None
     max_width: Positive | None = None
@@ -285,26 +285,26 @@ class ImageAttachment(_Part):
 
 
 class Attachment(_Part):
-    """Of prompts."""
+    """Settings for attachments of prompts."""
 
     image: ImageAttachment | None = None
 
 
 class Enterprise(_Part):
-    """A company's own OpenCode."""
+    """The URL of a company's OpenCode."""
 
     url: str | None = None
 
 
 class ToolOutput(_Part):
-    """How much of it is kept."""
+    """Limits for the tool output that is kept."""
 
     max_lines: Positive | None = None
     max_bytes: Positive | None = None
 
 
 class Compaction(_Part):
-    """When a session is summarised."""
+    """Settings that decide when a session is compacted."""
 
     auto: bool | None = None
     prune: bool | None = None
@@ -314,7 +314,7 @@ class Compaction(_Part):
 
 
 class Policy(_Part):
-    """Which providers may be used."""
+    """A rule that allows or denies a provider."""
 
     action: Literal["provider.use"]
     effect: Literal["allow", "deny"]
@@ -322,7 +322,7 @@ class Policy(_Part):
 
 
 class Experimental(_Part):
-    """What may go away."""
+    """Experimental settings."""
 
     disable_paste_summary: bool | None = None
     batch_tool: bool | None = None
@@ -334,7 +334,7 @@ class Experimental(_Part):
 
 
 class Config(_Part):
-    """The whole. As a request body, null takes a key away."""
+    """The complete configuration. In a request body, null removes a key."""
 
     schema_: str | None = Field(default=None, alias="$schema")
     shell: str | None = None
@@ -375,14 +375,14 @@ class Config(_Part):
 
 
 class ValidConfig(NamedTuple):
-    """What of a config holds, and what is wrong with the rest, one sentence each."""
+    """The valid values of a config, and one sentence for each fault."""
 
     values: dict[str, Any]
     problems: tuple[str, ...]
 
 
 def admit(values: Mapping[str, Any]) -> ValidConfig:
-    """The known and valid part of a config. Faulty keys are left out, in named things (`NAMED`) only the faulty one."""
+    """Return the valid part of a config. In the keys of `NAMED`, only the faulty entry is dropped."""
     left = json.loads(json.dumps(values))
     problems: list[str] = []
     undescribed = 0
@@ -402,22 +402,22 @@ def admit(values: Mapping[str, Any]) -> ValidConfig:
 
 
 def _faulty(error: ValidationError, values: dict[str, Any]) -> dict[tuple[str | int, ...], list[Located]]:
-    """What is to be dropped, and its errors. All in one go: a file with many faults is not validated for each of them."""
+    """Map each path to drop to its errors. One pass covers all faults, so that a file is not validated once per fault."""
     located = located_errors(error, values)
     inner = {path[0] for _, path in located if len(path) > 1 and path[0] in NAMED}
-    found: dict[tuple[str | int, ...], list[Located]] = {}
-    for one in located:
-        path = one[1]
+    faults: dict[tuple[str | int, ...], list[Located]] = {}
+    for fault in located:
+        path = fault[1]
         if path and path[0] in inner:
-            if len(path) > 1:  # the others say that it is not another branch of a union
-                found.setdefault(tuple(path[:2]), []).append(one)
+            if len(path) > 1:  # shorter paths only say that another member of the union does not match
+                faults.setdefault(tuple(path[:2]), []).append(fault)
         else:
-            found.setdefault(tuple(path[:1]), []).append(one)
-    return found
+            faults.setdefault(tuple(path[:1]), []).append(fault)
+    return faults
 
 
 def wire(config: Config) -> dict[str, Any]:
-    """What was set, as JSON; nulls stay only where they were sent."""
+    """The explicitly set keys as JSON. A null stays only where the client sent it."""
     return config.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -426,5 +426,5 @@ def _drop(values: dict[str, Any], path: tuple[str | int, ...]) -> None:
     if isinstance(inner, dict):
         cast("dict[str | int, Any]", inner).pop(path[1], None)
     else:
-        # A path that leads nowhere cannot happen in a dict; dropping all of it ends the loop even then.
+        # An empty path cannot happen for a dict. Clearing all values ends the caller's loop even then.
         values.pop(cast("str", path[0]), None) if path else values.clear()

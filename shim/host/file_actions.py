@@ -1,8 +1,7 @@
-"""Files of a session's directory, for programs: listed, read, written, moved, removed, unpacked. For `/v1/fs`.
+"""Lists, reads, writes, moves, removes and unpacks files of a session's directory, for `/v1/fs`. Blocking: use a thread.
 
-Paths are relative to the directory or absolute below it; what leads out (`..`, links) is refused, unless `anywhere` is set.
-A file is written beside its place and then put there, so that nobody reads half of one. Links are listed and removed as
-what they are, never followed out. All functions block: call them in a thread.
+Paths are relative to the directory or absolute below it. Paths that lead out (`..`, links) are refused, unless `anywhere` is
+set. Writes are atomic, so that no reader sees half of a file. A link is listed and removed as a link, and never followed out.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from shim.host.disk import printable
 from shim.host.files import confine
 
 READ_LIMIT_BYTES = 64 * 2**20
-"""Of one file that is read or written; requests have the same bound."""
+"""Maximum size of one file to read. Request bodies have the same bound."""
 LIST_LIMIT = 10_000
-TOLD_PATHS = 1024
-"""Paths in the answer of an upload."""
+LISTED_PATHS_LIMIT = 1024
+"""Maximum paths in the answer to an upload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where paths are taken from."""
+    """The directory that paths are relative to. `anywhere`: they may also lead out of it."""
 
     directory: str
     anywhere: bool = False
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """What files must lie in."""
+        """The folders that must hold the files."""
         return ("/",) if self.anywhere else (os.path.realpath(self.directory),)
 
     def path(self, path: str, *, follow: bool = True) -> Path:
-        """The place that a path means. `follow`: links at its end too. Raises InvalidRequest."""
+        """Resolve a path. `follow`: also resolve a link at its end. Raises InvalidRequest."""
         if "\0" in path or not path:
             raise InvalidRequest("A path has at least one character, and no NUL.", None)
         if self.anywhere:
@@ -55,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file or folder. `path` is absolute; `modified` RFC 3339."""
+    """A file or folder. `path` is absolute, `size` in bytes, `modified` RFC 3339."""
 
     name: str
     path: str
@@ -64,8 +63,8 @@ class FileEntry:
     modified: str
 
 
-def _request_error(what: str, path: str, error: OSError) -> RequestError:
-    message = f"Cannot {what} {path}: {error.strerror or error}."
+def _request_error(action: str, path: str, error: OSError) -> RequestError:
+    message = f"Cannot {action} {path}: {error.strerror or error}."
     match error:
         case FileNotFoundError():
             return PathNotFound(message)
@@ -83,7 +82,7 @@ def _entry(path: Path, state: os.stat_result) -> FileEntry:
 
 
 def look(place: Place, path: str) -> FileEntry:
-    """What is there. Raises RequestError."""
+    """Describe the file or folder at a path. Raises RequestError."""
     where = place.path(path)
     try:
         return _entry(where, where.stat())
@@ -92,31 +91,30 @@ def look(place: Place, path: str) -> FileEntry:
 
 
 def entries(place: Place, path: str) -> list[FileEntry]:
-    """A folder's entries, folders first, each by name; at most LIST_LIMIT. Raises RequestError."""
+    """List a folder's entries, folders first, then by name; at most LIST_LIMIT. Raises RequestError."""
     folder = place.path(path)
-    out: list[FileEntry] = []
+    listed: list[FileEntry] = []
     try:
-        with os.scandir(folder) as found:
-            for _, one in zip(range(LIST_LIMIT), found, strict=False):
+        with os.scandir(folder) as scan:
+            for _, entry in zip(range(LIST_LIMIT), scan, strict=False):
                 with suppress(FileNotFoundError):
-                    out.append(
-                        _entry(folder / one.name, one.stat(follow_symlinks=not one.is_symlink() or _inside(place, one.path)))
-                    )
+                    state = entry.stat(follow_symlinks=not entry.is_symlink() or _inside(place, entry.path))
+                    listed.append(_entry(folder / entry.name, state))
     except OSError as error:
         raise _request_error("list", path, error) from error
-    return sorted(out, key=lambda one: (one.kind != "directory", one.name.casefold()))
+    return sorted(listed, key=lambda entry: (entry.kind != "directory", entry.name.casefold()))
 
 
 def _inside(place: Place, path: str) -> bool:
-    """Whether a link leads to something that may be seen and is there."""
+    """Whether a link leads to an existing path that the client may see."""
     try:
         return place.path(path).exists()
-    except Exception:  # whatever is wrong with it: the link itself is told then
+    except Exception:  # whatever the error, the caller then lists the link itself
         return False
 
 
 def read(place: Place, path: str) -> bytes:
-    """A file's bytes. Raises RequestError; FileTooLarge above READ_LIMIT_BYTES."""
+    """Read a file's bytes. Raises RequestError; FileTooLarge above READ_LIMIT_BYTES."""
     where = place.path(path)
     try:
         with disk.open_confined(where, place.folders) as (file, state):
@@ -130,7 +128,7 @@ def read(place: Place, path: str) -> bytes:
 
 
 def write(place: Place, path: str, data: bytes) -> Path:
-    """Put these bytes there; missing folders are made. Raises RequestError."""
+    """Write a file; missing folders are created. Raises RequestError."""
     where = place.path(path)
     try:
         if where.is_dir():
@@ -142,7 +140,7 @@ def write(place: Place, path: str, data: bytes) -> Path:
 
 
 def make_folder(place: Place, path: str) -> Path:
-    """A folder and those above it; one that is there is fine. Raises RequestError."""
+    """Create a folder and its parents; an existing one is no error. Raises RequestError."""
     where = place.path(path)
     try:
         where.mkdir(parents=True, exist_ok=True)
@@ -152,7 +150,10 @@ def make_folder(place: Place, path: str) -> Path:
 
 
 def remove(place: Place, path: str, *, recursive: bool) -> Path:
-    """A file, a link itself, an empty folder; a full one only if `recursive`. Never the directory itself. Raises RequestError."""
+    """Remove a file, a link, or an empty folder; a full folder only if `recursive`. Raises RequestError.
+
+    It refuses to remove the session's own directory.
+    """
     where = place.path(path, follow=False)
     if where == Path(os.path.realpath(place.directory)):
         raise InvalidRequest("The session's own directory is not removed.", None)
@@ -170,7 +171,7 @@ def remove(place: Place, path: str, *, recursive: bool) -> Path:
 
 
 def move(place: Place, source: str, target: str, *, overwrite: bool) -> tuple[Path, Path]:
-    """Move or rename. Raises RequestError; PathExists if the target is there and may not be overwritten."""
+    """Move or rename. Raises RequestError; PathExists if the target exists and may not be overwritten."""
     start, end = place.path(source, follow=False), place.path(target, follow=False)
     try:
         start.lstat()
@@ -187,12 +188,13 @@ def move(place: Place, source: str, target: str, *, overwrite: bool) -> tuple[Pa
 
 
 def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
-    """A tar archive (also .gz, .bz2, .xz) below a folder. Only files and folders, all below it. Raises RequestError.
+    """Unpack a tar archive (also .gz, .bz2, .xz) below a folder. Raises RequestError.
 
-    Out: paths of the files, at most TOLD_PATHS, and whether there were more.
+    All members must be files or folders below it. Out: paths of the files, at most LISTED_PATHS_LIMIT, and whether there were
+    more.
     """
     folder = place.path(path)
-    told: list[str] = []
+    paths: list[str] = []
     count = 0
     try:
         with archives.open_archive(archive) as (tar, members):
@@ -207,10 +209,10 @@ def unpack(place: Place, path: str, archive: bytes) -> tuple[list[str], bool]:
                 assert file is not None
                 disk.put(target, file.read(), place.folders, 0o755 if member.mode & 0o100 else 0o644)
                 count += 1
-                if count <= TOLD_PATHS:
-                    told.append(str(target))
+                if count <= LISTED_PATHS_LIMIT:
+                    paths.append(str(target))
     except archives.FAULTS as error:
         raise InvalidRequest(f"The body is no tar archive that can be read: {error}.", None) from error
     except OSError as error:
         raise _request_error("unpack into", path, error) from error
-    return told, count > TOLD_PATHS
+    return paths, count > LISTED_PATHS_LIMIT

@@ -1,7 +1,7 @@
-"""Files of a project directory, for the UIs' file trees and viewers. Nothing outside of the directory is ever read.
+"""Reads files of a project directory for the file trees and viewers of UIs. It never reads outside of the directory.
 
-A path is taken relative to the directory or absolute below it; `..` and links that lead out are refused (400). Texts are
-trimmed at both ends, as native does it; what is no text comes as base64 with its type. Devices and pipes are not opened.
+A path is relative to the directory or absolute below it; `..` and links that lead out are refused (400). Text is trimmed at
+both ends, as in native OpenCode. Other content is returned as base64 with its media type. Devices and pipes are not opened.
 Source: recordings `endpoints`; a live OpenCode 1.18.33.
 """
 
@@ -20,12 +20,12 @@ from shim.host import disk, vcs
 from shim.host.disk import printable
 
 FILE_LIMIT_BYTES = 16 * 2**20
-"""Of one file that is shown. Larger ones are refused: the UIs would freeze."""
+"""Maximum size of one file to show. Larger files are refused, because UIs would freeze."""
 SNIFF_BYTES = 8000
 LIST_LIMIT = 10_000
-"""Entries of one folder."""
+"""Maximum entries of one folder."""
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".ico", ".avif", ".heic", ".tiff"})
-"""Always binary, also when a file is too short to tell."""
+"""Extensions that are always binary, even if the file is too short to tell."""
 BOMS: tuple[tuple[bytes, str], ...] = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -51,7 +51,7 @@ class Content:
 
 
 def confine(directory: str, path: str) -> Path:
-    """The place that a path means, links resolved in it. Raises InvalidRequest if it is not below the directory."""
+    """Resolve a path and its links. Raises InvalidRequest if the result is not below the directory."""
     if "\0" in path:
         raise InvalidRequest("A path may not contain NUL", "Query", ("path",))
     base = Path(os.path.realpath(directory))
@@ -62,19 +62,22 @@ def confine(directory: str, path: str) -> Path:
 
 
 def is_below(directory: str, place: str) -> bool:
-    """Whether an absolute and normal path is the directory or below it, by its words alone: links are resolved at its use."""
+    """Whether an absolute, normalized path is the directory or below it. It compares text only and resolves no links."""
     return place == directory or place.startswith(directory.rstrip("/") + "/")
 
 
 async def list_folder(directory: str, path: str) -> list[Entry]:
-    """A folder: folders first, then files, each by name; what git ignores is marked. Raises InvalidRequest."""
+    """List a folder: folders first, then files, each by name. Entries that git ignores are marked. Raises InvalidRequest."""
     entries = await asyncio.to_thread(_entries, directory, path)
     ignored = await _ignored_paths(directory, [entry.path for entry in entries])
     return [Entry(e.name, e.path, e.absolute, e.type, e.path in ignored) for e in entries]
 
 
 async def content(directory: str, path: str) -> Content:
-    """A file; an empty text if there is none (a viewer may show one that was just deleted), as native. Raises InvalidRequest."""
+    """Read a file for a viewer. Raises InvalidRequest.
+
+    A missing file reads as an empty text, as in native OpenCode: a viewer may show a file that was just deleted.
+    """
     return await asyncio.to_thread(_read, directory, path)
 
 
@@ -82,11 +85,11 @@ def _entries(directory: str, path: str) -> list[Entry]:
     folder = confine(directory, path)
     relative = os.path.normpath(os.path.relpath(Path(directory, path), directory))
     try:
-        with os.scandir(folder) as found:
-            names = [(one.name, one.is_dir()) for _, one in zip(range(LIST_LIMIT), found, strict=False)]
+        with os.scandir(folder) as scan:
+            names = [(entry.name, entry.is_dir()) for _, entry in zip(range(LIST_LIMIT), scan, strict=False)]
     except OSError as error:
         raise InvalidRequest(f"Cannot list {path}: {error.strerror}", "Query", ("path",)) from error
-    names.sort(key=lambda one: (not one[1], one[0].casefold()))
+    names.sort(key=lambda name: (not name[1], name[0].casefold()))
     entries: list[Entry] = []
     for raw, is_folder in names:
         name = printable(raw)
@@ -97,10 +100,10 @@ def _entries(directory: str, path: str) -> list[Entry]:
 
 
 async def _ignored_paths(directory: str, paths: list[str]) -> frozenset[str]:
-    """Which of these git ignores; none outside of a repository."""
-    # `./` keeps a name that begins with `:` from being read as magic.
-    found = await vcs.ignored_paths(directory, [f"./{path}" for path in paths if path.rstrip("/") != ".git"])
-    return frozenset(printable(name).removeprefix("./") for name in found)
+    """The paths among these that git ignores; empty outside of a repository."""
+    # `./` keeps git from reading a name that begins with `:` as pathspec magic.
+    ignored = await vcs.ignored_paths(directory, [f"./{path}" for path in paths if path.rstrip("/") != ".git"])
+    return frozenset(printable(name).removeprefix("./") for name in ignored)
 
 
 def _read(directory: str, path: str) -> Content:
@@ -131,7 +134,7 @@ def _read(directory: str, path: str) -> Content:
 
 
 def decode(data: bytes) -> str | None:
-    """The text of a file, by its byte order mark or as UTF-8 with what is wrong replaced; None if it is no text."""
+    """Decode text by its byte order mark, else as UTF-8 with invalid bytes replaced; None for binary data."""
     for mark, encoding in BOMS:
         if data.startswith(mark):
             return data.decode(encoding, "replace")

@@ -1,7 +1,7 @@
-"""JSON with comments and trailing commas, as in OpenCode's config files: read, and changed without losing a comment. Pure.
+"""Reads and edits JSON with comments and trailing commas (OpenCode's config files), and keeps the comments. Pure.
 
-`parse` gives a tree whose nodes know where they stand in the text; `edit` replaces, adds and removes members by cutting
-exactly there. Numbers, strings and literals are read by the `json` module.
+`parse` returns a tree whose nodes hold their positions in the text. `edit` replaces, adds and removes members at these
+positions. The `json` module reads numbers, strings and literals.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 REST_OF_LINE = re.compile(r"[ \t]*(//[^\n]*|/\*[^\n]*?\*/[ \t]*)?(?=\n)")
 DEPTH_LIMIT = 200
 VALUES_LIMIT = 20_000
-"""Of one text. No configuration comes near; checking the values of a hostile one would take seconds and hundreds of megabytes."""
+"""Maximum values in one text. Validating a hostile text with more would take seconds and hundreds of megabytes."""
 
 
 class JsoncError(ValueError):
-    """The text is no JSONC; says what was expected, and where (line and column from 1)."""
+    """The text is not valid JSONC. The message says what the parser expected, and where (line and column from 1)."""
 
     def __init__(self, expected: str, text: str, at: int) -> None:
         line = text.count("\n", 0, at) + 1
         column = at - (text.rfind("\n", 0, at) + 1) + 1
-        found = f"found {text[at : at + 20]!r}" if at < len(text) else "the file ends"
-        super().__init__(f"line {line}, column {column}: expected {expected}, {found}")
+        actual = f"found {text[at : at + 20]!r}" if at < len(text) else "the file ends"
+        super().__init__(f"line {line}, column {column}: expected {expected}, {actual}")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`"key": value` of an object; `start` is where the key begins."""
+    """A `"key": value` of an object. The key begins at `start`."""
 
     key: str
     start: int
@@ -44,18 +44,18 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value from `start` to before `end`. Of an object `members` are kept with their places, the last of a key wins."""
+    """A value at `start` up to, not including, `end`. An object keeps its `members`; of equal keys the last wins."""
 
     start: int
     end: int
     value: Any
     members: list[Member] = field(default_factory=list["Member"])
     comma: bool = False
-    """The last member has a comma behind it."""
+    """Whether a comma follows the last member."""
 
 
 def parse(text: str) -> Node:
-    """The tree. Raises JsoncError. A byte order mark is skipped."""
+    """Parse a text into a tree. Raises JsoncError. A byte order mark is skipped."""
     start = _skip(text, 1 if text.startswith("\ufeff") else 0)
     node = _value(text, start, 0, iter(range(VALUES_LIMIT)))
     end = _skip(text, node.end)
@@ -65,12 +65,12 @@ def parse(text: str) -> Node:
 
 
 def loads(text: str) -> Any:
-    """The value. Raises JsoncError."""
+    """Parse a text into a value. Raises JsoncError."""
     return parse(text).value
 
 
 def edit(text: str, changes: Mapping[str, Any]) -> str:
-    """The text with changes made: objects are merged, None removes, all else replaces. Raises JsoncError."""
+    """Apply changes to a text: objects are merged, None removes a key, other values replace. Raises JsoncError."""
     if not text.strip():
         text = "{}"
     for path, value in _leaves(changes):
@@ -82,12 +82,12 @@ def edit(text: str, changes: Mapping[str, Any]) -> str:
 
 
 def _skip(text: str, at: int) -> int:
-    found = SPACE.match(text, at)
-    return found.end() if found else at
+    match = SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _value(text: str, at: int, depth: int, left: Iterator[int]) -> Node:
-    """In: `left`, which runs out after VALUES_LIMIT values."""
+    """Parse the value at a position. In: `left`, which ends after VALUES_LIMIT values."""
     if next(left, None) is None:
         raise JsoncError(f"at most {VALUES_LIMIT} values", text, at)
     if depth > DEPTH_LIMIT:
@@ -101,20 +101,20 @@ def _value(text: str, at: int, depth: int, left: Iterator[int]) -> Node:
             end = _string_end(text, at)
             return Node(at, end, json.loads(text[at:end], strict=False))
         case _:
-            found = SCALAR.match(text, at)
-            if found is None:
+            scalar = SCALAR.match(text, at)
+            if scalar is None:
                 raise JsoncError("a value", text, at)
             try:
-                return Node(at, found.end(), json.loads(found[0]))
-            except ValueError:  # Python reads no integer of more than 4300 digits
+                return Node(at, scalar.end(), json.loads(scalar[0]))
+            except ValueError:  # Python refuses integers of more than 4300 digits
                 raise JsoncError("a shorter number", text, at) from None
 
 
 def _string_end(text: str, at: int) -> int:
-    found = STRING.match(text, at)
-    if found is None:
+    match = STRING.match(text, at)
+    if match is None:
         raise JsoncError("a string", text, at)
-    return found.end()
+    return match.end()
 
 
 def _object(text: str, start: int, depth: int, left: Iterator[int]) -> Node:
@@ -142,7 +142,7 @@ def _array(text: str, start: int, depth: int, left: Iterator[int]) -> Node:
 
 
 def _next(text: str, at: int, closing: str) -> tuple[int, bool]:
-    """Behind a member: the place of the next one or of the closing bracket, and whether there was a comma."""
+    """After a member: the position of the next one or of the closing bracket, and whether there was a comma."""
     at = _skip(text, at)
     if text[at : at + 1] == ",":
         return _skip(text, at + 1), True
@@ -155,11 +155,11 @@ def _next(text: str, at: int, closing: str) -> tuple[int, bool]:
 
 
 def _leaves(changes: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    found: list[tuple[tuple[str, ...], Any]] = []
+    leaves: list[tuple[tuple[str, ...], Any]] = []
     for key, value in changes.items():
         inner = obj(value)
-        found += _leaves(inner, (*path, key)) if inner else [((*path, key), value)]
-    return found
+        leaves += _leaves(inner, (*path, key)) if inner else [((*path, key), value)]
+    return leaves
 
 
 def _set(text: str, path: tuple[str, ...], value: Any) -> str:
@@ -198,7 +198,7 @@ def _replace(text: str, node: Node, value: Any, depth: int) -> str:
 def _add(text: str, node: Node, key: str, value: Any, depth: int) -> str:
     line = f"\n{'  ' * depth}{json.dumps(key, ensure_ascii=False)}: {_dump(value, depth)}"
     if not node.members:
-        # Behind the bracket and not before the closing one: a comment may stand between them.
+        # Insert after the opening bracket, not before the closing one: a comment may stand between them.
         return text[: node.start + 1] + line + "\n" + "  " * (depth - 1) + text[node.start + 1 :].lstrip()
     last = node.members[-1].node.end
     behind = text.index(",", _skip(text, last)) + 1 if node.comma else last
@@ -209,7 +209,7 @@ def _add(text: str, node: Node, key: str, value: Any, depth: int) -> str:
 
 
 def _remove(text: str, node: Node, member: Member) -> str:
-    """With its comma, and with the comment at the end of its line."""
+    """Remove a member with its comma, and with the comment at the end of its line."""
     index = node.members.index(member)
     before, end = text[: member.start], member.node.end
     if node.comma or member is not node.members[-1]:

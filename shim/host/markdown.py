@@ -1,4 +1,4 @@
-"""Markdown files with a head of `key: value` lines between `---`, as commands are written. Pure."""
+"""Parses markdown files with a front matter of `key: value` lines between `---`, such as commands and skills. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ BLOCK = re.compile(r"[|>][+-]?")
 
 
 class Document(NamedTuple):
-    """The head's values (texts, true and false; nested ones are left out) and the body without blank ends."""
+    """The front matter's values (texts and booleans; nested values are left out) and the stripped body."""
 
     head: dict[str, str | bool]
     body: str
 
 
 def parse(text: str) -> Document:
-    """A file without a head is all body. Not YAML: what commands use of it, no more."""
+    """Split a file into head and body. It reads only the part of YAML that commands use."""
     text = text.removeprefix("\ufeff")
-    found = HEAD.match(text)
-    if found is None:
+    match = HEAD.match(text)
+    if match is None:
         return Document({}, text.strip())
     head: dict[str, str | bool] = {}
-    lines = found[1].splitlines()
+    lines = match[1].splitlines()
     for index, line in enumerate(lines):
         pair = LINE.match(line)
         if pair is None:
@@ -35,7 +35,7 @@ def parse(text: str) -> Document:
         elif not value:
             continue
         head[pair[1]] = {"true": True, "false": False}.get(value, _unquote(value))
-    return Document(head, text[found.end() :].strip())
+    return Document(head, text[match.end() :].strip())
 
 
 def _block(lines: list[str], *, folded: bool) -> str:

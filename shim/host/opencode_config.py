@@ -1,20 +1,21 @@
-"""The person's OpenCode configuration: read from where native OpenCode reads it, and written on request.
+"""Reads the user's OpenCode configuration from where native OpenCode reads it, and writes it on request.
 
-    ~/.config/opencode/{config.json,opencode.json,opencode.jsonc}     the person's
-    $OPENCODE_CONFIG                                                  a file of their choice
+    ~/.config/opencode/{config.json,opencode.json,opencode.jsonc}     the user's own files
+    $OPENCODE_CONFIG                                                  a file that the user names
     opencode.jsonc, opencode.json                                     from the root of the repository down to the directory
     .opencode/{opencode.jsonc,opencode.json}                          the same
-    $OPENCODE_CONFIG_CONTENT                                          JSON itself
+    $OPENCODE_CONFIG_CONTENT                                          JSON text
 
-Later ones win, key by key; `plugin` and `instructions` add up. Commands are also `command/**/*.md` (or `commands`) in
-`~/.config/opencode` and in each `.opencode`. `{env:NAME}` and `{file:path}` in texts are replaced. Model, permission
-rules and commands are used here; the rest is only shown to clients.
+Later sources win, key by key; `plugin` and `instructions` are concatenated. Commands may also be `command/**/*.md` (or
+`commands`) in `~/.config/opencode` and in each `.opencode`. `{env:NAME}` and `{file:path}` in texts are replaced. The server
+uses model, permission rules and commands; it only shows the rest to clients.
 
-A project's files must lie in its repository (and in `roots`), links and `{file:...}` too; the person's may lie anywhere.
-Bounds of a load: `shim.host.config_reader`.
+A project's files, and the targets of its links and `{file:...}`, must lie in its repository (and in `roots`). The user's files
+may lie anywhere. `shim.host.config_reader` bounds a load.
 
-A faulty file never stops anything: what is wrong in it is left out and told (`problems`), while native refuses all requests
-of the directory. A change of a project goes to a file that is read again; native writes a `config.json` which it never reads.
+A faulty file stops nothing: faulty values are left out and listed in `problems`, while native OpenCode refuses all requests of
+the directory. A change to a project goes to a file that is read later; native OpenCode writes a `config.json` that it never
+reads.
 Source: a live OpenCode 1.18.33; recordings `endpoints`, `misc`.
 """
 
@@ -46,20 +47,20 @@ SCHEMA = "https://opencode.ai/config.json"
 GLOBAL_NAMES = ("config.json", "opencode.json", "opencode.jsonc")
 PROJECT_NAMES = ("opencode.jsonc", "opencode.json")
 REFRESH_S = 2.0
-"""Seconds between looks at the files of a directory in which an agent runs: no rule that is applied is older."""
+"""Seconds between checks of a directory's files while an agent runs there. No applied rule is older."""
 LOOK_LIMIT_S = 10.0
-"""Seconds that somebody waits for the disk to tell whether files have changed."""
+"""Maximum seconds that a request waits for the disk to tell whether files changed."""
 SETTLING_NS = 50_000_000
-"""A file that changed so shortly before it was read may change again without another time: it is read again."""
+"""A file changed this shortly before a read is read again: a second change might keep the same mtime. In nanoseconds."""
 CACHED_DIRECTORIES = 32
-"""Directories whose configuration is kept, beside those in use."""
+"""Maximum directories whose configuration stays cached, besides those in use."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigCommand:
-    """A slash command of the person's own. `template` has `$1`, `$ARGUMENTS`, `@file` and !`shell` still in it."""
+    """A user-defined slash command. `template` still contains `$1`, `$ARGUMENTS`, `@file` and !`shell`."""
 
     name: str
     template: str
@@ -71,46 +72,46 @@ class ConfigCommand:
 
 @dataclass(frozen=True)
 class OpenCodeConfig:
-    """Everything merged. `values` satisfies OpenCode's `Config` schema."""
+    """The merged configuration. `values` satisfies OpenCode's `Config` schema."""
 
     values: Mapping[str, Any]
     problems: tuple[Problem, ...] = ()
     sources: tuple[Source, ...] = ()
-    """Where the values came from; a later one wins."""
+    """The sources of the values; a later one wins."""
 
     @cached_property
     def personal_values(self) -> Mapping[str, Any]:
-        """What the person's own files and environment say, without the project's."""
+        """Values from the user's own files and environment."""
         return merge([source for source in self.sources if source.origin == "personal"])
 
     @cached_property
     def project_values(self) -> Mapping[str, Any]:
-        """What the files of the project say, which strangers may have written."""
+        """Values from the project's files, which strangers may have written."""
         return merge([source for source in self.sources if source.origin == "project"])
 
     @property
     def personal_permission(self) -> Any:
-        """The person's own permission rules, as `permission`."""
+        """The user's own permission rules, in the form of `permission`."""
         return self.personal_values.get("permission")
 
     @property
     def project_permission(self) -> Any:
-        """The project's permission rules, as `permission`."""
+        """The project's permission rules, in the form of `permission`."""
         return self.project_values.get("permission")
 
     @property
     def model(self) -> str | None:
-        """`provider/model` that new sessions start with, if the person chose one."""
+        """The `provider/model` of new sessions, if the user chose one."""
         return self.values.get("model")
 
     @property
     def default_agent(self) -> str | None:
-        """Name of the OpenCode agent (mode) that new sessions start with."""
+        """The name of the OpenCode agent (mode) of new sessions."""
         return self.values.get("default_agent")
 
     @property
     def permission(self) -> Any:
-        """The permission rules as written: an action, or `{tool: action | {pattern: action}}`; None if there are none."""
+        """The permission rules as written: an action, or `{tool: action | {pattern: action}}`; None without rules."""
         return self.values.get("permission")
 
     @property
@@ -130,30 +131,30 @@ class OpenCodeConfig:
 
 
 UNREAD = OpenCodeConfig({"permission": "ask"})
-"""What holds in a directory whose files were not read yet: nothing is allowed that nobody was asked about."""
+"""The configuration of a directory whose files were not read yet. It asks about every permission."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LoadedConfig:
-    """A configuration with what its files were when it was read."""
+    """A configuration with the stamps of its files at the time of the read."""
 
     config: OpenCodeConfig
     folders: tuple[Path, ...]
     stamps: Mapping[str, Stamp]
     settled: bool
-    """No file had changed just before."""
+    """Whether no file changed within SETTLING_NS before the read."""
 
 
 WITHOUT_PROJECTS = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_CONFIG_PROJECT_DISABLE")
-"""Variables by which those that start OpenCode 1.x and 2.x leave out the files of projects."""
+"""Environment variables that make OpenCode 1.x and 2.x ignore project files."""
 
 
 class ConfigFiles:
-    """Reads and writes them, and keeps what was read for as long as no file changes.
+    """Reads and writes the configuration files, and caches each configuration until a file changes.
 
-    `fresh` reads in a thread. `current` reads nothing: it gives what was read last, which `keep_current` holds up to date.
-    In: the person's home and environment; `roots`, outside of which no project's file is read. Texts may name what agents get
-    too (`{env:...}`): a repository's commands are sent to them, and this server's password is not theirs.
+    `fresh` reads in a thread. `current` returns the last configuration without reading; `keep_current` keeps it up to date.
+    In: the user's home and environment; `roots`, outside of which it reads no project file. `{env:...}` sees only the variables
+    that agents get: a repository's commands are sent to agents, which must not see this server's password.
     """
 
     def __init__(self, home: Path, environment: Mapping[str, str], roots: Sequence[str] = ()) -> None:
@@ -165,30 +166,30 @@ class ConfigFiles:
 
     @property
     def home(self) -> Path:
-        """The person's home."""
+        """The user's home directory."""
         return self._home
 
     @property
     def folder(self) -> Path:
-        """Where the person's own files are."""
+        """The folder of the user's own files."""
         base = self._environment.get("XDG_CONFIG_HOME", "")
         return (Path(base) if base.startswith("/") else self._home / ".config") / "opencode"
 
     # --- reading
 
     def current(self, directory: str) -> OpenCodeConfig:
-        """What was read last, without a look at the disk; `UNREAD` if nothing was."""
+        """Return the last configuration without reading the disk; `UNREAD` if there is none."""
         loaded = self._loaded.get(directory)
         return UNREAD if loaded is None else loaded.config
 
     async def fresh(self, directory: str) -> OpenCodeConfig:
-        """What holds now. Looks at the files in a thread, and reads them if one has changed.
+        """Return the configuration as of now. It checks the files in a thread, and reads them if one changed.
 
-        A disk that does not answer within LOOK_LIMIT_S leaves what was read last.
+        If the disk does not answer within LOOK_LIMIT_S, it returns the last configuration.
         """
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
-                if (task := self._loading.get(directory)) is not None:  # it may have looked at a file before that changed
+                if (task := self._loading.get(directory)) is not None:  # a file may have changed after that task checked it
                     await asyncio.shield(task)
                 return await asyncio.shield(self._loading.get(directory) or self._look(directory))
         except TimeoutError:
@@ -202,7 +203,7 @@ class ConfigFiles:
         return task
 
     async def keep_current(self, in_use: Callable[[], Collection[str]]) -> None:
-        """Look at the files of the directories in use again and again, and forget others. Runs until it is cancelled."""
+        """Check the files of the directories in use every REFRESH_S, and forget others. Runs until it is cancelled."""
         while True:
             await asyncio.sleep(REFRESH_S)
             used = set(in_use()) if self._loaded else set[str]()
@@ -213,7 +214,7 @@ class ConfigFiles:
                     self._loaded.pop(directory, None)
 
     def load(self, directory: str) -> OpenCodeConfig:
-        """What holds in a directory, which need not exist. Blocking."""
+        """Load the configuration of a directory, which need not exist. Blocking."""
         _need_thread()
         folders = () if self._without_projects() else self._folders(directory)
         loaded = self._loaded.get(directory)
@@ -245,7 +246,7 @@ class ConfigFiles:
         return _LoadedConfig(config, folders, reader.stamps, settled)
 
     def load_global(self) -> OpenCodeConfig:
-        """The person's own files alone, as `GET /global/config` shows them. Blocking."""
+        """Load the user's own files alone, as `GET /global/config` shows them. Blocking."""
         _need_thread()
         reader = ConfigReader(self._environment)
         for name in GLOBAL_NAMES:
@@ -258,20 +259,20 @@ class ConfigFiles:
         return tuple(folder for folder in _down_to(Path(directory)) if within(str(folder), self._roots))
 
     def _without_projects(self) -> bool:
-        """Whether whoever started the server wants no project's files read, as OpenCode takes it."""
+        """Whether the environment disables project files, by the same variables as for OpenCode."""
         return any(self._environment.get(name, "").lower() in ("1", "true") for name in WITHOUT_PROJECTS)
 
     def _defaults(self) -> dict[str, Any]:
-        """Keys that native always answers with."""
+        """The keys that native OpenCode always returns."""
         person = self._environment.get("USER") or self._environment.get("LOGNAME") or self._home.name or "user"
         return {"$schema": SCHEMA, "command": {}, "plugin": [], "username": person, "mode": {}, "agent": {}}
 
     # --- writing
 
     def update(self, directory: str, changes: Mapping[str, Any]) -> Path:
-        """Merge changes into the directory's own file, the one that wins if there are several; None removes a key.
+        """Merge changes into the directory's own file that wins; None removes a key.
 
-        Out: the file. Raises JsoncError if it cannot be read (it is left as it is), OSError if it cannot be written.
+        Out: the file. Raises JsoncError if the file cannot be parsed (it stays unchanged), OSError if it cannot be written.
         """
         base = Path(directory)
         candidates = [folder / name for folder in (base / ".opencode", base) for name in reversed(PROJECT_NAMES)]
@@ -282,13 +283,13 @@ class ConfigFiles:
         return _write(path, changes)
 
     def update_global(self, changes: Mapping[str, Any]) -> Path:
-        """The same for the person's own file."""
+        """Merge changes into the user's own file, as `update` does."""
         candidates = [self.folder / name for name in reversed(GLOBAL_NAMES)]
         return _write(next((path for path in candidates if path.is_file()), self.folder / "opencode.jsonc"), changes)
 
 
 def _need_thread() -> None:
-    """Raise RuntimeError on the event loop: a disk that hangs would stop all sessions."""
+    """Raise RuntimeError on the event loop, because a disk that hangs would stop all sessions."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -301,19 +302,19 @@ def _has_changed(stamps: Mapping[str, Stamp]) -> bool:
 
 
 def _down_to(directory: Path) -> list[Path]:
-    """The folders from the root of its repository down to it; only itself outside of git."""
+    """The folders from the root of the repository down to the directory; only the directory outside of git."""
     above = [directory, *directory.parents]
     root = next((index for index, folder in enumerate(above) if os.path.exists(folder / ".git")), 0)  # noqa: PTH110 - raises nothing
     return list(reversed(above[: root + 1]))
 
 
 def _inside(folders: Sequence[Path]) -> list[str]:
-    """The resolved folder that a project's files must lie in: the highest one that counts."""
+    """The resolved folder that must hold a project's files: the topmost of its folders."""
     return [os.path.realpath(folder) for folder in folders[:1]]
 
 
 def _write(path: Path, changes: Mapping[str, Any]) -> Path:
-    """Change a file at once or not at all. A link (dotfiles) stays a link."""
+    """Change a file atomically. A link (as dotfile managers create) stays a link."""
     target = path.resolve()
     old = target.read_text("utf-8") if target.exists() else json.dumps({"$schema": SCHEMA}, indent=2) + "\n"
     new = jsonc.edit(old, changes)
@@ -333,6 +334,6 @@ def _write(path: Path, changes: Mapping[str, Any]) -> Path:
 
 
 def describe(problems: tuple[Problem, ...]) -> Iterator[str]:
-    """One line for each problem, for a person."""
+    """Yield one readable line for each problem."""
     for problem in problems:
         yield f"{problem.path} {problem.message}".replace("\n", "")

@@ -1,6 +1,6 @@
-"""Applying a patch to the working tree, all of it or nothing. The index is not touched, and no file outside is written.
+"""Applies a patch to the working tree, completely or not at all. It changes neither the index nor any file outside.
 
-Source: a live OpenCode 1.18.33 (`POST /vcs/apply`: errors, and that a patch which is applied already is refused).
+Source: a live OpenCode 1.18.33 (`POST /vcs/apply`: its errors, and its refusal of a patch that was applied before).
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from shim.host import vcs
 from shim.host.git import git
 
 SHOWN_CHARS = 2000
-"""Of what git says of a patch that does not fit."""
+"""Maximum characters of git's message that are shown."""
 
 
 async def apply(directory: str, patch: str) -> None:
-    """Raises PatchRefused, which says what git said."""
+    """Apply a patch. Raises PatchRefused with git's message."""
     top = await vcs.root(directory)
     if top is None:
         raise PatchRefused("non-git", f"Patch can't be applied because the project is not git-based: {directory}")
     if not patch.strip():
         raise PatchRefused("not-clean", "Patch can't be applied: it is empty")
     # git applies everything or nothing, and refuses paths that lead out of the tree or through links.
-    said = patch.encode("utf-8", "surrogateescape")
-    done = await git(top, "apply", "--whitespace=nowarn", "-", stdin=said)
-    if not done.ok:
-        said = done.stderr.decode("utf-8", "replace").strip()[:SHOWN_CHARS]
-        raise PatchRefused("not-clean", f"Patch can't be applied: {said or 'git took too long'}")
+    result = await git(top, "apply", "--whitespace=nowarn", "-", stdin=patch.encode("utf-8", "surrogateescape"))
+    if not result.ok:
+        message = result.stderr.decode("utf-8", "replace").strip()[:SHOWN_CHARS]
+        raise PatchRefused("not-clean", f"Patch can't be applied: {message or 'git took too long'}")

@@ -1,6 +1,6 @@
-"""Copies of a project beside it: worktrees without a branch, in a folder that the client names.
+"""Creates and removes copies of a project: detached git worktrees in a folder that the client names.
 
-Only copies that were made here are removed; they are remembered in the store (namespace `project_copy`).
+It removes only copies that it created, which the store lists (namespace `project_copy`).
 Source: a live OpenCode 1.18.33 (`/experimental/project/{id}/copy`: names, errors, `forceRequired`).
 """
 
@@ -25,17 +25,17 @@ COPIES = "project_copy"
 STRATEGY = "git_worktree"
 NAMES_LIMIT = 1000
 WORDS = 4
-"""Of a context, in the name that is made from it."""
+"""Number of words of a context that form a generated name."""
 
 
 def generate_name(context: str | None) -> str:
-    """A name for a copy: the first words of what it is for, else two random ones. Native asks a model."""
+    """Make a name for a copy from the first words of its purpose, else from two random words. Native OpenCode asks a model."""
     words = re.findall(r"[A-Za-z0-9]+", context or "")[:WORDS]
     return plain("-".join(words)) or slug(secrets.token_hex(8))
 
 
 class ProjectCopies:
-    """Made and removed with git's own worktrees."""
+    """Creates, removes and refreshes the copies of all projects."""
 
     def __init__(self, store: Store, projects: Projects, changes: HostFeed) -> None:
         self._store = store
@@ -43,53 +43,53 @@ class ProjectCopies:
         self._changes = changes
 
     async def create(self, project_id: str, directory: str, strategy: str, parent: str, name: str | None) -> str:
-        """Its folder. Raises ProjectCopyError."""
+        """Create a copy; return its folder. Raises ProjectCopyError."""
         project = await self._project(project_id, directory)
         if strategy != STRATEGY:
             raise ProjectCopyError(f"Project copy strategy unavailable: {strategy}. There is {STRATEGY}.")
         place = await asyncio.to_thread(_free, parent, plain(name or "") or generate_name(None))
-        done = await git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD")
-        if not done.ok:
-            raise ProjectCopyError(done.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
+        result = await git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD")
+        if not result.ok:
+            raise ProjectCopyError(result.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
         self._store.set_value(COPIES, str(place), project.id)
         await self._publish_change(project, directory, str(place))
         return str(place)
 
     async def remove(self, project_id: str, directory: str, target: str, *, force: bool) -> None:
-        """Raises ProjectCopyError; `force_required` if it has changes."""
+        """Remove a copy. Raises ProjectCopyError, with `force_required` if the copy has changes."""
         project = await self._project(project_id, directory)
-        made = await self._store.values(COPIES)
+        copies = await self._store.values(COPIES)
         place = str(Path(target))
-        if made.get(place) != project.id:
+        if copies.get(place) != project.id:
             raise ProjectCopyError(
                 f"Project copy directory unavailable: {target}. Only copies that were made here can be removed."
             )
-        done = await git(project.worktree, "worktree", "remove", *(("--force",) if force else ()), place)
-        if not done.ok and await asyncio.to_thread(os.path.lexists, place):
-            said = done.stderr.decode("utf-8", "replace").strip()
-            raise ProjectCopyError(said, force_required="--force" in said)
+        result = await git(project.worktree, "worktree", "remove", *(("--force",) if force else ()), place)
+        if not result.ok and await asyncio.to_thread(os.path.lexists, place):
+            message = result.stderr.decode("utf-8", "replace").strip()
+            raise ProjectCopyError(message, force_required="--force" in message)
         await git(project.worktree, "worktree", "prune")
         self._store.set_value(COPIES, place, None)
         self._projects.forget(place)
         await self._publish_change(project, directory)
 
     async def refresh(self, project_id: str, directory: str) -> None:
-        """Take in worktrees that were made elsewhere. Raises ProjectCopyError."""
+        """Register worktrees that other programs created. Raises ProjectCopyError."""
         project = await self._project(project_id, directory)
-        found = await git(project.worktree, "worktree", "list", "--porcelain", "-z")
-        places = [line.removeprefix("worktree ") for line in found.text.split("\0") if line.startswith("worktree ")]
+        listed = await git(project.worktree, "worktree", "list", "--porcelain", "-z")
+        places = [line.removeprefix("worktree ") for line in listed.text.split("\0") if line.startswith("worktree ")]
         before = await self._projects.directories(project.id)
         await self._projects_of(await asyncio.to_thread(_folders, places))
         if await self._projects.directories(project.id) != before:
-            self._tell(project, directory)
+            self._publish(project, directory)
 
     # --- inside
 
     async def _project(self, project_id: str, directory: str) -> Identity:
-        found = await self._projects.identity(directory)
-        if found.id != project_id or found.vcs is None:
-            raise ProjectCopyError(f"The project of {directory} is {found.id}, not {project_id}; copies are for git projects")
-        return found
+        project = await self._projects.identity(directory)
+        if project.id != project_id or project.vcs is None:
+            raise ProjectCopyError(f"The project of {directory} is {project.id}, not {project_id}; copies are for git projects")
+        return project
 
     async def _projects_of(self, places: list[str]) -> None:
         for place in places:
@@ -98,19 +98,19 @@ class ProjectCopies:
 
     async def _publish_change(self, project: Identity, directory: str, *more: str) -> None:
         await self._projects_of([directory, *more])
-        self._tell(project, directory)
+        self._publish(project, directory)
 
-    def _tell(self, project: Identity, directory: str) -> None:
+    def _publish(self, project: Identity, directory: str) -> None:
         self._changes.publish(ProjectDirectoriesChanged(project.id), directory, project.id)
 
 
-def _free(parent: str, wanted: str) -> Path:
+def _free(parent: str, name_wish: str) -> Path:
     if not Path(parent).is_absolute() or not is_folder(parent):
         raise ProjectCopyError(f"Project copy directory unavailable: {parent}")
-    for name in (wanted, *(f"{wanted}-{number}" for number in range(2, NAMES_LIMIT))):
+    for name in (name_wish, *(f"{name_wish}-{number}" for number in range(2, NAMES_LIMIT))):
         if not Path(parent, name).exists():
             return Path(parent, name)
-    raise ProjectCopyError(f"There are {NAMES_LIMIT} copies named {wanted} in {parent}")
+    raise ProjectCopyError(f"There are {NAMES_LIMIT} copies named {name_wish} in {parent}")
 
 
 def _folders(places: list[str]) -> list[str]:

@@ -1,9 +1,10 @@
-"""What a project brings that would run a program or allow a call when an agent is started in it.
+"""Finds the settings in a project that would run a program or allow a call when an agent starts in it.
 
-`ProjectScanner.look` reads the settings files of agents, from the root of the repository down to the directory, and gives one
-`ProjectSetting` for each entry that runs or allows something; `shim.host.settings_rules` says which those are.
+`ProjectScanner.look` reads the settings files of agents, from the root of the repository down to the directory, and returns one
+`ProjectSetting` for each entry that runs or allows something, by the tables of `shim.host.settings_rules`.
 
-Reading is bounded in bytes and files, follows no link out of the repository and opens no device. What cannot be read counts too.
+A scan is bounded in bytes and files, follows no link out of the repository and opens no device. A file that it cannot read
+counts as a setting too.
 """
 
 from __future__ import annotations
@@ -24,22 +25,25 @@ from shim.host import disk
 from shim.host.settings_rules import ANY, FILES, WHOLE_FILES, Effect, File
 
 FILE_LIMIT_BYTES = 2**20
-"""Of one settings file. A larger one is not read and counts as unknown."""
+"""Maximum size of one settings file. A larger one is not read and counts as unknown."""
 TOTAL_LIMIT_BYTES = 8 * 2**20
-"""Of all files that are read in one look."""
+"""Maximum size of all files that one scan reads."""
 FILES_LIMIT = 400
-"""Files and folders that one look touches. What comes after them counts as one unknown entry."""
+"""Maximum files and folders that one scan touches. All others count as one unknown entry."""
 DEPTH_LIMIT = 4
-"""Levels below a folder of plugins, skills or agents that are looked at."""
+"""Maximum levels that a scan descends below a folder of plugins, skills or agents."""
 VALUE_CHARS = 300
-"""Longest text of one entry that is shown."""
+"""Maximum characters of an entry that are shown."""
 CACHED_DIRECTORIES = 256
-"""Directories whose last result is kept."""
+"""Maximum directories whose last result is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSetting:
-    """One entry. `family`: the agents that read it; ANY for what this server applies. `digest` changes with the content."""
+    """A setting that runs or allows something. `digest` changes with its content.
+
+    `family`: the agents that read it; ANY if this server applies it.
+    """
 
     family: str
     path: str
@@ -50,25 +54,25 @@ class ProjectSetting:
 
     @property
     def line(self) -> str:
-        """One line for a person: file, key and command."""
+        """One readable line: file, key and command."""
         return f"{self.path}  {self.key}: {self.value}" if self.value else f"{self.path}  {self.key}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:
-    """All entries of a directory, in the order of its files. `root`: the repository's, or the directory itself."""
+    """All settings of a directory, in file order. `root`: the repository's, or the directory itself."""
 
     root: str
     settings: tuple[ProjectSetting, ...] = ()
 
     def read_by(self, families: Iterable[str]) -> ProjectSettings:
-        """The entries that agents of these families read, and those that this server applies."""
+        """Select the settings that agents of these families read, and those that this server applies."""
         wanted = {*families, ANY}
         return ProjectSettings(self.root, tuple(setting for setting in self.settings if setting.family in wanted))
 
     @property
     def digest(self) -> str:
-        """A hash of all entries; empty if there is none."""
+        """A hash of all settings; empty if there is none."""
         if not self.settings:
             return ""
         rows = sorted((s.family, s.path, s.key, s.digest) for s in self.settings)
@@ -81,11 +85,11 @@ _Stamp: TypeAlias = tuple[int, ...] | None
 
 
 class _Unreadable(Exception):
-    """The file is there and cannot be read; the text says why."""
+    """The file exists and cannot be read. The text says why."""
 
 
 class _Look:
-    """One look at one directory: what was found, and the stamps of all that was touched."""
+    """One scan of one directory: its settings, and the stamps of all files that it touched."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -97,7 +101,7 @@ class _Look:
     def folder(self, folder: str) -> None:
         for row in FILES:
             top = f"{folder}/{row.path.partition('/')[0]}"
-            if self.stamp(top) is None:  # one look at `.claude` stands for all that could be in it
+            if self.stamp(top) is None:  # without `.claude`, nothing below it needs a check
                 continue
             path = f"{folder}/{row.path}"
             if row.names:
@@ -137,8 +141,8 @@ class _Look:
         except _Unreadable as error:
             self._add(row, path, "unknown", str(error), "runs", repr(self.stamp(path)))
         except (ValueError, RecursionError) as error:  # no JSON, no TOML
-            why = f"cannot be read: {error}".partition("\n")[0]
-            self._add(row, path, "unknown", why, "runs", repr(self.stamp(path)))
+            reason = f"cannot be read: {error}".partition("\n")[0]
+            self._add(row, path, "unknown", reason, "runs", repr(self.stamp(path)))
 
     def _add(self, row: File, path: str, key: str, value: str, effect: Effect, content: str) -> None:
         digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -146,7 +150,7 @@ class _Look:
         self.found.append(ProjectSetting(row.family, _plain(relative), _plain(key), _plain(value), effect, digest))
 
     def _content_of_command(self, command: str) -> str:
-        """Content of the repository's own files that a command names: a hook whose script changes has changed."""
+        """Read the repository's files that a command names, so that a changed hook script changes the digest."""
         content: list[str] = []
         for word in re.split(r"[\s=;|&()<>]+", re.sub(r"[\"'{}]", "", command))[:50]:
             name = re.sub(r"^\$(CLAUDE_PROJECT_DIR|GEMINI_PROJECT_DIR|PWD)/", "", word)
@@ -168,7 +172,7 @@ class _Look:
         return real != self.root and not real.startswith(self.root.rstrip(os.sep) + os.sep)
 
     def _read(self, path: str) -> str:
-        """Raises _Unreadable."""
+        """Read a file once per scan. Raises _Unreadable."""
         if path in self._texts:
             return self._texts[path]
         if len(self.stamps) > FILES_LIMIT:
@@ -191,45 +195,45 @@ class _Look:
 
 
 def _stamp_of(path: str) -> _Stamp:
-    """What changes with a file or folder; None if there is none. Follows links, and notes the link itself."""
+    """A value that changes with a file or folder, and with a link to it; None if it does not exist."""
     try:
-        own = os.lstat(path)
-        found = Path(path).stat() if stat.S_ISLNK(own.st_mode) else own
+        link = os.lstat(path)
+        target = Path(path).stat() if stat.S_ISLNK(link.st_mode) else link
     except (OSError, ValueError):
         return None
-    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino, own.st_mtime_ns, own.st_ino
+    return target.st_mode, target.st_size, target.st_mtime_ns, target.st_ino, link.st_mtime_ns, link.st_ino
 
 
 def _plain(value: str) -> str:
-    """One line that shows all it holds: control characters and marks of writing direction are escaped."""
+    """Escape control characters and writing direction marks, so that one line shows the whole value."""
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
     return shown if len(shown) <= VALUE_CHARS else f"{shown[:VALUE_CHARS]}… ({len(shown)} characters)"
 
 
 def folders_of(directory: str) -> Sequence[str]:
-    """The folders from the root of its repository down to it; only itself outside of git."""
+    """The folders from the root of the repository down to the directory; only the directory outside of git."""
     above = [Path(directory), *Path(directory).parents]
     root = next((index for index, folder in enumerate(above) if (folder / ".git").exists()), 0)
     return [str(folder) for folder in reversed(above[: root + 1])]
 
 
 class ProjectScanner:
-    """Looks at directories and keeps what it saw while no file has changed. Blocking; may be called from several threads.
+    """Scans directories and caches each result until a file changes. Blocking; threads may share it.
 
-    In: `home`, the person's home, whose own settings count for nothing.
+    In: `home`, the user's home, whose own settings are ignored.
     """
 
     def __init__(self, home: str) -> None:
         self._home = os.path.realpath(home)
-        self._kept: dict[str, tuple[Mapping[str, _Stamp], ProjectSettings]] = {}
+        self._cached: dict[str, tuple[Mapping[str, _Stamp], ProjectSettings]] = {}
         self._lock = Lock()
 
     def look(self, directory: str) -> ProjectSettings:
-        """What the project brings. If nothing has changed since the last look, this only asks for the state of its files."""
+        """Scan a project's settings. If nothing changed since the last scan, it only checks the stamps of the files."""
         with self._lock:
-            kept = self._kept.get(directory)
-        if kept is not None and all(_stamp_of(path) == stamp for path, stamp in kept[0].items()):
-            return kept[1]
+            cached = self._cached.get(directory)
+        if cached is not None and all(_stamp_of(path) == stamp for path, stamp in cached[0].items()):
+            return cached[1]
         folders = folders_of(directory)
         root = os.path.realpath(folders[0])
         look = _Look(root)
@@ -237,10 +241,10 @@ class ProjectScanner:
             look.stamp(f"{folder}/.git")
             if os.path.realpath(folder) != self._home:
                 look.folder(os.path.realpath(folder))
-        found = ProjectSettings(root, tuple(look.found))
+        result = ProjectSettings(root, tuple(look.found))
         with self._lock:
-            self._kept.pop(directory, None)
-            self._kept[directory] = (look.stamps, found)
-            while len(self._kept) > CACHED_DIRECTORIES:
-                del self._kept[next(iter(self._kept))]
-        return found
+            self._cached.pop(directory, None)
+            self._cached[directory] = (look.stamps, result)
+            while len(self._cached) > CACHED_DIRECTORIES:
+                del self._cached[next(iter(self._cached))]
+        return result

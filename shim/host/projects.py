@@ -1,12 +1,12 @@
-"""Projects as OpenCode has them: a directory belongs to the repository it is in, and a repository is known by its first commit.
+"""OpenCode's projects: a directory belongs to its repository, and the first commit identifies a repository.
 
     in a repository with commits   id = the root commit of HEAD (the least, if there are several), worktree = its top
     without commits yet            id = "global", worktree = its top, vcs git
     anywhere else                  id = "global", worktree = "/"
 
-Clones and worktrees of one repository are one project: the first one seen is its `worktree`, the others its `sandboxes`.
-Rows are kept in the store (namespace `project`), ids of worktrees beside them (`project_id`), since to walk the history
-of a large repository takes seconds. Unlike native, nothing is written into the repository's `.git`.
+Clones and worktrees of one repository form one project: the first one seen is its `worktree`, the others its `sandboxes`.
+The store keeps the rows (namespace `project`) and the ids of worktrees (`project_id`), because walking the history of a large
+repository takes seconds. Unlike native OpenCode, this writes nothing into the repository's `.git`.
 Source: a live OpenCode 1.18.33, recordings `endpoints`, `directories`.
 """
 
@@ -27,9 +27,9 @@ from shim.store.base import Store
 from universal.jsonvalue import arr, obj, text
 
 LOOK_AGAIN_S = 0.25
-"""How long it is believed where a directory's repository is: nearly every request asks, and each look is a thread's turn."""
+"""Seconds for which a directory's identity is cached. Nearly every request asks for it, and each check needs a thread."""
 SEEN_LIMIT = 1000
-"""Directories that this is kept of."""
+"""Maximum directories in that cache."""
 GLOBAL = "global"
 ROWS = "project"
 IDS = "project_id"
@@ -45,7 +45,7 @@ class Identity:
 
 
 class Projects:
-    """All projects that were ever opened here. State: rows by id, identities by directory (a cache)."""
+    """All projects that were ever opened on this server. State: rows by id, and a cache of identities by directory."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -57,43 +57,43 @@ class Projects:
         self._seen: dict[str, tuple[float, Identity]] = {}
 
     async def identity(self, directory: str) -> Identity:
-        """The project of a directory, which need not exist. Cached while the repository is still there."""
+        """Return the project of a directory, which need not exist. The result is cached for LOOK_AGAIN_S."""
         now = asyncio.get_running_loop().time()
-        until, found = self._seen.get(directory, (0.0, None))
-        if found is None or now >= until:
-            found = await self._look_up(directory)
+        until, identity = self._seen.get(directory, (0.0, None))
+        if identity is None or now >= until:
+            identity = await self._look_up(directory)
             if len(self._seen) > SEEN_LIMIT:
                 self._seen.clear()
-            self._seen[directory] = (now + LOOK_AGAIN_S, found)
-        return found
+            self._seen[directory] = (now + LOOK_AGAIN_S, identity)
+        return identity
 
     async def _look_up(self, directory: str) -> Identity:
         top = await asyncio.to_thread(_top, directory)
-        known = self._known.get(directory)
-        if known is not None and known.worktree == top:
-            return known
+        cached = self._known.get(directory)
+        if cached is not None and cached.worktree == top:
+            return cached
         rows = await self._load_rows()
-        found = await self._identify(top)
-        if found.id != GLOBAL:  # others may get a commit at any time, and clients can name any number of them
-            self._known[directory] = found
-        self._open(rows, found)
-        return found
+        identity = await self._identify(top)
+        if identity.id != GLOBAL:  # a global one may get a commit at any time, and clients can name any number of directories
+            self._known[directory] = identity
+        self._open(rows, identity)
+        return identity
 
     async def current(self, directory: str) -> dict[str, Any]:
-        """The project of a directory, as `GET /project/current` answers."""
-        found = await self.identity(directory)
-        row = dict((await self._load_rows())[found.id])
-        # One row stands for everything without a commit; the answer is about this directory.
-        if found.id == GLOBAL:
-            row |= {"worktree": found.worktree} | ({"vcs": "git"} if found.vcs else {})
+        """Return the project of a directory in the form of `GET /project/current`."""
+        identity = await self.identity(directory)
+        row = dict((await self._load_rows())[identity.id])
+        # All directories without a commit share one row, but the answer is about this directory.
+        if identity.id == GLOBAL:
+            row |= {"worktree": identity.worktree} | ({"vcs": "git"} if identity.vcs else {})
         return row
 
     async def list_all(self) -> list[dict[str, Any]]:
-        """Every project, the first opened first."""
+        """List all projects in the order of their first use."""
         return sorted((await self._load_rows()).values(), key=lambda row: row["time"]["created"])
 
     async def directories(self, project_id: str) -> list[dict[str, str]]:
-        """Its worktree and sandboxes that still exist, as `GET /project/{id}/directories`; [] for an unknown one, as native."""
+        """List the existing worktree and sandboxes of a project; [] for an unknown one, as in native OpenCode."""
         row = (await self._load_rows()).get(project_id)
         return [] if row is None else await asyncio.to_thread(_places, [row["worktree"], *row["sandboxes"]])
 
@@ -108,16 +108,16 @@ class Projects:
         return rows[project_id]
 
     async def init_git(self, directory: str) -> dict[str, Any]:
-        """Make a repository of a directory that is in none; its project. Raises GitInitFailed with what git said."""
+        """Create a repository in a directory outside of git; return its project. Raises GitInitFailed with git's message."""
         if (await self.identity(directory)).vcs is None:
-            made = await git(directory, "init", "--quiet")
-            if not made.ok:
-                raise GitInitFailed(directory, made.stderr.decode(errors="replace").strip())
+            result = await git(directory, "init", "--quiet")
+            if not result.ok:
+                raise GitInitFailed(directory, result.stderr.decode(errors="replace").strip())
             self.forget(directory)
         return await self.current(directory)
 
     def forget(self, directory: str) -> None:
-        """The instance of a directory is disposed of: look again at the next request."""
+        """Drop the cached identity of a directory, because its instance was disposed."""
         self._known.pop(directory, None)
         self._seen.pop(directory, None)
 
@@ -134,10 +134,10 @@ class Projects:
     async def _identify(self, top: str | None) -> Identity:
         if top is None or await vcs.root(top) is None:
             return Identity(GLOBAL, "/")
-        kept = self._ids.get(top)
+        stored = self._ids.get(top)
         # The folder may hold another repository now.
-        if kept and (await git(top, "cat-file", "-e", f"{kept}^{{commit}}")).ok:
-            return Identity(kept, top, "git")
+        if stored and (await git(top, "cat-file", "-e", f"{stored}^{{commit}}")).ok:
+            return Identity(stored, top, "git")
         roots = await git(top, "rev-list", "--max-parents=0", "HEAD")
         first = min(roots.text.split(), default="") if roots.ok else ""
         if not first:
@@ -146,15 +146,15 @@ class Projects:
         self._store.set_value(IDS, top, first)
         return Identity(first, top, "git")
 
-    def _open(self, rows: dict[str, dict[str, Any]], found: Identity) -> None:
-        """The row of a project that is opened: made, or told of another of its working trees."""
+    def _open(self, rows: dict[str, dict[str, Any]], identity: Identity) -> None:
+        """Create the row of a project, or add this working tree to it."""
         now = self._clock.now_ms()
-        row = rows.get(found.id)
-        worktree = "/" if found.id == GLOBAL else found.worktree
+        row = rows.get(identity.id)
+        worktree = "/" if identity.id == GLOBAL else identity.worktree
         if row is None:
-            kind = {"vcs": "git"} if found.id != GLOBAL else {}
+            kind = {"vcs": "git"} if identity.id != GLOBAL else {}
             self._save(
-                rows, {"id": found.id, "worktree": worktree, **kind, "time": {"created": now, "updated": now}, "sandboxes": []}
+                rows, {"id": identity.id, "worktree": worktree, **kind, "time": {"created": now, "updated": now}, "sandboxes": []}
             )
             return
         sandboxes = [place for place in map(text, arr(row["sandboxes"])) if place != worktree and is_folder(place)]
@@ -171,23 +171,23 @@ class Projects:
 
 
 def _places(directories: list[str]) -> list[dict[str, str]]:
-    """Of a worktree made by `git worktree add`, `.git` is a file."""
+    """Describe the directories that exist. In a worktree from `git worktree add`, `.git` is a file."""
     return [
-        {"directory": one} | ({"strategy": "git_worktree"} if is_file(Path(one, ".git")) else {})
-        for one in directories
-        if is_folder(one)
+        {"directory": directory} | ({"strategy": "git_worktree"} if is_file(Path(directory, ".git")) else {})
+        for directory in directories
+        if is_folder(directory)
     ]
 
 
 def _top(directory: str) -> str | None:
-    """The nearest folder upwards with a repository's `.git`, spelled as the client spells it (links unresolved).
+    """Find the nearest folder upwards with a repository's `.git`, without resolving links in the client's path.
 
-    An empty one is none, for git neither: Codex's sandbox makes one in its working directory while a command runs.
+    An empty `.git` does not count, for git neither: Codex's sandbox creates one in its working directory while a command runs.
     """
     here = Path(directory)
     return next((str(folder) for folder in (here, *here.parents) if _is_repository(folder / ".git")), None)
 
 
 def _is_repository(place: Path) -> bool:
-    """A repository's own folder, or the file that leads to one (of worktrees and submodules)."""
+    """Whether this is a repository's `.git` folder, or the `.git` file of a worktree or submodule."""
     return is_file(place) or is_file(place / "HEAD")

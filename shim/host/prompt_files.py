@@ -1,7 +1,7 @@
-"""Files that a prompt names: read once, when the prompt is accepted.
+"""Reads the files that a prompt names, once, when the prompt is accepted.
 
-A file part makes what native OpenCode makes of it: two synthetic text parts (the read and its output) and the file
-part itself; a missing file two texts that say so. Source: recordings `file_part`, `image_part` of 1.18.33.
+As in native OpenCode, a file part becomes two synthetic text parts (the read call and its output) and the file part itself. A
+missing file becomes two texts that say so. Source: recordings `file_part`, `image_part` of 1.18.33.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from shim.host.roots import within
 from universal.codec import Attachment
 
 TEXT_LIMIT_BYTES = 512 * 1024
-"""Text of one attached file that goes into the conversation; more is cut, and the text says so."""
+"""Maximum text of one attached file in the conversation. A longer text is cut, and says so."""
 BINARY_LIMIT_BYTES = 20 * 1024 * 1024
-"""An attached image or document; larger ones are named, not sent."""
+"""Maximum size of an attached image or document. A larger one is named, not sent."""
 LISTING_LIMIT = 1_000
-"""Entries of an attached directory."""
+"""Maximum listed entries of an attached directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """What one file part becomes. `texts` are synthetic texts before it; `keep` whether the part itself stays."""
+    """The result of one file part. `texts`: synthetic texts before it; `keep`: whether the part itself stays."""
 
     texts: tuple[str, ...] = ()
     keep: bool = True
@@ -41,14 +41,14 @@ class PromptFile:
 
 
 def _call(path: str, **more: Any) -> str:
-    given = json.dumps({"filePath": path, **more}, separators=(",", ":"), ensure_ascii=False)
-    return f"Called the Read tool with the following input: {given}"
+    arguments = json.dumps({"filePath": path, **more}, separators=(",", ":"), ensure_ascii=False)
+    return f"Called the Read tool with the following input: {arguments}"
 
 
 async def read_part(url: str, mime: str, filename: str | None, roots: Sequence[str] = ()) -> PromptFile:
-    """Read what a file part points to: `data:` and `file:` URLs. Others stay as they are and are named to the agent.
+    """Read the target of a file part: a `data:` or `file:` URL. Other URLs stay unread, and the agent gets their names.
 
-    In: `roots`, the directories that files must lie in, links resolved; none: anywhere.
+    In: `roots`, the directories that must hold the files, with links resolved; if empty, files may lie anywhere.
     """
     if url.startswith("data:"):
         return _data_url(url, mime, filename)
@@ -58,7 +58,7 @@ async def read_part(url: str, mime: str, filename: str | None, roots: Sequence[s
 
 
 def base64_of(url: str) -> str:
-    """The content of a `data:` URL. Raises ValueError for what is not base64 and says that it is."""
+    """Return the content of a `data:` URL as base64. Raises ValueError for invalid base64."""
     return base64.b64encode(_content_of(url)).decode()
 
 
@@ -70,7 +70,7 @@ def _content_of(url: str) -> bytes:
 def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
     try:
         content = _content_of(url)
-    except ValueError:  # binascii's is one
+    except ValueError:  # binascii.Error is a ValueError
         return PromptFile(keep=False, error=f"The attachment {filename or ''} is not valid base64.")
     if mime.startswith("text/"):
         text = content.decode("utf-8", "replace")
@@ -119,7 +119,7 @@ def _binary(file: Path, path: str, mime: str, filename: str | None, roots: Seque
         return PromptFile((_call(path), error), keep=False, error=error)
     encoded = base64.b64encode(content).decode()
     attachment = Attachment(mime=mime, path=path, filename=filename, base64=encoded)
-    # Clients of other machines cannot open our paths: the part carries the bytes, as native's does.
+    # Clients on other machines cannot open our paths, so the part carries the bytes, as in native OpenCode.
     return PromptFile(attachment=attachment, extra={"url": f"data:{mime};base64,{encoded}"})
 
 

@@ -1,4 +1,4 @@
-"""The allow-list of directories (setting `roots`). Links are resolved: a link in a root that leads out is outside."""
+"""Checks paths against the allowed directories (setting `roots`). A link in a root that leads out counts as outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from universal.session.model import SessionRecord
 
 
 def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
-    """Whether a path lies in one of the roots; always if there are none. Roots are absolute and resolved."""
+    """Whether a path lies in one of the roots; always true without roots. Roots are absolute and resolved."""
     allowed = [os.fspath(root) for root in roots]
     if not allowed:
         return True
@@ -23,35 +23,37 @@ def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
 
 
 def repository_of(directory: str) -> str:
-    """The resolved root of the repository that a directory is in; itself outside of git. Blocking."""
+    """Return the resolved root of a directory's repository; the directory itself outside of git. Blocking."""
     return repository_above(os.path.realpath(directory))
 
 
 def repository_above(directory: str) -> str:
-    """The root of the repository that a directory is in, as the directory is written; itself outside of git. Blocking."""
+    """Return the root of a directory's repository without resolving links; the directory itself outside of git. Blocking."""
     place = Path(directory)
     return str(next((folder for folder in (place, *place.parents) if disk.exists(folder / ".git")), place))
 
 
 def visible(records: Iterable[SessionRecord], roots: Iterable[str | PathLike[str]]) -> Iterable[SessionRecord]:
-    """The sessions whose directory lies in one of the roots. Each directory is looked up once."""
-    allowed, known = [os.fspath(root) for root in roots], dict[str, bool]()
+    """Yield the sessions whose directory lies in one of the roots. Each directory is checked once."""
+    allowed, is_allowed = [os.fspath(root) for root in roots], dict[str, bool]()
     for record in records:
         directory = record.directory
-        if allowed and directory not in known:
-            known[directory] = within(directory, allowed)
-        if known.get(directory, True):
+        if allowed and directory not in is_allowed:
+            is_allowed[directory] = within(directory, allowed)
+        if is_allowed.get(directory, True):
             yield record
 
 
 def visible_projects(rows: Iterable[JsonObject], roots: Iterable[str | PathLike[str]], current: str) -> list[JsonObject]:
-    """The projects that have a working tree in one of the roots, and `current`, the id of the request's own: a root may be a
-    folder of a larger repository."""
+    """List the projects with a working tree in one of the roots, and the project with the id `current`.
+
+    `current` is the request's own project. It is always included, because a root may be a folder of a larger repository.
+    """
     allowed = [os.fspath(root) for root in roots]
     return [row for row in rows if row["id"] == current or any(within(p, allowed) for p in (row["worktree"], *row["sandboxes"]))]
 
 
 def require(directory: str, roots: Iterable[str | PathLike[str]]) -> None:
-    """Raises OutsideRoots for a directory outside of them, without naming them."""
+    """Raise OutsideRoots for a directory outside of the roots. The error does not name them."""
     if not within(directory, roots):
         raise OutsideRoots(directory)

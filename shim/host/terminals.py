@@ -1,10 +1,10 @@
-"""The terminals of the UIs: made, found, resized, watched, ended. Each belongs to a directory.
+"""Creates, lists, resizes, watches and ends the terminals of UIs. Each terminal belongs to a directory.
 
     create -> pty.created     update -> pty.updated     its program ends -> pty.exited     remove -> pty.deleted
 
-A terminal whose program has ended is gone from the list at once; those who watch it get the rest of its output, then the end.
-`dispose` and `close` end what was started in terminals, also in those that are gone (`nohup` in one of them).
-Source: a live OpenCode 1.18.33 beside this (names, titles, login shells, cursors, tickets).
+A terminal leaves the list as soon as its program ends; its watchers get the rest of the output, then the end.
+`dispose` and `close` also end processes that ended terminals left behind (`nohup`).
+Source: a live OpenCode 1.18.33 (names, titles, login shells, cursors, tickets).
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from shim.runtime.pty import PtyProcess, PtySpec
 from shim.runtime.scrollback import Scrollback, Watcher
 
 TERMINALS_LIMIT = 64
-"""On the whole server: each is a process and up to 2 MiB of output."""
+"""Maximum terminals on the whole server. Each is a process and up to 2 MiB of output."""
 TICKET_S = 60
 TICKETS_LIMIT = 256
-"""Tickets that were asked for and not used; the oldest make room."""
+"""Maximum unused tickets; the oldest are dropped."""
 LOGIN_SHELLS = frozenset({"bash", "dash", "fish", "ksh", "sh", "zsh"})
-"""They get `-l`, as native does it."""
+"""Shells that start with `-l`, as in native OpenCode."""
 NOT_FOR_TOOLS = frozenset({"fish", "nu"})
-"""Shells that `/pty/shells` calls not acceptable: they do not read what agents write for sh."""
+"""Shells that `/pty/shells` reports as not acceptable, because they do not run the sh syntax that agents write."""
 FALLBACK_SHELL = "/bin/sh"
 ENVIRONMENT: Mapping[str, str | None] = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1", "COLUMNS": None, "LINES": None}
 
 
 @dataclass(frozen=True, slots=True)
 class NewTerminal:
-    """What to run; the person's shell if no command is given. `cwd` defaults to the directory."""
+    """A program to run in a terminal. `command` defaults to the user's shell, `cwd` to the directory."""
 
     command: str | None = None
     args: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class NewTerminal:
 
 @dataclass(slots=True)
 class Terminal:
-    """A terminal that runs. `wire` is what clients see of it."""
+    """A running terminal. `wire` is the record that clients see."""
 
     directory: str
     project: str
@@ -70,7 +70,10 @@ class Terminal:
         return self.wire["id"]
 
     def watch(self, cursor: int) -> tuple[list[str], int, Watcher]:
-        """The kept output from a position on, the position after it, and what comes then. The watcher is given to `unwatch`."""
+        """Return the kept output from a position on, the position after it, and a watcher of new output.
+
+        The caller passes the watcher to `unwatch` when it stops.
+        """
         watcher = Watcher()
         self.watchers.add(watcher)
         if not self.process.is_open:
@@ -78,13 +81,13 @@ class Terminal:
         return self.scrollback.since(cursor), self.scrollback.cursor, watcher
 
     def unwatch(self, watcher: Watcher) -> None:
-        """It goes away."""
+        """Remove a watcher."""
         self.watchers.discard(watcher)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ticket:
-    """A ticket that waits for its connection."""
+    """An unused ticket for one connection to a terminal."""
 
     directory: str
     terminal_id: str
@@ -118,37 +121,40 @@ class Terminals:
         self._closed = False
 
     def shells(self) -> list[dict[str, Any]]:
-        """The shells of `/etc/shells` that are there. Blocking."""
+        """List the installed shells of `/etc/shells`. Blocking."""
         try:
             lines = Path("/etc/shells").read_text("utf-8", "replace").splitlines()
         except OSError:
             lines = [self._shell()]
         places = [line.strip() for line in lines if line.strip().startswith("/")]
-        found = [(place, Path(place).name) for place in dict.fromkeys(places) if os.access(place, os.X_OK)]
-        return [{"path": place, "name": name, "acceptable": name not in NOT_FOR_TOOLS} for place, name in found]
+        programs = [(place, Path(place).name) for place in dict.fromkeys(places) if os.access(place, os.X_OK)]
+        return [{"path": place, "name": name, "acceptable": name not in NOT_FOR_TOOLS} for place, name in programs]
 
     def list_of(self, directory: str) -> list[dict[str, Any]]:
-        """What runs for a directory, the oldest first."""
-        return [one.wire for one in self._open.values() if one.directory == directory]
+        """List the terminals of a directory, oldest first."""
+        return [terminal.wire for terminal in self._open.values() if terminal.directory == directory]
 
     def directories(self) -> list[str]:
-        """Where some run."""
-        return list(dict.fromkeys(one.directory for one in self._open.values()))
+        """List the directories with terminals."""
+        return list(dict.fromkeys(terminal.directory for terminal in self._open.values()))
 
     def get(self, directory: str, id_: str) -> Terminal:
-        """Raises 404, also for a terminal of another directory, as native."""
-        found = self._open.get(id_)
-        if found is None or found.directory != directory:
+        """Return a terminal. Raises PtyNotFound (404), also for a terminal of another directory, as in native OpenCode."""
+        terminal = self._open.get(id_)
+        if terminal is None or terminal.directory != directory:
             raise PtyNotFound(id_)
-        return found
+        return terminal
 
     async def create(self, directory: str, project: str, new: NewTerminal) -> Terminal:
-        """Raises InvalidRequest: no such program or folder, too many terminals, or the directory is disposed of meanwhile."""
+        """Start a terminal.
+
+        Raises InvalidRequest for a missing program or folder, too many terminals, or a directory that is disposed meanwhile.
+        """
         if self._closed or len(self._open) + self._starting >= self._limit:
             raise InvalidRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
         id_ = self._ids.new("pty")
         token = f"pty-{secrets.token_hex(8)}"
-        of_directory = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
+        directory_token = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
         scrollback, watchers = Scrollback(), set[Watcher]()
 
         def on_output(text: str) -> None:
@@ -158,16 +164,16 @@ class Terminals:
 
         self._starting += 1
         try:
-            spec = await asyncio.to_thread(self._spec, directory, new, (of_directory, token))
+            spec = await asyncio.to_thread(self._spec, directory, new, (directory_token, token))
             process = PtyProcess(spec, on_output, lambda code: self._note_exit(id_, code))
             await process.start()
         except OSError as error:
             raise InvalidRequest(f"Cannot start a terminal in {directory}: {error.strerror or error}") from error
         finally:
             self._starting -= 1
-        if self._tokens.get(directory) != of_directory:
+        if self._tokens.get(directory) != directory_token:
             await process.end()
-            raise InvalidRequest(f"All of {directory} was disposed of while the terminal was started. Ask again.")
+            raise InvalidRequest(f"{directory} was disposed while the terminal started. Create the terminal again.")
         command, *args = spec.argv
         wire = {
             "id": id_,
@@ -183,7 +189,7 @@ class Terminals:
         return terminal
 
     def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> dict[str, Any]:
-        """Title and size (rows, columns); what is None stays."""
+        """Change title and size (rows, columns). None keeps a value."""
         if title is not None:
             terminal.wire["title"] = title
         if size is not None:
@@ -192,58 +198,61 @@ class Terminals:
         return terminal.wire
 
     async def remove(self, terminal: Terminal) -> None:
-        """End it and what was started in it."""
+        """End a terminal and all processes that it started."""
         if self._open.pop(terminal.id, None) is not None:
             self._publish(terminal, TerminalDeleted(terminal.id))
         await terminal.process.end()
         _end(terminal)
 
-    # --- tickets: a browser cannot send a password with a WebSocket
+    # --- tickets, because a browser cannot send a password with a WebSocket
 
     def ticket(self, terminal: Terminal, token_id: str = "") -> str:
-        """For one connection to this terminal, within `TICKET_S`. `token_id`: the pairing token of who gets it, "" if none."""
+        """Issue a ticket for one connection to this terminal within `TICKET_S`.
+
+        `token_id`: the pairing token of the client that gets it, "" if none.
+        """
         now = self._clock.now_ms()
         self._tickets = {key: row for key, row in self._tickets.items() if row.end_ms > now}
         while len(self._tickets) >= TICKETS_LIMIT:
             self._tickets.pop(next(iter(self._tickets)))
-        made = secrets.token_urlsafe(24)
-        self._tickets[made] = _Ticket(terminal.directory, terminal.id, now + TICKET_S * 1000, token_id)
-        return made
+        ticket = secrets.token_urlsafe(24)
+        self._tickets[ticket] = _Ticket(terminal.directory, terminal.id, now + TICKET_S * 1000, token_id)
+        return ticket
 
     def redeem(self, directory: str, id_: str, ticket: str) -> str | None:
-        """The pairing token ("" if none) of who got the ticket; None if it is not for this terminal. It is used up then too."""
-        known = next((key for key in self._tickets if hmac.compare_digest(key.encode(), ticket.encode())), None)
-        if known is None:
+        """Use up a ticket; return its client's pairing token ("" if none), or None if the ticket does not fit this terminal."""
+        match = next((key for key in self._tickets if hmac.compare_digest(key.encode(), ticket.encode())), None)
+        if match is None:
             return None
-        row = self._tickets.pop(known)
+        row = self._tickets.pop(match)
         is_good = (row.directory, row.terminal_id) == (directory, id_) and row.end_ms > self._clock.now_ms()
         return row.token_id if is_good else None
 
     # --- ends
 
     async def dispose(self, directory: str | None) -> None:
-        """End all of a directory (None: of all), with whatever was ever started in them. No events, as native."""
-        # Their names go first: a terminal that is being started just now sees it, and ends itself.
+        """End all terminals of a directory (None: of all) and their processes. It emits no events, as in native OpenCode."""
+        # Tokens go first: a terminal that is starting sees that its token is gone, and ends itself.
         places = [place for place in self._tokens if directory in (None, place)]
         tokens = [self._tokens.pop(place) for place in places]
-        going = [one for one in self._open.values() if directory in (None, one.directory)]
-        for one in going:
-            self._open.pop(one.id, None)
-        await asyncio.gather(*(one.process.end() for one in going))
-        for one in going:
-            _end(one)
+        going = [terminal for terminal in self._open.values() if directory in (None, terminal.directory)]
+        for terminal in going:
+            self._open.pop(terminal.id, None)
+        await asyncio.gather(*(terminal.process.end() for terminal in going))
+        for terminal in going:
+            _end(terminal)
         for token in tokens:
             await asyncio.to_thread(family.end_owned, token)
 
     async def close(self) -> None:
-        """For the server's shutdown: nothing is left, and no new one is made."""
+        """End all terminals and accept no new ones, for the server's shutdown."""
         self._closed = True
         await self.dispose(None)
 
     # --- inside
 
     def _spec(self, directory: str, new: NewTerminal, tokens: tuple[str, str]) -> PtySpec:
-        """`tokens`: of all terminals of the directory, and of this one. Blocking."""
+        """Build the process's spec. `tokens`: those of the directory and of this terminal. Blocking."""
         words = [new.command or "", *new.args, new.cwd or "", *new.env, *new.env.values()]
         if any("\0" in word for word in words) or any(not name or "=" in name for name in new.env):
             raise InvalidRequest("A NUL, or a name of the environment that is empty or has a =, cannot be given to a program.")
@@ -262,8 +271,8 @@ class Terminals:
         return PtySpec((path, *new.args, *login), cwd, environment, tokens[1])
 
     def _shell(self) -> str:
-        wanted = self._environ.get("SHELL", "")
-        return wanted if wanted.startswith("/") and os.access(wanted, os.X_OK) else FALLBACK_SHELL
+        preferred = self._environ.get("SHELL", "")
+        return preferred if preferred.startswith("/") and os.access(preferred, os.X_OK) else FALLBACK_SHELL
 
     def _note_exit(self, id_: str, code: int) -> None:
         terminal = self._open.pop(id_, None)

@@ -1,9 +1,9 @@
-"""Which projects a person trusts: by directory and by the content of what would run there; kept in a file of the data directory.
+"""Records which projects a user trusts, by directory and by the content of the settings that would run there.
 
     {"version": 1, "projects": [{"directory", "digest", "trusted", "at", "settings": ["FILE  KEY: COMMAND", ...]}]}
 
-A changed setting has another digest and is asked about again. Server and command line use the same file: it is read again when
-it has changed. Blocking, but for what is in memory.
+A changed setting has another digest, so the server asks again. The decisions are in a file of the data directory. Server and
+command line share the file and read it again when it changes. Blocking: call it in a thread.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ log = structlog.get_logger(__name__)
 FILE = "trust.json"
 FILE_LIMIT_BYTES = 16 * 2**20
 KEPT_PROJECTS = 2000
-"""Decisions that are kept, the newest."""
+"""Maximum decisions that are kept, the newest ones."""
 SETTINGS_KEPT = 200
-"""Lines of one project that are kept, for `opencode-shim trust --list`."""
+"""Maximum lines of one project that are kept, for `opencode-shim trust --list`."""
 
 Decision: TypeAlias = Literal["trusted", "declined", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrustDecision:
-    """A decision of a person about one state of one project's settings."""
+    """A user's decision about one state of one project's settings."""
 
     directory: str
     digest: str
@@ -52,14 +52,14 @@ class TrustDecision:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of a project for one agent. `settings` is empty where nothing would run or be allowed."""
+    """A project's settings for some agents, and the user's decision. `settings` is empty if nothing would run."""
 
     settings: ProjectSettings
     decision: Decision
 
 
 class TrustFile:
-    """The decisions in the data directory. May be used from several threads and processes; the last writer wins a race."""
+    """The file of decisions in the data directory. Threads and processes may share it; the last writer wins a race."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
@@ -69,19 +69,19 @@ class TrustFile:
         self._decided: tuple[TrustDecision, ...] = ()
 
     def decisions(self) -> tuple[TrustDecision, ...]:
-        """All decisions, oldest first. A file that cannot be read holds none: everything is asked about again."""
+        """List all decisions, oldest first. An unreadable file counts as empty, so the server asks about everything again."""
         with self._lock:
             return self._read()
 
     def decision(self, settings: ProjectSettings) -> Decision:
-        """What was decided about these settings."""
+        """Return the decision about these settings."""
         for row in reversed(self.decisions()):
             if row.directory == settings.root and row.digest == settings.digest:
                 return "trusted" if row.trusted else "declined"
         return "undecided"
 
     def decide(self, several: Iterable[ProjectSettings], *, trusted: bool) -> None:
-        """Keep a decision about each of these. Raises ShimError if the file cannot be written."""
+        """Store a decision about each of these settings. Raises ShimError if the file cannot be written."""
         at = rfc3339(self._clock.now_ms())
         new = [
             TrustDecision(s.root, s.digest, trusted, at, tuple(setting.line for setting in s.settings[:SETTINGS_KEPT]))
@@ -94,7 +94,7 @@ class TrustFile:
             self._write((*old, *new)[-KEPT_PROJECTS:])
 
     def remove(self, directory: str) -> int:
-        """Forget all decisions about a directory; how many there were. Raises ShimError."""
+        """Remove all decisions about a directory; return their number. Raises ShimError."""
         with self._lock:
             rows = self._read()
             kept = tuple(row for row in rows if row.directory != directory)
@@ -135,7 +135,8 @@ class TrustFile:
                 if temporary:
                     Path(temporary).unlink()
             raise ShimError(
-                f"The decision could not be kept: {self.path} cannot be written ({error.strerror}). It is asked about again."
+                f"The decision could not be kept: {self.path} cannot be written ({error.strerror}). "
+                "Make the file writable; until then the server asks again."
             ) from error
         self._stamp = None
 
@@ -159,9 +160,9 @@ def _row(row: TrustDecision) -> dict[str, Any]:
 
 
 class ProjectTrust:
-    """Says whether a project's settings may count.
+    """Decides whether a project's settings apply.
 
-    In: `roots`, directories (absolute, resolved) that are always trusted; `everything`, whether all are.
+    In: `roots`, directories (absolute, resolved) that are always trusted; `everything`, whether all directories are.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class ProjectTrust:
         self._counting: dict[str, frozenset[tuple[str, str]] | None] = {}
 
     def look(self, directory: str, families: Iterable[str]) -> Verdict:
-        """What agents of these families would read there, and what was decided about it. Blocking."""
+        """Return the settings that agents of these families would read, and the decision about them. Blocking."""
         if self._everything or (self._roots and within(directory, self._roots)):
             self._counting[directory] = None
             return Verdict(ProjectSettings(directory), "trusted")
@@ -185,13 +186,13 @@ class ProjectTrust:
         return Verdict(settings, decision)
 
     def decide(self, settings: ProjectSettings, *, trusted: bool) -> None:
-        """Keep a person's decision. Blocking. Raises ShimError."""
+        """Store a user's decision. Blocking. Raises ShimError."""
         self._decisions.decide([settings], trusted=trusted)
 
     def counts(self, directory: str, permission: str, pattern: str) -> bool:
-        """Whether an `allow` rule of the project's own config counts: it stood there when it was trusted. Reads nothing.
+        """Whether an `allow` rule of the project's config applies: only if the trusted config contained it. Reads no file.
 
-        A rule that an agent adds within a turn does not count before a person was asked.
+        A rule that an agent adds during a turn does not apply until the user trusts it.
         """
         counting = self._counting.get(directory, frozenset())
         if counting is None or self._everything:
@@ -200,7 +201,7 @@ class ProjectTrust:
         return is_for_all or (f"permission.{permission}", pattern) in counting
 
 
-def each_agents_settings(found: ProjectSettings, families: Iterable[Sequence[str]]) -> list[ProjectSettings]:
-    """What each agent would read of a project, without repetitions: a person who trusts a directory trusts all of it."""
-    rows = {part.digest: part for part in (found.read_by(names) for names in families)}
+def each_agents_settings(settings: ProjectSettings, families: Iterable[Sequence[str]]) -> list[ProjectSettings]:
+    """The settings that each agent would read, without duplicates, since a user trusts a directory for all agents."""
+    rows = {part.digest: part for part in (settings.read_by(names) for names in families)}
     return [part for digest, part in rows.items() if digest]

@@ -1,7 +1,7 @@
-"""The queue that a program may read instead of the events: `/tui/control/next` waits for the next `/tui/*` request.
+"""The queue behind `/tui/control/next`, which waits for the next `/tui/*` request.
 
-A request goes to one waiting reader of its directory, the one that has waited longest; with nobody waiting it is not kept, since
-it would come true at some later time. Native 1.18.33 has the two routes and puts nothing into the queue of a server.
+A request goes to the reader of its directory that has waited longest. Without a reader it is dropped, since it would otherwise
+run at some later time. Native OpenCode 1.18.33 has the two routes, but its server puts nothing into the queue.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any
 
 
 class TuiControl:
-    """Readers by directory. Used from one event loop."""
+    """Waiting readers by directory. Used from one event loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[asyncio.Future[dict[str, Any]], None]] = {}
         self._closed = False
 
     def offer(self, directory: str, path: str, body: Any) -> bool:
-        """Give a request to a reader; whether there was one."""
+        """Pass a request to a reader; return whether there was one."""
         readers = self._waiting.get(directory, {})
-        reader = next((one for one in readers if not one.done()), None)
+        reader = next((future for future in readers if not future.done()), None)
         if reader is None:
             return False
         reader.set_result({"path": path, "body": body})
         return True
 
     def wait(self, directory: str) -> asyncio.Future[dict[str, Any]]:
-        """The next request; cancelled when the server stops. It is given to `leave`, whatever came of it."""
+        """Return a future of the next request, cancelled when the server stops. The caller must pass it to `leave`."""
         reader: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         if self._closed:
             reader.cancel()
@@ -35,7 +35,7 @@ class TuiControl:
         return reader
 
     def leave(self, directory: str, reader: asyncio.Future[dict[str, Any]]) -> None:
-        """It waits no more."""
+        """Remove a reader."""
         reader.cancel()
         readers = self._waiting.get(directory, {})
         readers.pop(reader, None)
@@ -43,11 +43,11 @@ class TuiControl:
             self._waiting.pop(directory, None)
 
     def waiting_count(self, directory: str) -> int:
-        """How many wait."""
+        """Count the waiting readers of a directory."""
         return len(self._waiting.get(directory, {}))
 
     def close(self) -> None:
-        """For the server's shutdown."""
+        """Cancel all readers, for the server's shutdown."""
         self._closed = True
         for readers in self._waiting.values():
             for reader in readers:

@@ -1,12 +1,12 @@
-"""Changes of files, as `file.watcher.updated`, and of the branch, as `vcs.branch.updated`: only while somebody listens.
+"""Watches files (`file.watcher.updated`) and the branch (`vcs.branch.updated`) of directories that have a subscriber.
 
-A directory is watched from the first `visit` while a stream gets its events, and for as long as one does. What git ignores
-is left out, and folders that nobody reads (`SKIPPED`); of `.git` only HEAD is watched. Each folder is watched for itself, at
-most `FOLDERS_LIMIT`, the ones near the top first: to watch a whole tree would put a watch on every folder of node_modules.
-The home and the root of the disk are not watched: nobody works in them, and everything changes there all the time.
+A watch begins with the first `visit` of a directory while a stream gets its events, and ends when no stream does. It skips
+files that git ignores and the folders in `SKIPPED`; in `.git` it watches only HEAD. It watches each folder separately, at most
+`FOLDERS_LIMIT`, the ones near the top first, because a recursive watch would cover every folder of node_modules.
+It never watches the home and the root of the disk: nobody works in them, and files there change all the time.
 
-Native 1.18.33 sends the branch and a few files of `.git` (`HEAD`, locks), and other files only with an experimental switch;
-its form of the events is ours.
+Native OpenCode 1.18.33 sends the branch and a few files of `.git` (`HEAD`, locks), and other files only with an experimental
+switch. The events here have its form.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from shim.host.disk import printable
 from shim.host.git import git
 
 FOLDERS_LIMIT = 2000
-"""Of one directory; Linux gives a user some ten thousand watches in all."""
+"""Maximum watched folders of one directory. Linux gives a user some ten thousand watches in all."""
 DIRECTORIES_LIMIT = 8
-"""Watched at once: each takes a thread."""
+"""Maximum directories that are watched at once. Each takes a thread."""
 BATCH_LIMIT = 300
-"""Events for one burst of changes (a checkout, a build); the rest of it is left out."""
+"""Maximum events for one burst of changes (a checkout, a build). The rest is left out."""
 DEBOUNCE_MS, STEP_MS = 300, 50
 LISTENER_CHECK_MS = 2000
-"""How often it is looked whether still somebody listens."""
+"""Milliseconds between checks for a live subscriber."""
 END_S = 3.0
-"""For a watch to end."""
+"""Seconds for a watch to end before its task is cancelled."""
 SKIPPED = frozenset(
     {
         ".git",
@@ -54,7 +54,7 @@ SKIPPED = frozenset(
     }
 )
 ADDED, MODIFIED, DELETED = 1, 2, 3
-"""As watchfiles numbers changes; it is loaded when somebody first watches."""
+"""The numbers of watchfiles, which is imported only at the first watch."""
 KINDS = {ADDED: "add", MODIFIED: "change", DELETED: "unlink"}
 
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Watch:
-    """One directory that is watched."""
+    """A watched directory."""
 
     directory: str
     project: str
@@ -75,7 +75,7 @@ class _Watch:
 
 
 class Watchers:
-    """All watched directories. `listened` tells whether a stream gets a directory's events."""
+    """All watched directories. In: `listened`, whether a stream gets a directory's events."""
 
     def __init__(self, changes: HostFeed, listened: Callable[[str], bool], home: Path) -> None:
         self._changes = changes
@@ -85,7 +85,7 @@ class Watchers:
         self._closed = False
 
     def visit(self, directory: str, project: str) -> None:
-        """Somebody works in this directory: watch it, if somebody listens and it can be watched. Returns at once."""
+        """Start to watch a directory in use, if a stream gets its events. Returns at once."""
         if self._closed or directory in self._watches or len(self._watches) >= DIRECTORIES_LIMIT:
             return
         if not self._listened(directory):
@@ -95,16 +95,16 @@ class Watchers:
         watch.task.add_done_callback(lambda _: self._watches.pop(directory, None))
 
     def watched_directories(self) -> list[str]:
-        """The directories that are watched now."""
+        """List the watched directories."""
         return list(self._watches)
 
     async def forget(self, directory: str) -> None:
-        """The instance of a directory is disposed of."""
+        """Stop to watch a directory, because its instance was disposed."""
         if watch := self._watches.get(directory):
             await _end([watch])
 
     async def close(self) -> None:
-        """For the server's shutdown."""
+        """Stop all watches, for the server's shutdown."""
         self._closed = True
         await _end(list(self._watches.values()))
 
@@ -120,32 +120,34 @@ class Watchers:
             while watch.rounds:
                 done, _ = await asyncio.wait(watch.rounds, return_when=asyncio.FIRST_COMPLETED)
                 watch.rounds -= done
-                for one in done:
-                    one.result()
+                for ended in done:
+                    ended.result()
         except OSError as error:
-            # Mostly: no more watches. Told once for each attempt, and everything else goes on.
+            # Usually the user's limit of inotify watches. The server logs it and goes on without this watch.
             log.warning("watch.failed", directory=watch.directory, reason=str(error), hint="see fs.inotify.max_user_watches")
         except RuntimeError as error:
             log.warning("watch.failed", directory=watch.directory, reason=str(error))
         finally:
             watch.stop.set()
-            for one in watch.rounds:
-                one.cancel()
+            for task in watch.rounds:
+                task.cancel()
 
     def _renew(self, watch: _Watch) -> None:
         watch.rounds.add(asyncio.create_task(self._round(watch), name=f"watch {watch.directory}"))
 
     async def _round(self, watch: _Watch) -> None:
-        """Watch the folders that there are. With a new folder the next round begins, and this one goes on for another look,
-        so that nothing falls between the two; what both see is told twice."""
+        """Watch the existing folders until a new folder appears, which starts the next round.
+
+        This round goes on for one more batch, so that no change falls between the two. A change that both see is sent twice.
+        """
         folders, whole = await _folders(watch.directory, watch.added)
         if not whole:
             log.info("watch.partial", directory=watch.directory, folders=len(folders))
         places = [*folders, *([watch.git_dir] if watch.git_dir else [])]
         if not places or watch.stop.is_set():
             return
-        known = set(folders)
-        import watchfiles  # late: most servers start with nobody who watches
+        watched = set(folders)
+        import watchfiles  # late import: most servers start without a subscriber
 
         awatch = cast(
             "Callable[..., AsyncGenerator[set[tuple[int, str]]]]",
@@ -168,22 +170,22 @@ class Watchers:
                 if not self._listened(watch.directory):
                     watch.stop.set()
                     return
-                new = bool(batch) and await self._tell(watch, batch, known)
+                new = bool(batch) and await self._publish_batch(watch, batch, watched)
                 if renewed:
                     return
                 if new:
                     renewed = True
                     self._renew(watch)
 
-    async def _tell(self, watch: _Watch, batch: set[tuple[int, str]], known: set[str]) -> bool:
-        """Publish a burst; whether it has a new folder."""
+    async def _publish_batch(self, watch: _Watch, batch: set[tuple[int, str]], watched: set[str]) -> bool:
+        """Publish a batch of changes; return whether it has a new folder."""
         head = f"{watch.git_dir}/HEAD"
         rows = sorted({(path, kind) for kind, path in batch if _is_shown(path, watch, head)})
         ignored = await vcs.ignored_paths(watch.directory, [path for path, _ in rows if path != head])
         shown = [(path, kind) for path, kind in rows if path not in ignored]
         if any(path == head for path, _ in shown):
             await self._look_at_branch(watch)
-        new = await asyncio.to_thread(_new_folders, [path for path, _ in shown], known) if shown else []
+        new = await asyncio.to_thread(_new_folders, [path for path, _ in shown], watched) if shown else []
         watch.added |= set(new)
         inside = await asyncio.to_thread(_files_in, new)
         hidden = await vcs.ignored_paths(watch.directory, inside)
@@ -192,7 +194,7 @@ class Watchers:
             if path not in new:
                 self._changes.publish(FileChanged(printable(path), KINDS[kind]), watch.directory, watch.project)
         if len(shown) > BATCH_LIMIT:
-            log.info("watch.burst", directory=watch.directory, changes=len(shown), told=BATCH_LIMIT)
+            log.info("watch.burst", directory=watch.directory, changes=len(shown), published=BATCH_LIMIT)
         return bool(new)
 
     async def _look_at_branch(self, watch: _Watch) -> None:
@@ -213,13 +215,13 @@ async def _end(watches: Iterable[_Watch]) -> None:
 
 
 async def _git_dir(directory: str) -> str | None:
-    """Where HEAD of this working tree is (of a worktree, a folder of its own)."""
-    found = await git(directory, "rev-parse", "--absolute-git-dir")
-    return os.fsdecode(found.stdout).rstrip("\n") or None if found.ok else None
+    """Return the folder of this working tree's HEAD. A worktree has a folder of its own."""
+    result = await git(directory, "rev-parse", "--absolute-git-dir")
+    return os.fsdecode(result.stdout).rstrip("\n") or None if result.ok else None
 
 
 async def _folders(directory: str, more: set[str]) -> tuple[list[str], bool]:
-    """The folders to watch, the ones near the top first, and whether those are all."""
+    """List the folders to watch, the ones near the top first, and whether these are all."""
     listed = await git(directory, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     ignored = (
         {os.fsdecode(name).rstrip("/") for name in listed.stdout.split(b"\0") if name.endswith(b"/")} if listed.ok else set[str]()
@@ -228,20 +230,20 @@ async def _folders(directory: str, more: set[str]) -> tuple[list[str], bool]:
 
 
 def _walk(directory: str, ignored: set[str], more: set[str]) -> tuple[list[str], bool]:
-    found: list[str] = []
+    folders: list[str] = []
     waiting = deque([directory])
-    while waiting and len(found) < FOLDERS_LIMIT:
+    while waiting and len(folders) < FOLDERS_LIMIT:
         here = waiting.popleft()
         with suppress(OSError), os.scandir(here) as entries:
-            found.append(here)
+            folders.append(here)
             waiting.extend(
                 entry.path
                 for entry in entries
                 if entry.name not in SKIPPED and entry.path not in ignored and entry.is_dir(follow_symlinks=False)
             )
-    known = set(found)
-    found += [place for place in sorted(more) if place not in known and Path(place).is_dir()][: FOLDERS_LIMIT - len(found)]
-    return found, not waiting
+    listed = set(folders)
+    folders += [place for place in sorted(more) if place not in listed and Path(place).is_dir()][: FOLDERS_LIMIT - len(folders)]
+    return folders, not waiting
 
 
 def _is_shown(path: str, watch: _Watch, head: str) -> bool:
@@ -250,17 +252,17 @@ def _is_shown(path: str, watch: _Watch, head: str) -> bool:
     return SKIPPED.isdisjoint(Path(path).relative_to(watch.directory).parts) if path.startswith(f"{watch.directory}/") else False
 
 
-def _new_folders(paths: list[str], known: set[str]) -> list[str]:
-    return [path for path in paths if path not in known and Path(path).is_dir() and not Path(path).is_symlink()]
+def _new_folders(paths: list[str], watched: set[str]) -> list[str]:
+    return [path for path in paths if path not in watched and Path(path).is_dir() and not Path(path).is_symlink()]
 
 
 def _files_in(folders: list[str]) -> list[str]:
-    """What came into new folders before they were watched."""
-    found: list[str] = []
+    """List files that appeared in new folders before these were watched."""
+    paths: list[str] = []
     for folder in folders:
         for here, below, files in os.walk(folder):
             below[:] = [name for name in below if name not in SKIPPED]
-            found += [str(Path(here, name)) for name in files]
-            if len(found) > BATCH_LIMIT:
-                return found
-    return found
+            paths += [str(Path(here, name)) for name in files]
+            if len(paths) > BATCH_LIMIT:
+                return paths
+    return paths

@@ -1,8 +1,8 @@
-"""Workspaces of OpenCode's control plane, of the one kind that it has on a machine: a worktree under a name of its own.
+"""Workspaces of OpenCode's control plane. The only local kind is a named git worktree.
 
-Kept in the store (namespace `workspace`). Sessions are not moved into or out of one (`warp`): an agent keeps its conversation
-under the folder that it was started in. A session for a workspace is made in the workspace's `directory`.
-Source: OpenCode's document; a live 1.18.33 makes the worktree and then waits for an event that no plain server sends.
+The store keeps them (namespace `workspace`). Sessions cannot move into or out of one (`warp`): an agent keeps its conversation
+under the folder that it was started in. A session for a workspace is created in the workspace's `directory`.
+Source: OpenCode's API document; a live 1.18.33 creates the worktree and then waits for an event that no plain server sends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADAPTER = {"type": "worktree", "name": "Worktree", "description": "Create a git 
 
 
 class Workspaces:
-    """Rows by id, of all projects."""
+    """The workspaces of all projects."""
 
     def __init__(
         self,
@@ -44,57 +44,61 @@ class Workspaces:
         self._changes = changes
 
     async def list_of(self, directory: str) -> list[dict[str, Any]]:
-        """Those of the directory's project, the oldest first."""
+        """List the workspaces of the directory's project, oldest first."""
         project = await self._projects.identity(directory)
         rows = [row for row in (await self._store.values(ROWS)).values() if row["projectID"] == project.id]
         return sorted(rows, key=lambda row: row["timeUsed"])
 
     async def statuses(self, directory: str) -> list[dict[str, str]]:
-        """Whether their folders are there."""
+        """Return each workspace's status: connected if its folder exists."""
         return [
             {"workspaceID": row["id"], "status": "connected" if _is_there(row) else "error"}
             for row in await self.list_of(directory)
         ]
 
     async def create(self, directory: str, kind: str, *, id_: str | None, branch: str | None, extra: Any) -> dict[str, Any]:
-        """Raises WorkspaceCreateError. `branch` is a wish for the name; the worktree's branch is its own."""
+        """Create a workspace. Raises WorkspaceCreateError.
+
+        `branch` is only a wish for the name; the worktree gets its own branch.
+        """
         if kind != ADAPTER["type"]:
             raise WorkspaceCreateError(f"Unknown workspace adapter: {kind}. There is {ADAPTER['type']}.")
-        wanted = id_ or self._ids.new("workspace")
-        if wanted in await self._store.values(ROWS):
-            raise WorkspaceCreateError(f"There is a workspace {wanted} already")
+        workspace_id = id_ or self._ids.new("workspace")
+        if workspace_id in await self._store.values(ROWS):
+            raise WorkspaceCreateError(f"There is a workspace {workspace_id} already")
         project = await self._projects.identity(directory)
         try:
-            made = await self._worktrees.create(directory, branch)
+            worktree = await self._worktrees.create(directory, branch)
         except (WorktreeError, InvalidRequest) as error:
             raise WorkspaceCreateError(str(error)) from error
         row = {
-            "id": wanted,
+            "id": workspace_id,
             "type": kind,
-            "name": made.name,
-            "branch": made.branch,
-            "directory": made.directory,
+            "name": worktree.name,
+            "branch": worktree.branch,
+            "directory": worktree.directory,
             "extra": extra,
             "projectID": project.id,
             "timeUsed": self._clock.now_ms(),
         }
-        self._store.set_value(ROWS, wanted, row)
-        self._changes.publish(WorkspaceReady(made.name), directory, project.id)
-        self._changes.publish(WorkspaceConnected(wanted), directory, project.id)
+        self._store.set_value(ROWS, workspace_id, row)
+        self._changes.publish(WorkspaceReady(worktree.name), directory, project.id)
+        self._changes.publish(WorkspaceConnected(workspace_id), directory, project.id)
         return row
 
     async def get(self, id_: str) -> dict[str, Any]:
-        """Raises WorkspaceNotFound."""
+        """Return a workspace. Raises WorkspaceNotFound."""
         row = (await self._store.values(ROWS)).get(id_)
         if row is None:
             raise WorkspaceNotFound(id_)
         return row
 
     async def remove(self, id_: str) -> dict[str, Any]:
-        """With its worktree; what it was. Raises WorkspaceNotFound, WorktreeError."""
+        """Remove a workspace and its worktree; return its row. Raises WorkspaceNotFound, WorktreeError."""
         row = await self.get(id_)
         place = text(row["directory"])
-        top = next((one["worktree"] for one in await self._projects.list_all() if one["id"] == row["projectID"]), place)
+        projects = await self._projects.list_all()
+        top = next((project["worktree"] for project in projects if project["id"] == row["projectID"]), place)
         await self._worktrees.remove(top, place)
         self._store.set_value(ROWS, id_, None)
         return row

@@ -1,13 +1,13 @@
 # opencode-shim. `make serve` and `make test` need only Python 3.11+, git and make: what else they need is set up here.
 PORT = 4096
 DIRECTORY = .
-EXAMPLES = 200000
+EXAMPLES = 20000
 SPOILED = 5000
 FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: audit outdated bench drift micro fuzz load soak help setup serve test check gen docs fmt e2e nightly record ci clean
+.PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve test check gen docs fmt e2e e2e-all nightly record ci clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -34,17 +34,18 @@ gen docs: .venv/.dev  ## write the generated files anew: tables of operations, s
 fmt: .venv/.dev  ## format, and mend what lint can mend
 	$(BIN)ruff check --fix . ; $(BIN)ruff format .
 
-e2e: .venv/.dev  ## real clients and real agents, in a terminal and in Chromium
+e2e: .venv/.dev  ## real agents and real clients, in a terminal and in Chromium: the newest of each, and what guards the promise
 	scripts/e2e-setup
-	$(BIN)pytest -q -m e2e tests/e2e $(ARGS)
+	$(BIN)pytest -q -m "e2e and not nightly" tests/e2e $(ARGS)
 
-nightly: .venv/.dev  ## whole tables with real programs, for which `make e2e` has no time: permissions, each agent and mode
+e2e-all: .venv/.dev  ## what `make e2e` leaves out: every version, every permission of every agent and mode: an hour
 	scripts/e2e-setup
 	$(BIN)pytest -q -m nightly tests/e2e $(ARGS)
-	-$(BIN)python -m tools.outdated --report build
 
 outdated: .venv/.dev  ## newer versions of agents, clients and SDKs than the tested ones; exit 1 when there are
 	@$(BIN)python -m tools.outdated $(ARGS)
+
+nightly: ; .ci/nightly  ## what takes too long for CI: laws, fuzz, e2e-all, load, soak, bench, drift, outdated, audit: hours
 
 record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: make record AGENT=x [VERSION=y] [SCENES="a b"]
 	scripts/record $(AGENT) $(or $(VERSION),latest) $(SCENES)
@@ -56,9 +57,11 @@ bench: .venv/.dev  ## beside native OpenCode, its peer and the floor; writes doc
 micro: .venv/.dev  ## what each step of the straight line costs for a piece of text, held against its budget: seconds
 	$(BIN)pytest -q -n 0 tests/micro --benchmark-columns=min,median,rounds $(ARGS)
 
-fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz [SPOILED=5000] [EXAMPLES=200000] [REQUESTS=20000] [FUZZ_S=60]
+laws: .venv/.dev  ## properties with many examples: make laws [EXAMPLES=20000]
+	SHIM_LAW_EXAMPLES=$(EXAMPLES) $(BIN)pytest -q -n auto --timeout=0 -k "properties or hypothesis" $(ARGS)
+
+fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz [SPOILED=5000] [REQUESTS=20000] [FUZZ_S=60]
 	SHIM_FUZZ_EXAMPLES=$(SPOILED) SHIM_API_REQUESTS=$(REQUESTS) $(BIN)pytest -q -n auto -m "not e2e" --timeout=0 tests/fuzz $(ARGS)
-	SHIM_LAW_EXAMPLES=$(EXAMPLES) $(BIN)pytest -q -n auto --timeout=0 tests/properties $(ARGS)
 	@$$(command -v uv || echo .uv/bin/uv) pip install -q --python $(BIN)python --target .fuzz --only-binary :all: atheris \
 	  || { echo "atheris has no wheel here: only hypothesis has fuzzed"; exit 0; }; \
 	for agent in claude codex pi amp opencode mock claude-agent-acp; do \

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from .support.bench import Bench, Watch
+from .support.bench import Bench, Watch, nightly
 from .support.children import processes_with, wait_for
 from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 NAMES = ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
 everyone = pytest.mark.parametrize("served", NAMES, indirect=True)
+four = pytest.mark.parametrize("served", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
+"""Without the second agent that speaks ACP: the codec is the same."""
 
 TODO_TOOLS = {"TodoWrite", "TaskCreate", "todowrite", "update_plan", "todo"}
 QUESTION_TOOLS = {"AskUserQuestion", "question", "request_user_input"}
@@ -35,6 +37,8 @@ LACKS: dict[tuple[str, str], str] = {
     ("opencode-acp", "retry"): "`opencode acp` says nothing of retries",
 }
 """(agent, thing) -> why it is not there."""
+
+REPLIES = [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")]
 
 
 @dataclass
@@ -99,7 +103,8 @@ def _ticking(served: Bench) -> list[str]:
     return [line for line in processes_with(str(served.place.root)).values() if "echo tick" in line]
 
 
-@everyone
+@pytest.mark.nightly
+@four
 def test_text_grows(watch: Watch) -> None:
     at = watch.prompt("[scene:text] say hello")
     assert texts(watch.answered(at)) == ["You said: say hello"]
@@ -108,7 +113,7 @@ def test_text_grows(watch: Watch) -> None:
     assert len(deltas) > 1
 
 
-@everyone
+@four
 def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:read_edit] edit")
     messages = watch.answered(at)
@@ -124,7 +129,10 @@ def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, watch: Watch
 
 
 @everyone
-@pytest.mark.parametrize(("reply", "message"), [("once", None), ("reject", None), ("reject", "use another name")])
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")],
+)
 def test_a_permission(served: Bench, watch: Watch, reply: str, message: str | None) -> None:
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
     at = watch.prompt(f"[scene:ask_bash:touch {name}] make")
@@ -143,7 +151,7 @@ def test_a_permission(served: Bench, watch: Watch, reply: str, message: str | No
         assert call["state"]["status"] == "completed"
 
 
-@everyone
+@four
 def test_a_permission_for_good(served: Bench, watch: Watch) -> None:
     """With a command of which no other scene asks, since "always" holds for the project."""
     at = watch.prompt("[scene:ask_bash:git push -q . HEAD:refs/heads/one] push")
@@ -157,8 +165,8 @@ def test_a_permission_for_good(served: Bench, watch: Watch) -> None:
     assert {"one", "two"} <= {path.name for path in (served.place.project / ".git" / "refs" / "heads").iterdir()}
 
 
-@everyone
-@pytest.mark.parametrize("answered", [True, False])
+@four
+@pytest.mark.parametrize("answered", [True, *nightly(False)])
 def test_a_question(served: Bench, watch: Watch, answered: bool) -> None:
     at = watch.prompt("[scene:question] ask")
     if lacks(served, "question"):
@@ -182,7 +190,8 @@ def test_a_question(served: Bench, watch: Watch, answered: bool) -> None:
         assert "user dismissed" in call["state"]["error"], "the TUI strikes the card through by these words"
 
 
-@everyone
+@pytest.mark.nightly
+@four
 def test_reasoning(watch: Watch) -> None:
     at = watch.prompt("[scene:reason] think")
     (message,) = watch.answered(at)
@@ -190,7 +199,8 @@ def test_reasoning(watch: Watch) -> None:
     assert message["parts"][1]["text"] == "Let me think about this carefully."
 
 
-@everyone
+@pytest.mark.nightly
+@four
 def test_todos(served: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:todo] plan")
     messages = watch.answered(at)
@@ -205,7 +215,8 @@ def test_todos(served: Bench, watch: Watch) -> None:
     assert last["properties"]["todos"] == todos
 
 
-@everyone
+@pytest.mark.nightly
+@four
 def test_a_failed_tool_does_not_end_the_turn(served: Bench, watch: Watch) -> None:
     messages = watch.answered(watch.prompt("[scene:fail_tool] read"))
     (call,) = tools(messages)
@@ -219,7 +230,7 @@ def test_a_failed_tool_does_not_end_the_turn(served: Bench, watch: Watch) -> Non
     assert errors(messages) == []
 
 
-@everyone
+@four
 def test_an_error_of_the_model(watch: Watch) -> None:
     at = watch.prompt("[scene:error] fail")
     messages = watch.answered(at)
@@ -230,7 +241,8 @@ def test_an_error_of_the_model(watch: Watch) -> None:
     assert texts(watch.answered(again)) == ["You said: and now"], "the session goes on"
 
 
-@everyone
+@pytest.mark.nightly
+@four
 def test_an_overloaded_model_is_asked_again(served: Bench, watch: Watch) -> None:
     before = len(served.model.requests())
     at = watch.prompt("[scene:overload] again please")
@@ -246,7 +258,7 @@ def test_an_overloaded_model_is_asked_again(served: Bench, watch: Watch) -> None
     assert all("scripted failure" in status["message"] for status in retries)
 
 
-@everyone
+@four
 def test_abort_while_text_streams(served: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:drip:300] talk")
     watch.wait_text("word5", at)
@@ -258,7 +270,7 @@ def test_abort_while_text_streams(served: Bench, watch: Watch) -> None:
     assert texts(watch.answered(again)) == ["You said: again"]
 
 
-@everyone
+@four
 def test_abort_while_a_tool_runs(served: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:slow_bash:60] run")
     watch.wait_tool("running", at)
@@ -270,7 +282,7 @@ def test_abort_while_a_tool_runs(served: Bench, watch: Watch) -> None:
     wait_for(lambda: not _ticking(served), 5, "the tool's shell still runs")
 
 
-@everyone
+@four
 def test_abort_while_a_permission_is_open(served: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:ask_bash:touch never.txt] make")
     asked = watch.wait("permission.asked", at)
@@ -282,7 +294,7 @@ def test_abort_while_a_permission_is_open(served: Bench, watch: Watch) -> None:
     assert not (served.place.project / "never.txt").exists()
 
 
-@everyone
+@four
 def test_abort_right_after_the_204(served: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:hang] think")
     assert served.api.post(f"/session/{watch.session}/abort") is True
@@ -291,7 +303,8 @@ def test_abort_right_after_the_204(served: Bench, watch: Watch) -> None:
     assert texts(watch.answered(again)) == ["You said: after that"], "the aborted prompt does not come back"
 
 
-@everyone
+@pytest.mark.nightly
+@four
 def test_three_turns(served: Bench, watch: Watch) -> None:
     for word in ("amber", "birch", "cedar"):
         assert texts(watch.answered(watch.prompt(f"[scene:text] {word}"))) == [f"You said: {word}"]
@@ -299,7 +312,7 @@ def test_three_turns(served: Bench, watch: Watch) -> None:
     assert said.index("amber") < said.index("birch") < said.index("cedar"), "the agent tells its model what was said before"
 
 
-@everyone
+@four
 def test_the_agent_is_killed(served: Bench, watch: Watch) -> None:
     watch.answered(watch.prompt("[scene:text] walnut"))
     at = watch.prompt("[scene:slow_bash:60] run")
@@ -313,7 +326,7 @@ def test_the_agent_is_killed(served: Bench, watch: Watch) -> None:
     assert "walnut" in json.dumps(_last_request(served)), "the next prompt resumes the conversation"
 
 
-@everyone
+@four
 def test_the_server_is_killed_and_started_again(served: Bench, talk: Talk) -> None:
     before = talk.session()
     before.answered(before.prompt("[scene:text] maple"))

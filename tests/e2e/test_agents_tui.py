@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .support.agents import AGENTS
-from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.bench import CLAUDE, Bench, Watch, bench, nightly
 from .support.places import MODULES, tool
 from .support.scenes import finished
 from .support.tmux import Terminal
@@ -20,7 +20,8 @@ from .support.wire import Json, Stream
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 NAMES = ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
-everyone = pytest.mark.parametrize("served", NAMES, indirect=True, scope="module")
+everyone = pytest.mark.parametrize("served", [NAMES[0], *nightly(*NAMES[1:])], indirect=True, scope="module")
+"""`make e2e` shows one of them in the TUI; what each tells is in `test_agents.py`."""
 ADDED_SIGN = "38;2;184;219;135"
 """The green of a `+` in OpenCode's default theme."""
 SDK = Path(__file__).with_name("sdk_turn.mjs")
@@ -59,6 +60,7 @@ def test_a_permission_is_asked_and_given(served: Bench, fresh: Terminal) -> None
     assert (served.place.project / "made.txt").exists()
 
 
+@pytest.mark.nightly
 @everyone
 def test_esc_esc_aborts(fresh: Terminal) -> None:
     fresh.submit("[scene:hang] think")
@@ -68,6 +70,7 @@ def test_esc_esc_aborts(fresh: Terminal) -> None:
     fresh.wait("You said: and on", 40)
 
 
+@pytest.mark.nightly
 @everyone
 def test_one_turn_of_the_js_sdk(served: Bench) -> None:
     """With the v2 client: a prompt that waits for its answer, an edit, the stream's deltas."""

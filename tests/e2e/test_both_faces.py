@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.children import wait_for
 from .support.tmux import Terminal
 from .support.tui import tui
@@ -18,7 +18,7 @@ NAME = "shared"
 TURN_S = 40
 
 
-@pytest.fixture(scope="module", params=[MOCK, CLAUDE])
+@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param) as made:
         yield made

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.browser import Browser
 from .support.children import wait_for
 from .support.places import REPO, tool
@@ -295,7 +295,7 @@ SCROLL = """(async () => {
 })()"""
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex")])
 def test_a_real_agent(agent: str) -> None:
     with bench(agent, config={}) as real:
         browser = Browser(real.place, "inspector")

@@ -128,21 +128,25 @@ def test_every_block_of_the_page_is_run_or_says_why_not() -> None:
     assert all(len(one.name) > 20 for one in blocks() if one.mark == "not run")
 
 
+@pytest.mark.nightly
 def test_uvx_starts_a_server_without_installing_anything(person: Person) -> None:
     port = free_port()
     assert person.serve(block("uvx"), SHIM_PORT=port) == f"opencode server listening on http://127.0.0.1:{port}\n"
 
 
+@pytest.mark.nightly
 def test_pip_installs_it(person: Person) -> None:
     assert person.run(block("pip")).splitlines()[-1].startswith("0.")
 
 
+@pytest.mark.nightly
 def test_doctor_says_what_works(person: Person) -> None:
     said = person.run(block("doctor"), SHIM_PORT=free_port())
     assert "server:" in said
     assert "mock" in said
 
 
+@pytest.mark.nightly
 def test_bash_completes_commands(person: Person) -> None:
     person.run(block("bash-completion"))
     file = "~/.local/share/bash-completion/completions/opencode-shim"
@@ -150,6 +154,7 @@ def test_bash_completes_commands(person: Person) -> None:
     assert person.run(f"source {file}; complete -p opencode-shim >/dev/null; {words}").split() == ["serve", "service"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("shell", "file", "mark"),
     [
@@ -165,6 +170,7 @@ def test_zsh_and_fish_get_their_completions(person: Person, shell: str, file: st
         subprocess.run([program, "-n", person.home / file], check=True, timeout=COMMAND_S)
 
 
+@pytest.mark.nightly
 def test_settings_a_backup_and_its_restoring(person: Person) -> None:
     assert "debug" in person.run(block("config"))
     port = free_port()
@@ -175,6 +181,7 @@ def test_settings_a_backup_and_its_restoring(person: Person) -> None:
     person.serve("opencode-shim serve", SHIM_PORT=port)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(os.geteuid()), reason="a network namespace of one's own needs root")
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_client_comes_in_by(person: Person, tmp_path: Path, name: str) -> None:
@@ -188,6 +195,7 @@ def test_a_client_comes_in_by(person: Person, tmp_path: Path, name: str) -> None
     assert done.stdout == f"{name} works\n", done.stderr[-3000:]
 
 
+@pytest.mark.nightly
 def test_the_server_is_announced(person: Person) -> None:
     """As far as the page goes without the extra: it says which package is missing, or listens on all addresses."""
     with pytest.raises(AssertionError, match=r"opencode-shim\[mdns\]"):
@@ -196,6 +204,7 @@ def test_the_server_is_announced(person: Person) -> None:
     assert "http://0.0.0.0:" in person.serve(block("mdns"), SHIM_PORT=free_port())
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(user_systemd.missing()), reason=user_systemd.missing())
 def test_the_service_and_its_removal(person: Person) -> None:
     """The last one: nothing of it stays."""

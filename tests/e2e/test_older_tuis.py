@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .support.bench import MOCK, Bench
+from .support.bench import MOCK, Bench, nightly
 from .support.places import OLDER
 from .support.slow_line import slow_line
 from .support.tmux import Terminal
@@ -18,7 +18,7 @@ from .support.wire import tools
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(120),
-    pytest.mark.parametrize("version", OLDER, scope="module"),
+    pytest.mark.parametrize("version", [OLDER[0], *nightly(*OLDER[1:])], scope="module"),
     pytest.mark.parametrize("served", [MOCK], indirect=True, scope="module"),
 ]
 ASKS = {"1.0.98": r"Permission required to run this tool"}

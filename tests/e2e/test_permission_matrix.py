@@ -2,7 +2,7 @@
 
 The tables are in `support/matrix.py`, which says how to add an agent or an action, and `support/matrix_drivers.py`. A case is
 one action in one mode: under a `deny`, then under an `ask` that is rejected, then under one that is accepted. That the call is
-made in the end shows that it could have been made before. `make e2e` plays a part, `make nightly` all.
+made in the end shows that it could have been made before. `make e2e` plays a part, `make e2e-all` the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from .support.bench import Bench, Watch
+from .support.bench import Bench, Watch, nightly
 from .support.matrix import ROWS, TASK_WORDS, Ground, Row, Seen, rules
 from .support.matrix_drivers import DRIVERS
 from .support.outgoing import OutgoingProxy
@@ -191,7 +191,7 @@ def test_rules_hold_in_the_whole_matrix(case: Case) -> None:
 @pytest.mark.e2e
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("agent", "mode", "action"), _subagent_cases())
-@pytest.mark.parametrize("rule_action", ["deny", "ask"])
+@pytest.mark.parametrize("rule_action", ["deny", *nightly("ask")])
 def test_a_sessions_own_rule_holds_in_its_subagents(case: Case, agent: str, rule_action: str) -> None:
     rule = {"permission": "edit", "pattern": "*", "action": rule_action}
     seen, asked = case.play({}, "reject", [rule])

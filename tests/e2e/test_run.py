@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from .support.bench import CLAUDE, MOCK, Bench
+from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.places import program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
-both = pytest.mark.parametrize("served", [MOCK, CLAUDE], indirect=True)
+both = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True)
 
 
 def run(served: Bench, text: str, *flags: str, client: str = "opencode-1.18.33") -> str:

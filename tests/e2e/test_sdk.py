@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .support.bench import CLAUDE, MOCK, Bench
+from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.places import MODULES, tool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).with_name("sdk.mjs")
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-@pytest.mark.parametrize("served", [MOCK, CLAUDE], indirect=True)
+@pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True)
 def test_sdk(served: Bench, version: str) -> None:
     scenes = {
         "text": served.say("[scene:text] say hello", "echo You said: say hello"),

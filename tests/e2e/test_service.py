@@ -102,7 +102,7 @@ def test_a_service_is_installed_reloaded_restarted_and_removed(systemd: UserSyst
         ask(url, "/global/health")
 
 
-@pytest.mark.parametrize("harden", [False, True])
+@pytest.mark.parametrize("harden", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_the_first_client_starts_it_and_agents_get_the_environment(
     systemd: UserSystemd, url: str, tmp_path: Path, harden: bool
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .support.bench import CLAUDE, Bench
+from .support.bench import CLAUDE, Bench, nightly
 from .support.normal import assert_same
 from .support.scenes import SCREENS, TUI_SCENES
 from .support.tmux import Terminal
@@ -25,6 +25,8 @@ DIFFERENCES: dict[str, str] = {
     "error.end": "The words are Claude's own.",
 }
 """Every other screen is equal to native's."""
+IN_E2E = frozenset({"read_edit", "bash", "question", "permission", "abort", "error"})
+"""The other scenes are nightly."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def terminal(served: Bench) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("served", [CLAUDE], indirect=True)
-@pytest.mark.parametrize("name", TUI_SCENES)
+@pytest.mark.parametrize("name", [name if name in IN_E2E else nightly(name)[0] for name in TUI_SCENES])
 def test_the_screen_is_natives(served: Bench, terminal: Terminal, name: str) -> None:
     scene = TUI_SCENES[name]
     served.place.reset()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from .support import webui
-from .support.bench import CLAUDE, Bench, bench
+from .support.bench import CLAUDE, Bench, bench, nightly
 from .support.browser import Browser
 from .support.normal import assert_same
 from .support.places import REPO, program
@@ -27,6 +27,8 @@ DIFFERENCES: dict[str, str] = {
     "error.end": "The words are Claude's own.",
 }
 """Every other transcript is equal to native's."""
+IN_E2E = frozenset({"read_edit", "permission"})
+"""The other scenes are nightly."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def browser(served: Bench) -> Iterator[Browser]:
     made.close()
 
 
-@pytest.mark.parametrize("name", WEB_SCENES)
+@pytest.mark.parametrize("name", [name if name in IN_E2E else nightly(name)[0] for name in WEB_SCENES])
 def test_the_transcript_is_natives(served: Bench, browser: Browser, name: str) -> None:
     scene = WEB_SCENES[name]
     served.place.reset()

@@ -20,6 +20,7 @@ import pytest
 
 from shim.cli import alias, screen
 
+from .support.bench import nightly
 from .support.children import processes_with, wait_for
 from .support.places import MODULES, Place, tool
 
@@ -77,7 +78,7 @@ def starter(place: Place, name: str, packages: str | None = None) -> dict[str, A
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("version", ["v1", *nightly("v2")])
 def test_the_js_sdk_starts_it_within_its_five_seconds(place: Place, version: str) -> None:
     done = finished(place, tool("node"), str(Path(__file__).with_name("starters.mjs")), str(MODULES), version, "0")
     assert done.returncode == 0, done.stderr
@@ -90,6 +91,7 @@ def test_opencode_py(place: Place) -> None:
     assert seen == {"username": "embedder", "text": HELLO, "streamed": HELLO}
 
 
+@pytest.mark.nightly
 def test_opencode_runtime(place: Place) -> None:
     seen = starter(place, "opencode-runtime", "opencode-runtime")
     assert seen == {"told": True, "stored": HELLO, "idle": "session.idle", "username": "embedder"}
@@ -100,6 +102,7 @@ def test_the_typed_python_sdk_starts_it_by_stdio(place: Place) -> None:
     assert seen == {"version": "2.1.2", "outcome": "succeeded", "text": HELLO, "exit": 0}
 
 
+@pytest.mark.nightly
 def test_workspace_bridge_starts_it_and_says_that_its_plugin_is_missing(place: Place) -> None:
     """It lets no conversation begin without a JavaScript plugin of its own in OpenCode; this server loads none."""
     seen = starter(place, "workspace-bridge", "workspace-bridge")
@@ -108,6 +111,7 @@ def test_workspace_bridge_starts_it_and_says_that_its_plugin_is_missing(place: P
     assert "plugin is unavailable" in seen["refusal"]
 
 
+@pytest.mark.nightly
 def test_opencode_fleet_works_by_the_command_api(place: Place) -> None:
     def fleet(*arguments: str) -> subprocess.CompletedProcess[str]:
         argv = (sys.executable, "-m", "fleet.cli", *arguments)
@@ -128,6 +132,7 @@ def test_opencode_fleet_works_by_the_command_api(place: Place) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
+@pytest.mark.nightly
 def test_the_contract_of_t3_code(place: Place) -> None:
     """Its lists come from the command line, its sessions from `serve` and the SDK (its `opencodeRuntime.ts`)."""
     program = str(place.home / "bin" / "opencode")
@@ -156,7 +161,7 @@ def test_the_contract_of_t3_code(place: Place) -> None:
         assert process.wait(RUN_S) == 0
 
 
-@pytest.mark.parametrize("health", ["/api/health", "/global/health"])
+@pytest.mark.parametrize("health", [*nightly("/api/health"), "/global/health"])
 def test_the_contract_of_codenomad_and_kimaki(place: Place, health: str) -> None:
     """CodeNomad reads the port from stdout and ends the group, which it kills after 2 s; kimaki asks for the health."""
     with subprocess.Popen(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.children import connections_to, wait_for
 from .support.scenes import finished
 from .support.tmux import Terminal
@@ -16,8 +16,8 @@ from .support.wire import tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 NEW, OLD = "1.18.33", "1.1.53"
-versions = pytest.mark.parametrize("version", [NEW, OLD], scope="module")
-both = pytest.mark.parametrize("served", [MOCK, CLAUDE], indirect=True, scope="module")
+versions = pytest.mark.parametrize("version", [NEW, *nightly(OLD)], scope="module")
+both = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True, scope="module")
 ADDED_SIGN = "38;2;184;219;135"
 """The green of a `+` in OpenCode's default theme, as native showed it for its own edit (1.18.33 and 1.1.53)."""
 ADDED_LINE = "48;2;32;48;59"
@@ -56,7 +56,7 @@ def test_an_edit_is_a_coloured_diff_of_a_real_file(served: Bench, fresh: Termina
     assert ADDED_LINE in line, line
 
 
-@versions
+@pytest.mark.parametrize("version", [NEW, OLD], scope="module")
 @both
 def test_a_permission_is_asked_and_given(served: Bench, fresh: Terminal) -> None:
     fresh.submit(served.say("[scene:bash:touch made.txt] make", "permission"))
@@ -109,7 +109,7 @@ def test_a_second_turn_and_the_list_of_sessions(served: Bench, fresh: Terminal) 
 
 
 @versions
-@pytest.mark.parametrize("agent", [MOCK, CLAUDE])
+@pytest.mark.parametrize("agent", [*nightly(MOCK), CLAUDE])
 def test_the_tui_is_started_again_in_the_middle_of_a_turn(agent: str, version: str) -> None:
     with bench(agent) as served:
         first = tui(served.place, served.url, version=version)
@@ -126,7 +126,7 @@ def test_the_tui_is_started_again_in_the_middle_of_a_turn(agent: str, version: s
         assert re.sub(r"\s+", " ", second.screen()).count(served.say("word118", "tick 13")) == 1, "nothing is shown twice"
 
 
-@pytest.mark.parametrize("agent", [MOCK, CLAUDE])
+@pytest.mark.parametrize("agent", [*nightly(MOCK), CLAUDE])
 def test_a_tui_that_attaches_late_sees_the_permission(agent: str) -> None:
     """Native OpenCode does not tell it; then the person sees a session that is busy for ever."""
     with bench(agent) as served:
@@ -140,7 +140,7 @@ def test_a_tui_that_attaches_late_sees_the_permission(agent: str) -> None:
 
 
 @versions
-@pytest.mark.parametrize("agent", [MOCK, CLAUDE])
+@pytest.mark.parametrize("agent", [*nightly(MOCK), CLAUDE])
 def test_the_server_is_started_again(agent: str, version: str) -> None:
     with bench(agent) as served:
         terminal = tui(served.place, served.url, version=version)

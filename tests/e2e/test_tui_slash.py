@@ -15,7 +15,7 @@ import pytest
 from shim.agents.client_commands import FOUND
 from tools.client_commands import found_now
 
-from .support.bench import CLAUDE, bench
+from .support.bench import CLAUDE, bench, nightly
 from .support.children import wait_for
 from .support.places import Place
 from .support.scenes import CONFIG, finished
@@ -64,6 +64,9 @@ ALIASES = {
     "toggle-timestamps": "timestamps",
 }
 """Alias -> the command that the list shows for it."""
+OPENING = (*DIALOGS, *(alias for alias, name in ALIASES.items() if name in DIALOGS))
+OF_THE_SERVER = frozenset({"sessions", "models", "agents", "timeline"})
+"""Dialogs that list what this server answers; `make e2e` opens these, `make e2e-all` the others."""
 ACTING = frozenset(
     {"new", "exit", "editor", "diff", "compact", "copy", "thinking", "timestamps", "undo", "redo", "unshare", "init", "review"}
 )
@@ -167,11 +170,12 @@ def test_every_command_of_the_program_is_tried() -> None:
     assert set(FOUND["opencode 1.18.33"]) == tried - {"init", "review"}
 
 
+@pytest.mark.nightly
 def test_the_names_of_all_installed_clients_are_current() -> None:
     assert found_now() == {client: list(names) for client, names in FOUND.items()}, "run `python -m tools.client_commands`"
 
 
-@pytest.mark.parametrize("command", [*DIALOGS, *(alias for alias, name in ALIASES.items() if name in DIALOGS)])
+@pytest.mark.parametrize("command", [command if command in OF_THE_SERVER else nightly(command)[0] for command in OPENING])
 def test_a_dialog_opens(opened: Played, command: str) -> None:
     dialog = DIALOGS[ALIASES.get(command, command)]
     choose(opened.terminal, command)
@@ -179,6 +183,7 @@ def test_a_dialog_opens(opened: Played, command: str) -> None:
     close_dialog(opened.terminal, dialog)
 
 
+@pytest.mark.nightly
 def test_diff(opened: Played) -> None:
     choose(opened.terminal, "diff")
     opened.terminal.wait("Diff working tree", ACT_S)
@@ -186,13 +191,14 @@ def test_diff(opened: Played) -> None:
     opened.terminal.wait("You said: hello", ACT_S)
 
 
+@pytest.mark.nightly
 def test_copy(opened: Played) -> None:
     choose(opened.terminal, "copy")
     opened.terminal.wait("Session transcript copied", ACT_S)
     opened.terminal.wait("Session transcript copied", ACT_S, gone=True)
 
 
-@pytest.mark.parametrize("command", ["timestamps", "toggle-timestamps"])
+@pytest.mark.parametrize("command", nightly("timestamps", "toggle-timestamps"))
 def test_timestamps(opened: Played, command: str) -> None:
     stamp = r"┃ +\d+:\d\d [AP]M"
     choose(opened.terminal, command)
@@ -201,7 +207,7 @@ def test_timestamps(opened: Played, command: str) -> None:
     opened.terminal.wait(stamp, ACT_S, gone=True)
 
 
-@pytest.mark.parametrize("command", ["thinking", "toggle-thinking"])
+@pytest.mark.parametrize("command", nightly("thinking", "toggle-thinking"))
 def test_thinking(opened: Played, command: str) -> None:
     """The list says what the next use will do."""
     for before, after in (("Expand", "Collapse"), ("Collapse", "Expand")):
@@ -214,6 +220,7 @@ def test_thinking(opened: Played, command: str) -> None:
         opened.terminal.wait("/thinking", LIST_S, gone=True)
 
 
+@pytest.mark.nightly
 def test_editor(opened: Played) -> None:
     choose(opened.terminal, "editor")
     opened.terminal.wait(EDITED, ACT_S)
@@ -221,6 +228,7 @@ def test_editor(opened: Played) -> None:
     opened.terminal.wait(EDITED, LIST_S, gone=True)
 
 
+@pytest.mark.nightly
 def test_rename(opened: Played) -> None:
     choose(opened.terminal, "rename")
     opened.terminal.wait(DIALOGS["rename"], ACT_S)
@@ -230,6 +238,7 @@ def test_rename(opened: Played) -> None:
     wait_for(lambda: opened.newest()["title"] == "Named by hand", ACT_S)
 
 
+@pytest.mark.nightly
 def test_export(opened: Played) -> None:
     choose(opened.terminal, "export")
     opened.terminal.wait(DIALOGS["export"], ACT_S)
@@ -251,7 +260,7 @@ def test_undo_and_redo(opened: Played) -> None:
     terminal.wait("You said: hello", ACT_S)
 
 
-@pytest.mark.parametrize("command", ["compact", "summarize"])
+@pytest.mark.parametrize("command", ["compact", *nightly("summarize")])
 def test_compact(played: Played, command: str) -> None:
     """Each in a session of its own: Claude does not compact the same conversation twice."""
     played.begin()
@@ -259,6 +268,7 @@ def test_compact(played: Played, command: str) -> None:
     played.terminal.wait(r"▣ +Compaction · .* \d", 40)
 
 
+@pytest.mark.nightly
 def test_fork(opened: Played) -> None:
     before = str(opened.newest()["id"])
     choose(opened.terminal, "fork")
@@ -269,6 +279,7 @@ def test_fork(opened: Played) -> None:
     assert "(fork #" in str(opened.newest()["title"])
 
 
+@pytest.mark.nightly
 def test_share_and_unshare(opened: Played) -> None:
     if opened.is_native:
         pytest.skip("native shares at opencode.ai, which is not there")
@@ -280,7 +291,7 @@ def test_share_and_unshare(opened: Played) -> None:
     wait_for(lambda: "share" not in opened.newest(), ACT_S)
 
 
-@pytest.mark.parametrize("command", ["new", "clear"])
+@pytest.mark.parametrize("command", ["new", *nightly("clear")])
 def test_a_new_session_begins(opened: Played, command: str) -> None:
     before = str(opened.newest()["id"])
     sent = len(opened.api.messages(before))
@@ -290,7 +301,9 @@ def test_a_new_session_begins(opened: Played, command: str) -> None:
     assert len(opened.api.messages(before)) == sent, "nothing was sent to the agent"
 
 
-@pytest.mark.parametrize(("command", "words"), [("init", "AGENTS.md"), ("review", "commit")])
+@pytest.mark.parametrize(
+    ("command", "words"), [pytest.param("init", "AGENTS.md", marks=pytest.mark.nightly), ("review", "commit")]
+)
 def test_a_command_of_the_server_is_its_own_text(opened: Played, command: str, words: str) -> None:
     """The TUI puts its name into the box; the second Enter sends it."""
     terminal, session = opened.terminal, str(opened.newest()["id"])
@@ -319,7 +332,7 @@ def test_claudes_own_command_is_reached_by_its_prefix(opened: Played) -> None:
     assert opened.newest()["title"] != "of-claude", "the name of Claude's conversation, not of the session"
 
 
-@pytest.mark.parametrize("command", ["exit", "quit", "q"])
+@pytest.mark.parametrize("command", nightly("exit", "quit", "q"))
 def test_exit_ends_the_client(opened: Played, command: str) -> None:
     if opened.is_native and command != "exit":
         pytest.skip("one of them shows what native does")

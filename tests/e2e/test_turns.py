@@ -10,15 +10,19 @@ import signal
 
 import pytest
 
-from .support.bench import CLAUDE, CLAUDE_OLD, MOCK, Bench, Watch, bench
+from .support.bench import CLAUDE, CLAUDE_OLD, MOCK, Bench, Watch, bench, nightly
 from .support.children import wait_for
 from .support.wire import Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
-both = pytest.mark.parametrize("served", [MOCK, CLAUDE], indirect=True)
-everywhere = pytest.mark.parametrize("served", [MOCK, CLAUDE, CLAUDE_OLD], indirect=True)
-claudes = pytest.mark.parametrize("served", [CLAUDE, CLAUDE_OLD], indirect=True)
+both = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True)
+everywhere = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE, *nightly(CLAUDE_OLD)], indirect=True)
+old_too = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE, CLAUDE_OLD], indirect=True)
+"""The older Claude answers, asks and stops; the rest of its turns are nightly."""
+claudes = pytest.mark.parametrize("served", [CLAUDE, *nightly(CLAUDE_OLD)], indirect=True)
 mock = pytest.mark.parametrize("served", [MOCK], indirect=True)
+
+REPLIES = [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")]
 
 
 def errors(messages: list[dict]) -> list[str]:
@@ -34,7 +38,7 @@ def test_success(served: Bench, stream: Stream) -> None:
     assert errors(messages) == []
 
 
-@everywhere
+@old_too
 def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, stream: Stream) -> None:
     watch = Watch.on(served.api, stream)
     (served.place.project / "README.md").write_text("Hello\n")
@@ -49,7 +53,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, stream: Stre
     assert [(entry["file"], entry["additions"], entry["deletions"]) for entry in diff] == [("README.md", 1, 0)]
 
 
-@everywhere
+@old_too
 def test_a_second_turn_knows_the_first(served: Bench, stream: Stream) -> None:
     watch = Watch.on(served.api, stream)
     watch.ended(watch.prompt(served.say("[scene:text] first", "echo You said: first")))
@@ -58,6 +62,7 @@ def test_a_second_turn_knows_the_first(served: Bench, stream: Stream) -> None:
     assert said == ["You said: first", served.say("You said: second", "I remember 1 prompt before this one.")]
 
 
+@pytest.mark.nightly
 @both
 def test_parallel_tools(served: Bench, stream: Stream) -> None:
     watch = Watch.on(served.api, stream)
@@ -65,6 +70,7 @@ def test_parallel_tools(served: Bench, stream: Stream) -> None:
     assert [call["state"]["status"] for call in calls] == ["completed", "completed"]
 
 
+@pytest.mark.nightly
 @both
 def test_reasoning(served: Bench, stream: Stream) -> None:
     watch = Watch.on(served.api, stream)
@@ -125,7 +131,7 @@ def _ticking(served: Bench) -> list[str]:
     return [line for line in processes_with(str(served.place.root)).values() if "echo tick" in line]
 
 
-@everywhere
+@old_too
 def test_abort_while_a_permission_is_open(served: Bench, stream: Stream) -> None:
     watch = Watch.on(served.api, stream)
     at = watch.prompt(served.say("[scene:bash:touch never.txt] make", "permission"))
@@ -161,7 +167,10 @@ def test_abort_of_an_idle_session_changes_nothing(served: Bench, stream: Stream)
 
 
 @everywhere
-@pytest.mark.parametrize(("reply", "message"), [("once", None), ("reject", None), ("reject", "use another name")])
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")],
+)
 def test_permission(served: Bench, stream: Stream, reply: str, message: str | None) -> None:
     watch = Watch.on(served.api, stream)
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
@@ -181,7 +190,7 @@ def test_permission(served: Bench, stream: Stream, reply: str, message: str | No
     assert (status, answer["_tag"]) == (404, "PermissionNotFoundError")
 
 
-@pytest.mark.parametrize("agent", [MOCK, CLAUDE])
+@pytest.mark.parametrize("agent", [*nightly(MOCK), CLAUDE])
 def test_permission_for_good(agent: str) -> None:
     """On a server of its own, since "always" holds for the project."""
     with bench(agent) as served:
@@ -220,6 +229,7 @@ def test_question(served: Bench, stream: Stream, answered: bool) -> None:
         assert "user dismissed" in call["state"]["error"], "the TUI strikes the card through by these words"
 
 
+@pytest.mark.nightly
 @everywhere
 def test_todo(served: Bench, stream: Stream) -> None:
     watch = Watch.on(served.api, stream)
@@ -314,6 +324,7 @@ def test_odd_endings(served: Bench, stream: Stream, word: str, idles: int) -> No
     watch.ended(watch.prompt(word), idles=idles)
 
 
+@pytest.mark.nightly
 @both
 def test_markdown_text_is_the_sum_of_its_deltas(served: Bench, stream: Stream) -> None:
     watch = Watch.on(served.api, stream)

@@ -15,7 +15,7 @@ import pytest
 
 from shim.client import Client, EventType, Session, UniversalEvent
 
-from .support.bench import CLAUDE, Bench, bench
+from .support.bench import CLAUDE, Bench, bench, nightly
 from .support.children import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -24,7 +24,7 @@ NAMES = count(1)
 """For sessions of one server."""
 
 
-@pytest.fixture(scope="module", params=[CLAUDE, "codex"])
+@pytest.fixture(scope="module", params=[CLAUDE, *nightly("codex")])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("record")
     with bench(request.param, config={}, SHIM_RECORD_DIR=str(folder)) as made:

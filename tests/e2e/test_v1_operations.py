@@ -12,7 +12,7 @@ from aiohttp import ClientSession
 from tests.support.live import Live
 from tests.support.universal import Face, theirs
 
-from .support.bench import CLAUDE, Bench, bench
+from .support.bench import CLAUDE, Bench, bench, nightly
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -27,7 +27,7 @@ class Noted(Face):
         return super()._url(operation, names)
 
 
-@pytest.fixture(scope="module", params=[CLAUDE, "codex"])
+@pytest.fixture(scope="module", params=[CLAUDE, *nightly("codex")])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param, config={}) as made:
         yield made

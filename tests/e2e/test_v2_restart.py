@@ -12,7 +12,7 @@ import pytest
 from opencode import Opencode
 from opencode.types import ServerConnectedEvent, SessionIdleEvent, SessionMessageAssistant
 
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.july import July
 from .support.wire import Json
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TURN_S = 60.0
 
 
-@pytest.fixture(params=[MOCK, CLAUDE])
+@pytest.fixture(params=[*nightly(MOCK), CLAUDE])
 def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param) as made:
         yield made

@@ -10,15 +10,15 @@ import pytest
 
 from tests.support import oracle
 
-from .support.bench import CLAUDE, MOCK, Bench
+from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.places import MODULES, tool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 SCRIPT = Path(__file__).with_name("sdk_v2.mjs")
 
 
-@pytest.mark.parametrize("sign", ["directory", "header"])
-@pytest.mark.parametrize("served", [MOCK, CLAUDE], indirect=True)
+@pytest.mark.parametrize("sign", ["directory", *nightly("header")])
+@pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True)
 def test_the_previews_operations(served: Bench, sign: str) -> None:
     scenes = {
         "text": served.say("[scene:text] say hello", "echo You said: say hello"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from .support import webui
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.browser import Browser
 from .support.july import July
 from .support.places import program
@@ -23,7 +23,7 @@ from .support.wire import texts, tools
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module", params=[MOCK, CLAUDE])
+@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
 def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param, SHIM_WEB_UI="true", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
         yield made

@@ -23,7 +23,7 @@ from opencode.types import ModelRef, SessionIdleEvent, SessionMessageAssistant, 
 
 from tools.contract2 import operations_of_sdk
 
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.children import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -163,7 +163,7 @@ class Typed:
         return "\n".join(getattr(part, "text", "") for step in steps for part in step.content)
 
 
-@pytest.fixture(scope="module", params=[MOCK, CLAUDE])
+@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
 def typed(request: pytest.FixtureRequest) -> Iterator[Typed]:
     with bench(request.param) as served:
         served.models()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from .support import webui
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.browser import Browser
 from .support.children import wait_for
 from .support.places import program
@@ -20,7 +20,7 @@ FIRST_WIRE = r"/(session|event|global/event|message|permission|question)(/|\?|$)
 """What it would ask if it spoke its first protocol."""
 
 
-@pytest.fixture(scope="module", params=[MOCK, CLAUDE])
+@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
 def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param, command="web", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
         yield made
@@ -66,6 +66,7 @@ def test_a_prompt_is_answered_in_a_stream_and_a_second_one_too(served: Bench, br
     finished(browser)
 
 
+@pytest.mark.nightly
 def test_an_edit_changes_the_file_and_is_shown(served: Bench, browser: Browser) -> None:
     webui.submit(browser, served.say("[scene:read_edit] edit", "edit README.md"))
     finished(browser)
@@ -100,6 +101,7 @@ def test_a_question_is_answered(served: Bench, browser: Browser) -> None:
     assert [q for q in served.api.get("/question") if q["sessionID"] == session] == []
 
 
+@pytest.mark.nightly
 def test_stop(served: Bench, browser: Browser) -> None:
     webui.submit(browser, served.say("[scene:hang] think", "hang"))
     browser.wait(webui.STOP, timeout_s=40)
@@ -109,6 +111,7 @@ def test_stop(served: Bench, browser: Browser) -> None:
     assert webui.session_id(browser) not in served.api.status()
 
 
+@pytest.mark.nightly
 def test_a_reload_in_the_middle_of_a_turn_loses_nothing(served: Bench, browser: Browser) -> None:
     webui.submit(browser, served.say("[scene:drip:120] say much", "slow 12"))
     browser.wait_text(served.say("word9", "tick 1"), 40)

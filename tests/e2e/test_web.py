@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from .support import webui
-from .support.bench import CLAUDE, MOCK, Bench, bench
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.browser import Browser
 from .support.children import wait_for
 from .support.places import program
@@ -16,7 +16,7 @@ from .support.wire import texts
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module", params=[MOCK, CLAUDE])
+@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
 def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param, command="web", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
         yield made
@@ -116,6 +116,7 @@ def test_a_reload_in_the_middle_of_a_turn_loses_nothing(served: Bench, browser: 
     assert " ".join(said.split()) in " ".join(browser.text().split())
 
 
+@pytest.mark.nightly
 def test_the_home_page_lists_the_sessions(served: Bench, browser: Browser) -> None:
     webui.submit(browser, served.say("[scene:text] to be found again", "echo to be found again"))
     finished(browser)
@@ -135,6 +136,7 @@ def test_a_waiting_permission_survives_a_reload(served: Bench, browser: Browser)
     finished(browser)
 
 
+@pytest.mark.nightly
 def test_the_file_tree_and_a_file(served: Bench, browser: Browser) -> None:
     """Beside the conversation: the changed files as git says, all files with folders, and the text of one."""
     (served.place.project / "src").mkdir(exist_ok=True)
@@ -154,6 +156,7 @@ def test_the_file_tree_and_a_file(served: Bench, browser: Browser) -> None:
     assert [note for note in browser.notes() if note["kind"] == "http"] == []
 
 
+@pytest.mark.nightly
 def test_sessions_are_there_after_the_server_was_killed(served: Bench, browser: Browser) -> None:
     webui.submit(browser, served.say("[scene:text] before", "echo You said: before"))
     finished(browser)

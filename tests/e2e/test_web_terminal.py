@@ -85,6 +85,7 @@ def test_a_command_is_typed_and_its_output_seen(served: Bench, browser: Browser)
     assert [note for note in browser.notes() if note["kind"] in ("pageerror", "http")] == []
 
 
+@pytest.mark.nightly
 def test_exit_ends_it(served: Bench, browser: Browser) -> None:
     open_terminal(served, browser)
     known = {one["id"] for one in served.api.get("/pty")}

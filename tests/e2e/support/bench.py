@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from .children import children_of, processes_with, wait_for
 from .places import Place
@@ -18,8 +21,15 @@ DATABASE = "opencode-shim.db"
 MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude-2.1.330", "claude-2.1.197"
 STOP_S = 8
 MODELS_S = 60
+QUIET_S = float(os.environ.get("E2E_QUIET_S", "0.6"))
+"""Seconds of silence after an idle, in which a late event would be seen; `.ci/nightly` waits twice as long."""
 GUARD = "/bin/sh -c exec 3<&0"
 """A shell that ends OpenCode's server when ours is gone stands before it."""
+
+
+def nightly(*values: object) -> list[Any]:
+    """Values of a parameter that only `make e2e-all` plays."""
+    return [pytest.param(value, marks=pytest.mark.nightly) for value in values]
 
 
 @dataclass
@@ -188,7 +198,7 @@ class Watch:
     def ended(self, since: int, *, idles: int = 1, timeout_s: float = 60) -> list[Json]:
         """Waits for the end of the turn, then for silence, and checks what holds after every turn. Gives the messages."""
         self.stream.idle(self.session, since=since, timeout_s=timeout_s)
-        self.stream.quiet(1.2)
+        self.stream.quiet(QUIET_S)
         return self.check(since, idles=idles)
 
     def at_rest(self, since: int) -> bool:

@@ -196,7 +196,7 @@ class Driver:
     switched_off (action, mode) or (action, "*") -> why nobody is asked: under `ask`, too, the agent is started without the tool
     lacks        (action, mode) that the agent has no tool for in that mode
     held_anyway  (action, mode) -> why the agent itself holds it: it does not happen when a person accepts it either
-    in_e2e       the cases (action, mode) that `make e2e` plays; `make nightly` plays all
+    in_e2e       the cases (action, mode) that `make e2e` plays; `make e2e-all` plays the others
     """
 
     modes: tuple[str, ...]

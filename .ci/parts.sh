@@ -1,0 +1,33 @@
+# Sourced by .ci/run and .ci/nightly: runs named parts in order, all of them even when one fails, and says which failed.
+export PYTHONUNBUFFERED=1
+MAX_RERUNS=2
+
+SHIM_RERUNS="$(mktemp)" # tests/conftest.py writes here each test that passed only at its second try
+export SHIM_RERUNS
+trap 'rm -f "$SHIM_RERUNS"' EXIT
+
+failed=()
+times=()
+
+part() { # name, command...
+  local began=$SECONDS
+  printf '\n== %s\n' "$1"
+  "${@:2}" || failed+=("$1")
+  times+=("$(printf '%-8s %5d s' "$1" $((SECONDS - began)))")
+}
+
+finish() { # prints the times, the reruns and the parts that failed; exits with 1 if one has
+  printf '\n== times\n'
+  printf '%s\n' "${times[@]}"
+  local reruns
+  reruns=$(wc -l <"$SHIM_RERUNS")
+  if ((reruns)); then
+    printf '\npassed only when run again: %d, %d are allowed\n' "$reruns" "$MAX_RERUNS"
+    sort "$SHIM_RERUNS"
+    ((reruns <= MAX_RERUNS)) || failed+=(reruns)
+  fi
+  if ((${#failed[@]})); then
+    printf '\nfailed: %s\n' "${failed[*]}"
+    exit 1
+  fi
+}

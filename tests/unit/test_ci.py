@@ -1,0 +1,62 @@
+"""`.ci/parts.sh`: every part runs, a failed part fails the run, and so do too many tests that passed only at a second try."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import pytest_terminal_summary
+
+REPO = Path(__file__).resolve().parents[2]
+RUN_S = 30
+
+
+def run(script: str) -> tuple[int, str]:
+    """The exit code and the output of a script that has the functions."""
+    text = f"set -euo pipefail\nsource .ci/parts.sh\n{script}\nfinish"
+    done = subprocess.run(["bash", "-c", text], cwd=REPO, capture_output=True, text=True, timeout=RUN_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_all_parts_run_and_the_failed_ones_are_named() -> None:
+    code, output = run("part one false\npart two echo ran\npart three false")
+    assert code == 1
+    assert "ran" in output
+    assert output.endswith("failed: one three\n")
+
+
+def test_a_run_without_failures_succeeds() -> None:
+    code, output = run("part one true")
+    assert code == 0
+    assert "failed" not in output
+
+
+@pytest.mark.parametrize(("reruns", "code"), [(0, 0), (1, 0), (2, 0), (3, 1)])
+def test_more_than_two_reruns_fail_the_run(reruns: int, code: int) -> None:
+    lines = "\n".join(f'echo tests/x.py::test_{number} >> "$SHIM_RERUNS"' for number in range(reruns))
+    done, output = run(f"part one true\n{lines}")
+    assert done == code
+    assert output.count("tests/x.py::test_") == reruns
+    assert ("failed: reruns" in output) == bool(code)
+
+
+class Reporter:
+    """The reports of a run in which one test passed at its second try and another failed twice."""
+
+    def getreports(self, kind: str) -> list[Any]:
+        names = {"rerun": ["test_passed_then", "test_failed_twice"], "failed": ["test_failed_twice"], "error": []}[kind]
+        return [type("Report", (), {"nodeid": name, "longreprtext": ""}) for name in names]
+
+    def write_sep(self, *args: str) -> None: ...
+
+    def write_line(self, line: str) -> None: ...
+
+
+def test_only_tests_that_passed_in_the_end_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIM_RERUNS", str(tmp_path / "reruns"))
+    reporter: Any = Reporter()
+    pytest_terminal_summary(reporter)
+    assert (tmp_path / "reruns").read_text() == "test_passed_then\n"

@@ -5,7 +5,6 @@ The predicates of `tests/coverage` are run over the recordings here too, so that
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -44,7 +43,7 @@ def symbol(cell: Cell | None, *, holds: bool) -> str:
     return ("✓*" if cell.note else "✓") if holds else "✗"
 
 
-async def _holds() -> Mapping[tuple[str, str], bool]:
+def _holds() -> Mapping[tuple[str, str], bool]:
     """(agent, feature) -> whether its predicate holds in all of its recordings."""
     from tests.coverage.cells import COLUMNS
     from tests.coverage.features import FEATURES
@@ -55,7 +54,7 @@ async def _holds() -> Mapping[tuple[str, str], bool]:
         for name, feature in FEATURES.items():
             cell = column.cell(name)
             if cell is not None and cell.recordings:
-                out[agent, name] = all([feature.holds(await look(recording)) for recording in cell.recordings])
+                out[agent, name] = all(feature.holds(look(recording)) for recording in cell.recordings)
     return out
 
 
@@ -108,9 +107,9 @@ def _agents() -> str:
     return "\n".join(lines)
 
 
-async def render() -> dict[Path, str]:
+def rendered() -> dict[Path, str]:
     """The two files as they should be."""
-    table = _table(await _holds())
+    table = _table(_holds())
     doc = f"{HEAD}{table}\n\n{LEGEND}\n" + "\n".join(_details()).rstrip() + "\n"
     block = f"{BEGIN}\n{_agents()}\n\n{README_LEGEND}\n{END}"
     readme = README.read_text("utf-8")
@@ -119,7 +118,7 @@ async def render() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    stale = {p: words for p, words in asyncio.run(render()).items() if not p.exists() or p.read_text("utf-8") != words}
+    stale = {p: words for p, words in rendered().items() if not p.exists() or p.read_text("utf-8") != words}
     for path, words in stale.items():
         if "--check" in arguments:
             sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")

@@ -19,8 +19,7 @@ from shim.faces.opencode2.dialects import P
 from tests.conformance.test_second_native import Shapes, differences
 from tests.support.both import second_of
 from tests.support.oracle import check_preview_event, check_response
-from tests.support.own_replay import recordings
-from tests.support.second_play import SECOND, Native, journals, mock_scenes
+from tests.support.second_play import SECOND, Native, journals, of_agents
 from tests.support.second_story import everything
 
 Wire = dict[str, Any]
@@ -149,9 +148,7 @@ def theirs() -> Shapes:
 
 async def told() -> Iterator[tuple[list[Wire], list[Wire]]]:
     """Events and messages of all recordings of all agents, and of what no recording has."""
-    stories = [
-        second_of(journal, name.split("/")[0]) for name in [*recordings(), *mock_scenes()] for journal in await journals(name)
-    ]
+    stories = [second_of(journal, name.split("/")[0]) for name in of_agents() for journal in await journals(name)]
     pairs = [(events, projector.conversation) for projector, events in stories]
     pairs += [(story.told, story.now) for story in everything()]
     return iter(

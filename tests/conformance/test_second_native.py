@@ -23,8 +23,7 @@ from tests.http.opencode2.client import tui
 from tests.support.both import second_of
 from tests.support.live import live
 from tests.support.oracle2 import check_event
-from tests.support.own_replay import recordings
-from tests.support.second_play import OURS, SECOND, journals, kinds, mock_scenes, native, native_scenes, told
+from tests.support.second_play import OURS, SECOND, journals, kinds, native, native_scenes, of_agents, told
 from tests.support.second_story import everything
 from tests.support.views2 import View2
 
@@ -213,7 +212,7 @@ def theirs() -> Shapes:
 async def ours() -> Shapes:
     """Ours: of all recordings of all agents, and of what no recording has."""
     shapes = Shapes()
-    for name in [*recordings(), *mock_scenes()]:
+    for name in of_agents():
         for journal in await journals(name):
             session, events = second_of(journal, name.split("/")[0])
             _see(shapes, events, View2(session))

@@ -34,24 +34,24 @@ PLAIN = ("claude/2.1.329/text", "codex/0.166.0/text", "opencode/1.18.32/text", "
 
 
 @pytest.mark.parametrize(("agent", "feature"), CELLS, ids=lambda name: name)
-async def test_a_cell(agent: str, feature: str) -> None:
+def test_a_cell(agent: str, feature: str) -> None:
     cell = COLUMNS[agent].cell(feature)
     assert cell is not None
     assert bool(cell.recordings) != bool(cell.why), "recordings that show it, or the reason why there are none"
     for name in cell.recordings:
-        assert FEATURES[feature].holds(await look(name)), f"{name} does not show: {FEATURES[feature].means}"
+        assert FEATURES[feature].holds(look(name)), f"{name} does not show: {FEATURES[feature].means}"
 
 
 @pytest.mark.parametrize("feature", [name for name in FEATURES if name not in ALWAYS])
-async def test_a_plain_answer_does_not_show_it(feature: str) -> None:
+def test_a_plain_answer_does_not_show_it(feature: str) -> None:
     for name in PLAIN:
-        assert not FEATURES[feature].holds(await look(name)), name
+        assert not FEATURES[feature].holds(look(name)), name
 
 
 @pytest.mark.parametrize("feature", sorted(ALWAYS - {"lifecycle"}))
-async def test_a_refused_request_does_not_show_it(feature: str) -> None:
+def test_a_refused_request_does_not_show_it(feature: str) -> None:
     """A turn of which the model's answer was an error: nothing is said, nothing is spent."""
-    assert not FEATURES[feature].holds(await look("codex/0.166.0/error"))
+    assert not FEATURES[feature].holds(look("codex/0.166.0/error"))
 
 
 def test_a_session_without_an_idle_does_not_show_its_lifecycle() -> None:
@@ -80,7 +80,7 @@ def test_a_cell_that_fails_has_no_tick() -> None:
     assert coverage.symbol(Cell(why="it has none"), holds=False) == "–"
 
 
-async def test_the_readme_has_this_table() -> None:
-    files = await coverage.render()
+def test_the_readme_has_this_table() -> None:
+    files = coverage.rendered()
     stale = [str(path.relative_to(coverage.ROOT)) for path, words in files.items() if path.read_text("utf-8") != words]
     assert stale == [], "run `make gen`"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import os
 import sys
@@ -30,7 +29,7 @@ _played = 0
 
 def lines_of(name: str) -> list[str]:
     """What clients see of a recording today."""
-    return play(asyncio.run(timeline(name))).lines()
+    return play(timeline(name)).lines()
 
 
 def written(name: str) -> None:

@@ -51,7 +51,7 @@ def stored() -> list[str]:
 
 def write(commit: str, name: str) -> None:
     """Play a recording, keep its journal, and what a server answers that opens it."""
-    played = asyncio.run(timeline(name))
+    played = timeline(name)
     path = JOURNALS / commit / f"{name}.db.xz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="goldens-") as folder:

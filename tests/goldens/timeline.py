@@ -6,27 +6,13 @@ spy around the codec writes down each call and its outputs, and each prompt and 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-from shim.record.driver import counting, is_own
-from tests.support import opencode_replay, recordings
-from tests.support.acp_replay import AcpReplay
-from tests.support.amp_replay import AmpReplay
-from tests.support.claude_replay import Replay as ClaudeReplay
-from tests.support.codex_replay import CodexReplay
-from tests.support.own_replay import OwnReplay
-from tests.support.pi_replay import PiReplay
-from tests.support.recordings import ROOT
-from universal.codec import Command, Exit, Interrupt, LaunchOptions, Output, PermissionReply, Prompt, QuestionReply
-from universal.registry import agents
+from tests.support import recordings, replays
+from tests.support.replay import Replay
+from universal.codec import Command, Exit, Output
 from universal.turn import Input
-
-DIRECTORY = "/home/user/project"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,112 +90,31 @@ def _spied(codec: Any, timeline: Timeline) -> Any:
     return _SPIES[hasattr(codec, "proceed"), hasattr(codec, "hosted")](codec, timeline)
 
 
-def _watched(engine: type[Any], timeline: Timeline) -> type[Any]:
-    """The engine, whose person's acts are written down too."""
+def _watch(replay: Replay, timeline: Timeline) -> None:
+    """The acts of the person in a replay are written down too."""
+    apply = replay.apply
 
-    class Watched(engine):  # type: ignore[misc]
-        def apply(self, *where: Any) -> Any:
-            input_ = next(value for value in where if isinstance(value, Input))
-            child = where[0] if not isinstance(where[0], Input) else None
-            if input_ is Input.PROMPT and child is None:
-                timeline.steps.append(Step("prompt", about=where[-1]))
-            elif input_ is Input.ABORT and child is None:
-                timeline.steps.append(Step("abort"))
-            return engine.apply(self, *where)
+    def noted(child: str | None, input_: Input, key: str = "") -> None:
+        if input_ is Input.PROMPT and child is None:
+            timeline.steps.append(Step("prompt", about=key))
+        elif input_ is Input.ABORT and child is None:
+            timeline.steps.append(Step("abort"))
+        apply(child, input_, key)
 
-    return Watched
+    replay.apply = noted  # type: ignore[method-assign] - each call of the replay itself goes through it too
 
 
 def names() -> list[str]:
     """All recordings, as paths below compat_fixtures/agents without their ending."""
-    found = [path for path in sorted(ROOT.glob("**/*.jsonl")) if path.parent.name != "universal"]
-    return [str(path.relative_to(ROOT))[: -len(".jsonl")] for path in found]
+    return sorted([*recordings.names(), *recordings.names("mock")])
 
 
-async def timeline(name: str) -> Timeline:
+def timeline(name: str) -> Timeline:
     """The steps of one recording."""
-    path = ROOT / f"{name}.jsonl"
-    agent = name.split("/")[0]
-    if agent != "mock" and is_own(path):
-        return await _own(path)
-    return await _ENGINES[agent](name)
-
-
-async def _own(path: Path) -> Timeline:
-    head, *rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-    made = Timeline(head["agent"])
-    engine = _watched(OwnReplay, made)(head["agent"], _spied(agents()[head["agent"]].make(counting()), made))
-    await engine.play(head, rows)
+    recording = recordings.read(name)
+    replay = replays.replay_of(name, recording)
+    made = Timeline(replay.agent)
+    replay.codec = _spied(replay.codec, made)
+    _watch(replay, made)
+    replay.play(recording)
     return made
-
-
-async def _played(engine_of: Callable[[str], tuple[type[Any], dict[str, Any]]], name: str) -> Timeline:
-    agent, version, scene = name.split("/")
-    engine_type, options = engine_of(version)
-    made = Timeline(agent)
-    engine = _watched(engine_type, made)(**options)
-    made.agent = engine.agent if agent == "acp" else agent
-    engine.codec = _spied(engine.codec, made)
-    if hasattr(engine, "begin"):
-        await engine.begin()
-    engine.play(recordings.load(agent, version, scene))
-    return made
-
-
-def _acp(version: str) -> tuple[type[Any], dict[str, Any]]:
-    engine = AcpReplay.of(version)
-    return AcpReplay, {"agent": engine.agent, "codec": engine.codec}
-
-
-async def _opencode(name: str) -> Timeline:
-    made = Timeline("opencode")
-    engine = await _watched(opencode_replay.OpenCodeReplay, made)().begin()
-    engine.codec = _spied(engine.codec, made)
-    engine.play(opencode_replay.load(name.partition("/")[2]))
-    return made
-
-
-_REPLIES = {"once": "accept", "always": "accept_for_session", "reject": "reject"}
-
-
-async def _mock(name: str) -> Timeline:
-    """The mock's recordings hold both directions of its own protocol, so its lines are its commands."""
-    _, *rows = [json.loads(line) for line in (ROOT / f"{name}.jsonl").read_text("utf-8").split("\n") if line]
-    made = Timeline("mock")
-    codec = _spied(agents()["mock"].make(counting()), made)
-    codec.launch(LaunchOptions(binary="", directory=DIRECTORY))
-    asks: dict[str, str] = {}
-    for row in rows:
-        msg = row.get("msg", {})
-        if row["dir"] == "exit":
-            codec.eof(Exit(code=row["code"], signal=row["signal"]))
-        elif row["dir"] == "out":
-            for output in codec.receive(json.dumps(msg).encode() if msg else row["text"].encode()):
-                data, raw = getattr(output, "data", None), getattr(output, "raw", None)
-                id_ = getattr(data, "permission_id", None) or getattr(data, "question_id", None)
-                if id_ and raw:
-                    asks[raw["id"]] = id_
-        elif msg["type"] == "hello":
-            codec.start()
-        elif msg["type"] == "prompt":
-            made.steps.append(Step("prompt", about=msg["run"]))
-            codec.send(Prompt(msg["run"], msg["text"], mode=msg.get("mode")))
-        elif msg["type"] == "interrupt":
-            made.steps.append(Step("abort"))
-            codec.send(Interrupt())
-        elif msg["type"] == "permission_reply":
-            codec.send(PermissionReply(asks[msg["id"]], _REPLIES[msg["decision"]], msg.get("message")))
-        elif msg["type"] == "question_reply":
-            codec.send(QuestionReply(asks[msg["id"]], msg["answers"]))
-    return made
-
-
-_ENGINES: dict[str, Callable[[str], Awaitable[Timeline]]] = {
-    "acp": partial(_played, _acp),
-    "amp": partial(_played, lambda _: (AmpReplay, {})),
-    "claude": partial(_played, lambda _: (ClaudeReplay, {})),
-    "codex": partial(_played, lambda _: (CodexReplay, {})),
-    "pi": partial(_played, lambda _: (PiReplay, {})),
-    "opencode": _opencode,
-    "mock": _mock,
-}

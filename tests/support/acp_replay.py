@@ -10,14 +10,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.played import DIRECTORY, Played, counting, encode
+from shim.record.driver import counting
 from tests.support.recordings import Recording, Row
+from tests.support.replay import DIRECTORY, Replay, encode
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import KNOWN, Profile
-from universal.codec import Interrupt, LaunchOptions, PermissionReply, Prompt, QuestionReply
+from universal.codec import LaunchOptions, PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData
-from universal.items import ItemKind, ItemRole
-from universal.turn import DispatchPrompt, Effect, Input
+from universal.turn import Input
 
 PROFILES = {
     "claude-agent-acp-0.100.0": "claude-agent-acp",
@@ -35,8 +35,8 @@ def profile_of(version: str) -> Profile:
     return next((p for p in KNOWN if p.name == PROFILES[version]), Profile("own", "Own", ("own",)))
 
 
-@dataclass(slots=True)
-class AcpReplay(Played):
+@dataclass
+class AcpReplay(Replay):
     """The codec at work. `asked`: what we sent and has no answer yet, by method."""
 
     agent: str = "claude-agent-acp"
@@ -44,7 +44,6 @@ class AcpReplay(Played):
     asked: dict[str, list[Any]] = field(default_factory=dict)
     _recorded: dict[Any, str] = field(default_factory=dict)
     """Recorded id of a request -> its method."""
-    _waiting: dict[str, Prompt] = field(default_factory=dict)
     _own: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -71,7 +70,11 @@ class AcpReplay(Played):
         elif "id" in msg and method:
             self.asked.setdefault("session/new" if method in _SESSIONS else method, []).append(msg["id"])
 
-    def before(self, row: Row, rest: tuple[Row, ...]) -> None:
+    def before(self, row: Row) -> None:
+        self._accept()
+
+    def _accept(self) -> None:
+        """What we set by ourselves is accepted."""
         while self._own:
             self.receive(encode(self._own.pop(0)))
 
@@ -84,26 +87,15 @@ class AcpReplay(Played):
             self._recorded[msg["id"]] = method
         if method == "session/prompt" and _works(row):
             blocks = msg["params"]["prompt"]
-            key = f"prompt_{self.prompts + 1}"
-            self.prompts += 1
-            self._waiting[key] = Prompt(key=key, text="".join(b["text"] for b in blocks if b["type"] == "text"), mode="build")
-            self.apply(Input.PROMPT, key)
+            self.prompt("".join(b["text"] for b in blocks if b["type"] == "text"), mode="build")
         elif method == "session/cancel":
-            self.apply(Input.ABORT)
-            self.take(self.codec.send(Interrupt()))
+            self.apply(None, Input.ABORT)
         elif not method:
             self._reply(msg)
 
-    def apply(self, input_: Input, key: str = "") -> None:
-        """Prompts are given to the codec when they are handed over, as a session does."""
-        known = len(self.effects)
-        Played.apply(self, input_, key)
-        new: list[Effect] = self.effects[known:]
-        for effect in new:
-            if isinstance(effect, DispatchPrompt):
-                self.take(self.codec.send(self._waiting[effect.key]))
-                while self._own:
-                    self.receive(encode(self._own.pop(0)))
+    def dispatch(self, prompt: Prompt) -> None:
+        super().dispatch(prompt)
+        self._accept()
 
     def receive(self, line: bytes) -> None:
         """Answers of the recording are answers to us, if we have asked the same."""
@@ -114,7 +106,7 @@ class AcpReplay(Played):
             if not ours:
                 return
             line = encode({**msg, "id": ours.pop(0)})
-        Played.receive(self, line)
+        super().receive(line)
 
     def _reply(self, msg: dict[str, Any]) -> None:
         asks = [fact for fact in self.facts() if isinstance(fact.data, (PermissionData, QuestionData)) and fact.raw]
@@ -130,11 +122,6 @@ class AcpReplay(Played):
             return
         labels = [[value] for value in result["content"].values()]
         self.take(self.codec.send(QuestionReply(ask.data.question_id, labels)))
-
-    def said(self) -> list[str]:
-        """Texts of the assistant's messages."""
-        messages = [item for item in self.items(ItemKind.MESSAGE) if item.role is ItemRole.ASSISTANT]
-        return ["".join(part.text for part in item.content if part.type == "text") for item in messages]
 
 
 def _method(row: Row) -> str:

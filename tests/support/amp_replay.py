@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from tests.support.played import DIRECTORY, Played, counting
 from tests.support.recordings import Recording, Row
-from universal.agents.amp.codec import AmpCodec
+from tests.support.replay import DIRECTORY, Replay, codec_of
 from universal.codec import Interrupt, InterruptProcess, LaunchOptions, Stop
 from universal.turn import Input
 
 
-@dataclass(slots=True)
-class AmpReplay(Played):
+@dataclass
+class AmpReplay(Replay):
     """The codec of Amp at work."""
 
     agent: str = "amp"
-    codec: AmpCodec = field(default_factory=lambda: AmpCodec(counting()))
+    codec: Any = field(default_factory=lambda: codec_of("amp"))
     stopped: bool = False
 
     def launch(self, recording: Recording) -> None:
@@ -42,10 +42,12 @@ class AmpReplay(Played):
 
     def signalled(self, row: Row) -> None:
         if row.msg == "SIGINT":
-            self.apply(Input.ABORT)
-            outputs = self.codec.send(Interrupt())
-            assert outputs == [InterruptProcess()]
-            self.take(outputs)
+            self.apply(None, Input.ABORT)
+
+    def interrupt(self) -> None:
+        outputs = self.codec.send(Interrupt())
+        assert outputs == [InterruptProcess()]
+        self.take(outputs)
 
     def receive(self, line: bytes) -> None:
         """After a `Stop` nothing counts any more."""

@@ -6,10 +6,10 @@ import json
 from itertools import count
 from typing import Any
 
-from tests.support.claude_replay import Replay, encode
+from shim.sessions.session_state import SessionState
+from tests.support.replay import Replay, codec_of, encode
 from universal.agents.claude.wire import prompt_uuid
-from universal.codec import Command, LaunchOptions, Prompt, WriteLine
-from universal.turn import Input
+from universal.codec import Command, Fact, LaunchOptions, Prompt, ToolCheck, WriteLine
 
 Msg = dict[str, Any]
 
@@ -109,7 +109,7 @@ class Story(Replay):
     """A codec and its machines; `hears` lines of Claude, `does` commands of ours."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__()
+        super().__init__("claude", codec_of("claude"))
         self._numbers = count(1)
         given = {"binary": "/bin/claude", "directory": "/project", **options}
         self.spec = self.codec.launch(LaunchOptions(**given))
@@ -130,9 +130,21 @@ class Story(Replay):
     def prompts(self, words: str = "hello", **more: Any) -> list[Msg]:
         """Prompt as a session does: its machine first. Keys are p1, p2 ..."""
         key = f"p{next(self._numbers)}"
-        self._prompts.add(key)
-        self.apply(None, Input.PROMPT, key)
-        return self.does(Prompt(key, words, **more))
+        prompt = Prompt(key, words, **more)
+        self.give(prompt)
+        return self.does(prompt)
+
+    def keep(self, state: SessionState, fact: Fact) -> None:
+        """Tests look at what the codec says, not at the journal."""
+
+    def dispatch(self, prompt: Prompt) -> None:
+        """`prompts` gives the prompt at once."""
+
+    def interrupt(self) -> None:
+        """A test gives the command itself."""
+
+    def check(self, check: ToolCheck) -> None:
+        """A test answers itself."""
 
     def answers(self, request: Msg, **response: Any) -> list[Msg]:
         """Claude's answer to a control request of ours."""

@@ -1,7 +1,7 @@
 """A recording of Codex's app-server, played to a new codec.
 
 The recorder began its thread at once, our codec with the first prompt: the recorded answer is kept until it is asked for.
-Ids of requests are put in the place of the recorded ones. Subagents have states of their own.
+Ids of requests are put in the place of the recorded ones.
 """
 
 from __future__ import annotations
@@ -9,17 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.sessions.session_state import SessionState
-from tests.support.oracle import check_event, check_response
-from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
-from tests.support.session_states import bare
-from tests.support.views import view
-from universal.agents.codex.codec import CodexCodec
-from universal.codec import Attachment, Fact, Interrupt, LaunchOptions, Output, PermissionReply, QuestionReply, Signal
-from universal.events import EventType, PermissionData, QuestionData, SessionStartedData
-from universal.items import ItemKind, ItemRole
-from universal.turn import Effect, Ended, Input, Started
+from tests.support.replay import DIRECTORY, Replay, codec_of, encode
+from universal.codec import Attachment, LaunchOptions, PermissionReply, Prompt, QuestionReply
+from universal.events import EventType, PermissionData, QuestionData
+from universal.turn import Input
 
 MODES = {
     ("never", "danger-full-access"): "bypass",
@@ -31,14 +25,12 @@ DECISIONS = {"accept": "accept", "acceptForSession": "accept_for_session", "decl
 BEGINS = ("thread/start", "thread/resume")
 
 
-@dataclass(slots=True)
-class CodexReplay(Played):
+@dataclass
+class CodexReplay(Replay):
     """The codec of Codex at work."""
 
     agent: str = "codex"
-    codec: CodexCodec = field(default_factory=lambda: CodexCodec(counting()))
-    children: dict[str, SessionState] = field(default_factory=dict)
-    child_effects: dict[str, list[Effect]] = field(default_factory=dict)
+    codec: Any = field(default_factory=lambda: codec_of("codex"))
     _asked: dict[Any, str] = field(default_factory=dict)
     """Recorded ids -> method."""
     _pending: dict[str, list[int]] = field(default_factory=dict)
@@ -46,8 +38,6 @@ class CodexReplay(Played):
     _kept: dict[str, Any] = field(default_factory=dict)
     """Method -> a recorded answer that our codec has not asked for yet."""
     _mode: str = "build"
-
-    # --- rows -----------------------------------------------------------------------------------------
 
     def launch(self, recording: Recording) -> None:
         begun = [row.msg for row in recording.rows if row.direction == "in" and isinstance(row.msg, dict)]
@@ -70,8 +60,7 @@ class CodexReplay(Played):
         elif method == "turn/start" and "input" in params:
             self._prompt(params)
         elif method == "turn/interrupt":
-            self.apply(Input.ABORT)
-            self.take(self.codec.send(Interrupt()))
+            self.apply(None, Input.ABORT)
 
     def _prompt(self, params: dict[str, Any]) -> None:
         text = "".join(part["text"] for part in params["input"] if part["type"] == "text")
@@ -82,6 +71,14 @@ class CodexReplay(Played):
         plan = (params.get("collaborationMode") or {}).get("mode") == "plan"
         mode = "plan" if plan else self._mode
         self.prompt(text, attachments=attachments, model=params.get("model"), variant=params.get("effort"), mode=mode)
+
+    def give(self, prompt: Prompt) -> None:
+        """Codex was given each prompt at once, and queued it itself."""
+        super().give(prompt)
+        self.take(self.codec.send(prompt))
+
+    def dispatch(self, prompt: Prompt) -> None:
+        """It has the prompt already."""
 
     def written_line(self, msg: dict[str, Any]) -> None:
         method = msg.get("method")
@@ -111,8 +108,7 @@ class CodexReplay(Played):
         asks = (EventType.PERMISSION_REQUESTED, EventType.QUESTION_REQUESTED)
         ask = next(f for f in reversed(self.facts()) if f.type in asks and f.raw["id"] == request_id)
         if result.get("decision") == "cancel":  # what our abort is
-            self.apply(Input.ABORT)
-            self.take(self.codec.send(Interrupt()))
+            self.apply(None, Input.ABORT)
             return
         if isinstance(ask.data, QuestionData):
             reply: Any = QuestionReply(ask.data.question_id, [a["answers"] for a in result["answers"].values()])
@@ -122,54 +118,3 @@ class CodexReplay(Played):
         before = len(self.written())
         self.take(self.codec.send(reply))
         assert self.written()[before:] == [{"id": request_id, "result": result}]
-
-    # --- subagents ------------------------------------------------------------------------------------
-
-    def take(self, outputs: list[Output]) -> None:
-        for output in outputs:
-            if isinstance(output, (Fact, Signal)) and output.child is not None:
-                self.outputs.append(output)
-                self._child(output, output.child)
-            else:
-                Played.take(self, [output])
-
-    def _child(self, output: Fact | Signal, key: str) -> None:
-        if isinstance(output, Fact) and output.type is EventType.SESSION_STARTED:
-            self._open(output, key)
-            return
-        state = self.children[key]
-        if isinstance(output, Signal):
-            self.child_effects[key] += state.apply(output.input, output.key)
-            return
-        item = getattr(output.data, "item", None)
-        if not state.machine.busy and item is not None and item.kind is not ItemKind.STATUS and item.role is not ItemRole.USER:
-            self.idle_items.append(output)
-        state.fact(output)
-
-    def _open(self, fact: Fact, key: str) -> None:
-        session_id = f"ses_{len(self.children) + 1:026d}"
-        state = bare(session_id, "codex", self.store, self.hub, self.clock)
-        info = {**view(self.state.session).info, "id": session_id, "parentID": self.state.id}
-        state.record(EventType.SESSION_STARTED, SessionStartedData(metadata={**(fact.data.metadata or {}), "opencode": info}))
-        self.children[key] = state
-        self.child_effects[key] = []
-        self.state.status("child", call_id=fact.data.metadata["call_id"], session_id=session_id)
-
-    def cards_of(self, state: SessionState) -> list[dict[str, Any]]:
-        """The tool parts of a session."""
-        parts = [p for m in view(state.session).messages.values() for p in m.wire()["parts"]]
-        return [p for p in parts if p["type"] == "tool"]
-
-    def check_children(self) -> None:
-        """Their turns begin and end once, and clients see what HTTP answers."""
-        for key, state in self.children.items():
-            assert not state.machine.busy
-            ends = [type(effect) for effect in self.child_effects[key] if isinstance(effect, (Started, Ended))]
-            assert ends == [Started, Ended] * (len(ends) // 2)
-            http = [m.wire() for m in view(state.session).messages.values()]
-            check_response("session.messages", 200, http)
-            fold = self.hub.folds[state.id]
-            fold.check()
-            assert fold.wire() == http
-        for number, event in enumerate(self.hub.events):
-            check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})

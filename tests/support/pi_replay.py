@@ -10,10 +10,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.played import DIRECTORY, Played, counting, encode
 from tests.support.recordings import Recording, Row
-from universal.agents.pi.codec import PiCodec
-from universal.codec import Attachment, Interrupt, LaunchOptions, PermissionReply, QuestionReply
+from tests.support.replay import DIRECTORY, Replay, codec_of, encode, option
+from universal.codec import Attachment, LaunchOptions, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData
 from universal.turn import Input
 
@@ -23,17 +22,12 @@ _ASKED_AT_START = ("get_state", "get_available_models", "get_commands")
 _DECISIONS = {"Allow once": "accept", "Allow always": "accept_for_session", "Deny": "reject"}
 
 
-def option(argv: tuple[str, ...], name: str) -> str | None:
-    """The value of `--name value`."""
-    return argv[argv.index(f"--{name}") + 1] if f"--{name}" in argv else None
-
-
-@dataclass(slots=True)
-class PiReplay(Played):
+@dataclass
+class PiReplay(Replay):
     """The codec of Pi at work."""
 
     agent: str = "pi"
-    codec: PiCodec = field(default_factory=lambda: PiCodec(counting()))
+    codec: Any = field(default_factory=lambda: codec_of("pi"))
     _names: dict[str, str] = field(default_factory=dict)
     """Recorded ids -> ours."""
     _at_start: dict[str, str] = field(default_factory=dict)
@@ -58,7 +52,7 @@ class PiReplay(Played):
         self._at_start = {json.loads(out.data)["type"]: json.loads(out.data)["id"] for out in outputs}
         self.outputs += outputs
 
-    def before(self, row: Row, rest: tuple[Row, ...]) -> None:
+    def before(self, row: Row) -> None:
         self._now_s = row.at_s
         if self._probes and (row.direction != "out" or row.at_s > self._due_s):
             probes, self._probes = self._probes, []
@@ -94,13 +88,13 @@ class PiReplay(Played):
             return  # bad_stdin: we send nothing like it
         if msg["type"] == "prompt" and not self.state.machine.busy:
             images = [Attachment(mime=image["mimeType"], base64=image["data"]) for image in msg.get("images", ())]
-            outputs = self.prompt(msg["message"], attachments=images)
-            [line] = [json.loads(out.data) for out in outputs]
+            before = len(self.written())
+            self.prompt(msg["message"], attachments=images)
+            [line] = self.written()[before:]
             assert (line["message"], line.get("images")) == (msg["message"], msg.get("images"))
             self._names[msg["id"]] = line["id"]
         elif msg["type"] == "abort":
-            self.apply(Input.ABORT)
-            self.take(self.codec.send(Interrupt()))
+            self.apply(None, Input.ABORT)
         elif msg["type"] == "extension_ui_response":
             self._reply(msg)
         elif msg["type"] in _ASKED_AT_START:

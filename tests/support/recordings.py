@@ -1,19 +1,22 @@
-"""Recordings of real agents: `compat_fixtures/agents/AGENT/VERSION/SCENE.jsonl`.
+"""Recordings of real agents: `compat_fixtures/agents/AGENT/VERSION/SCENE.jsonl`, and `mock/SCENE.jsonl`.
 
 The first line is {cmd, env, agent, version, scene}; then one line per message, {t, dir, msg}: `in` what was written to
-the agent, `out` what it said, `err` its stderr, `sig` what was done to the process, `exit` {code} or {signal}.
+the agent, `out` what it said, `err` its stderr, `sig` what was done to the process, `exit` {code} or {signal}. What
+`opencode-shim record` made has our commands too (`do`). A native OpenCode server has rows `http` and `sse`, and no first line.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shim.record.driver import is_own
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"
+NATIVE = "opencode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One process of an agent, from its start to its end."""
+    """One process of an agent, from its start to its end. `agent` is the folder, or the name in the registry if it is known."""
 
     agent: str
     version: str
@@ -35,6 +38,8 @@ class Recording:
     argv: tuple[str, ...]
     environment: dict[str, str]
     rows: tuple[Row, ...]
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    """How our codec was launched; empty if that was not recorded."""
 
     def __str__(self) -> str:
         return f"{self.version}/{self.scene}"
@@ -44,22 +49,53 @@ class Recording:
         return [row.msg for row in self.rows if row.direction == "out"]
 
 
-def load(agent: str, version: str, scene: str) -> Recording:
-    """One recording."""
-    head, *lines = (ROOT / agent / version / f"{scene}.jsonl").read_text("utf-8").split("\n")
-    about = json.loads(head)
-    rows = [json.loads(line) for line in lines if line]
+def path_of(name: str) -> Path:
+    """The file of a recording, by its path below compat_fixtures/agents without the ending."""
+    return ROOT / f"{name}.jsonl"
+
+
+def has_commands(name: str) -> bool:
+    """Whether `opencode-shim record` made it."""
+    return is_own(path_of(name))
+
+
+def names(agent: str = "") -> list[str]:
+    """All recordings of an agent, or of all of them but the mock."""
+    found = [path for path in sorted(ROOT.glob("**/*.jsonl")) if path.parent.name != "universal"]
+    names = [str(path.relative_to(ROOT))[: -len(".jsonl")] for path in found]
+    return [name for name in names if (name.startswith(f"{agent}/") if agent else not name.startswith("mock/"))]
+
+
+def read(name: str) -> Recording:
+    """One recording, whatever its form."""
+    agent, *_, scene = name.split("/")
+    rows = [json.loads(line) for line in path_of(name).read_text("utf-8").split("\n") if line]
+    version = name.split("/")[1] if name.count("/") == 2 else ""
+    if agent == NATIVE and "cmd" not in rows[0]:
+        messages = [Row(row["dir"], row, 0.0) for row in rows]
+        return Recording(agent, version, scene, (), {}, (*messages, Row("exit", {"code": 0}, 0.0)))
+    about = rows.pop(0)
     return Recording(
-        agent=agent,
+        agent=about.get("agent", agent) if has_commands(name) else agent,
         version=version,
         scene=scene,
-        argv=tuple(about["cmd"]),
-        environment=about["env"],
-        rows=tuple(Row(row["dir"], row["msg"], row["t"]) for row in rows),
+        argv=tuple(about.get("cmd", ())),
+        environment=about.get("env", {}),
+        rows=tuple(Row(row["dir"], _message(row), row.get("t", 0.0)) for row in rows),
+        launch=about.get("launch", {}),
     )
 
 
+def _message(row: dict[str, Any]) -> Any:
+    """The mock's rows have a text that is no JSON, or the exit, beside the direction."""
+    return row.get("msg", row.get("text", {"code": row.get("code"), "signal": row.get("signal")}))
+
+
+def load(agent: str, version: str, scene: str) -> Recording:
+    """One recording."""
+    return read(f"{agent}/{version}/{scene}")
+
+
 def load_all(agent: str) -> list[Recording]:
-    """All recordings of an agent of the first form, oldest version first. Newer ones: `own_replay`."""
-    found = [path for path in sorted(ROOT.glob(f"{agent}/*/*.jsonl")) if not is_own(path)]
-    return [load(agent, path.parent.name, path.stem) for path in found]
+    """All recordings of an agent without our commands, oldest version first."""
+    return [read(name) for name in names(agent) if not has_commands(name)]

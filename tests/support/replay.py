@@ -1,42 +1,53 @@
-"""A recording played to a codec as a session would, through the journal and the projection of its state.
+"""The replay engine: a recording played to its codec as a session would, through the journal and the projection.
 
-One session, without subagents. Agents differ in how their recorded lines become commands of ours: `commands` of a
-subclass. Everything that came out is kept, and the turn machine of the state is driven by the signals.
+A subclass for each form of recording says how recorded rows become lines of the agent and commands of ours; see `replays`.
+The turn machine of each session is driven by the codec's signals, and everything that came out is kept.
 """
 
 from __future__ import annotations
 
 import json
 import signal as signals
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from shim.clock import ManualClock
+from shim.record.driver import counting
 from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
-from tests.support.both import check_second
-from tests.support.oracle import check_event, check_response
 from tests.support.recordings import Recording, Row
 from tests.support.scripted import Recorder
 from tests.support.session_states import bare, begin, show
 from tests.support.views import view
-from universal.codec import Codec, Exit, Fact, IdFactory, LaunchOptions, Output, Prompt, Signal, WriteLine
-from universal.events import EventType
-from universal.items import Item, ItemKind, ItemRole, ItemStatus
-from universal.turn import DispatchPrompt, Effect, Ended, Input, Started
+from universal.codec import (
+    CheckingCodec,
+    Exit,
+    Fact,
+    Interrupt,
+    LaunchOptions,
+    Output,
+    Prompt,
+    Signal,
+    ToolCheck,
+    WriteLine,
+)
+from universal.events import EventType, PermissionData, UnparsedData
+from universal.items import Item, ItemKind, ItemRole
+from universal.registry import agents
+from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, Started
 
 DIRECTORY = "/home/user/project"
+ITEMS = (EventType.ITEM_STARTED, EventType.ITEM_DELTA, EventType.ITEM_COMPLETED)
+UNSEEN = (ItemKind.STATUS, ItemKind.SYSTEM)
+"""Items that are no part of a turn."""
+Child = str | Literal["any"] | None
+"""A subagent's key, None for the main session, or "any"."""
 
 
-def counting() -> IdFactory:
-    """item_1, permission_1, question_1, item_2 ..."""
-    numbers = {kind: count(1) for kind in ("item", "permission", "question")}
-
-    def make(kind: Literal["item", "permission", "question"]) -> str:
-        return f"{kind}_{next(numbers[kind])}"
-
-    return make
+def codec_of(agent: str) -> Any:
+    """A new codec of an agent, whose ids are item_1, permission_1, question_1, item_2 ..."""
+    return agents()[agent].make(counting())
 
 
 def encode(msg: Any) -> bytes:
@@ -44,241 +55,249 @@ def encode(msg: Any) -> bytes:
     return (msg if isinstance(msg, str) else json.dumps(msg, ensure_ascii=False)).encode()
 
 
-@dataclass(slots=True)
-class Played:
-    """A codec at work and everything that came out of it. Call `begin` first."""
+def option(argv: tuple[str, ...], name: str) -> str | None:
+    """The value of `--name value` or `--name=value`."""
+    for place, word in enumerate(argv):
+        if word == f"--{name}":
+            return argv[place + 1]
+        if word.startswith(f"--{name}="):
+            return word.partition("=")[2]
+    return None
+
+
+def open_store() -> MemoryStore:
+    """A store in memory that is open. Its `open` never waits, so this needs no event loop."""
+    store = MemoryStore()
+    with suppress(StopIteration):
+        store.open().send(None)
+    return store
+
+
+@dataclass
+class Replay:
+    """A codec at work, the state of each session (None: the main one), and the stream of their events."""
 
     agent: str
-    codec: Codec
+    codec: Any
     outputs: list[Output] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
+    effects: list[tuple[str | None, Effect]] = field(default_factory=list)
+    states: dict[str | None, SessionState] = field(default_factory=dict)
     idle_items: list[Fact] = field(default_factory=list)
-    """Facts about messages and tools that came while no turn ran: nobody would see them."""
+    """Facts about messages and tools that came while no turn of their session ran: nobody would see them."""
+    prompts_by_key: dict[str, Prompt] = field(default_factory=dict)
     stderr: str = ""
-    prompts: int = 0
     clock: ManualClock = field(default_factory=ManualClock)
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: MemoryStore = field(default_factory=open_store)
     hub: Recorder = field(default_factory=Recorder)
-    state: SessionState = field(init=False)
 
-    async def begin(self) -> Played:
-        """Opens the session."""
-        await self.store.open()
-        self.state = self._new_state(self.hub)
-        begin(self.state, DIRECTORY)
-        return self
+    def __post_init__(self) -> None:
+        self.open(None)
 
-    def _new_state(self, hub: Recorder) -> SessionState:
-        return bare(f"ses_{0:026d}", self.agent, self.store, hub, self.clock)
+    # --- rows: what the forms of recordings have of their own -----------------------------------------
 
-    # --- playing --------------------------------------------------------------------------------------
-
-    def play(self, recording: Recording) -> Played:
+    def play(self, recording: Recording) -> Self:
         """The whole recording, to the end of its process."""
         self.launch(recording)
-        for place, row in enumerate(recording.rows):
-            self.before(row, recording.rows[place:])
-            if row.direction == "in":
-                self.command(row)
-            elif row.direction == "out":
-                self.receive(encode(self.ours(row.msg)))
-            elif row.direction == "err":
-                self.stderr += str(row.msg) + "\n"
-            elif row.direction == "sig":
-                self.signalled(row)
-            elif row.direction == "exit":
-                number = signals.Signals[row.msg["signal"]].value if "signal" in row.msg else None
-                self.take(self.codec.eof(Exit(code=row.msg.get("code"), signal=number, stderr=self.stderr)))
-                self.apply(Input.EXIT)
+        for row in recording.rows:
+            self.before(row)
+            self.row(row)
         return self
+
+    def row(self, row: Row) -> None:
+        """One row of the recording."""
+        match row.direction:
+            case "in":
+                self.command(row)
+            case "out":
+                self.hear(encode(self.ours(row.msg)))
+            case "err":
+                self.stderr += str(row.msg) + "\n"
+            case "sig":
+                self.signalled(row)
+            case "exit":
+                signal = row.msg.get("signal")
+                number = signals.Signals[signal].value if isinstance(signal, str) else signal
+                self.exit(row.msg.get("code"), number)
 
     def launch(self, recording: Recording) -> None:
         """How the process was started."""
         self.codec.launch(LaunchOptions(binary=self.agent, directory=DIRECTORY))
         self.take(self.codec.start())
 
-    def before(self, row: Row, rest: tuple[Row, ...]) -> None:
+    def before(self, row: Row) -> None:
         """Whatever is due before this row."""
 
     def command(self, row: Row) -> None:
         """A recorded line to the agent, as a command of ours."""
 
     def signalled(self, row: Row) -> None:
-        """What was done to the process."""
+        """A recorded signal to the process."""
 
     def ours(self, msg: Any) -> Any:
-        """A recorded line with our ids in it."""
+        """A recorded message with our ids in it."""
         return msg
+
+    def hear(self, line: bytes) -> None:
+        """A line of the recording comes in."""
+        self.receive(line)
+
+    def written_line(self, msg: dict[str, Any]) -> None:
+        """The codec has written this."""
+
+    def show_prompt(self, prompt: Prompt) -> None:
+        """A person's prompt is put into the journal."""
+        show(self.states[None], prompt.key, prompt.text)
+
+    def dispatch(self, prompt: Prompt) -> None:
+        """The turn machine hands a prompt over."""
+        self.take(self.codec.send(prompt))
+
+    def interrupt(self) -> None:
+        """The turn machine wants the agent interrupted."""
+        self.take(self.codec.send(Interrupt()))
+
+    # --- as a session does ----------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> None:
         """One line of the agent."""
         self.take(self.codec.receive(line))
 
-    def prompt(self, text: str, **more: Any) -> list[Output]:
-        """A prompt of the recording."""
-        self.prompts += 1
-        key = f"prompt_{self.prompts}"
-        self.apply(Input.PROMPT, key)
-        outputs = self.codec.send(Prompt(key=key, text=text, **more))
-        self.take(outputs)
-        return outputs
+    def prompt(self, text: str, **more: Any) -> None:
+        """A prompt of the person; keys are prompt_1, prompt_2 ..."""
+        self.give(Prompt(key=f"prompt_{len(self.prompts_by_key) + 1}", text=text, **more))
+
+    def give(self, prompt: Prompt) -> None:
+        """A prompt of the person. The codec gets it when the turn machine hands it over."""
+        self.prompts_by_key[prompt.key] = prompt
+        self.apply(None, Input.PROMPT, prompt.key)
+
+    def exit(self, code: int | None, signal: int | None = None) -> None:
+        """The process has ended."""
+        self.take(self.codec.eof(Exit(code=code, signal=signal, stderr=self.stderr)))
+        for child in list(self.states):
+            self.apply(child, Input.EXIT)
 
     def take(self, outputs: list[Output]) -> None:
         """Outputs of the codec, as the session acts on them."""
         for output in outputs:
             self.outputs.append(output)
             if isinstance(output, Fact):
-                if output.type is EventType.SESSION_STARTED:
-                    continue
-                self._note_idle(output)
-                self.state.fact(output)
+                self.fact(output)
             elif isinstance(output, Signal):
-                self.apply(output.input, output.key)
+                if output.child is not None and output.aborted:
+                    self.apply(output.child, Input.ABORT)
+                self.apply(output.child, output.input, output.key)
             elif isinstance(output, WriteLine):
                 self.written_line(json.loads(output.data))
+            elif isinstance(output, ToolCheck):
+                self.check(output)
 
-    def written_line(self, msg: dict[str, Any]) -> None:
-        """The codec has written this."""
+    def check(self, check: ToolCheck) -> None:
+        """A call waits for our rules. None concerns it."""
+        data = check.request.data
+        assert isinstance(data, PermissionData)
+        assert isinstance(self.codec, CheckingCodec)
+        self.take(self.codec.proceed(data.permission_id))
 
-    def _note_idle(self, fact: Fact) -> None:
-        if fact.type not in (EventType.ITEM_STARTED, EventType.ITEM_DELTA, EventType.ITEM_COMPLETED):
+    def fact(self, fact: Fact) -> None:
+        """A fact belongs to a session; the first one of a subagent opens that."""
+        if fact.type is EventType.SESSION_STARTED:
+            if fact.child is not None:
+                metadata = fact.data.metadata or {}
+                child = self.open(fact.child)
+                self.states[None].status("child", call_id=metadata.get("call_id", fact.child), session_id=child.id)
             return
+        state = self.states[fact.child]
         item = getattr(fact.data, "item", None)
-        if item is not None and (item.kind in (ItemKind.STATUS, ItemKind.SYSTEM) or item.role is ItemRole.USER):
-            return
-        if not self.state.machine.busy:
+        unseen = item is not None and (item.kind in UNSEEN or item.role is ItemRole.USER)
+        if fact.type in ITEMS and not unseen and not state.machine.busy:
             self.idle_items.append(fact)
+        self.keep(state, fact)
 
-    def apply(self, input_: Input, key: str = "") -> None:
-        """One input of the turn machine."""
+    def keep(self, state: SessionState, fact: Fact) -> None:
+        """A fact goes into a session's journal."""
+        state.fact(fact)
+
+    def apply(self, child: str | None, input_: Input, key: str = "") -> None:
+        """One input of a session's turn machine."""
+        state = self.states[child]
         if input_ is Input.PROMPT:
-            show(self.state, key, "prompt")
-        for effect in self.state.apply(input_, key):
-            self.effects.append(effect)
+            self.show_prompt(self.prompts_by_key[key])
+        for effect in state.apply(input_, key):
+            self.effects.append((child, effect))
             if isinstance(effect, DispatchPrompt):
-                self.state.status("prompt", state="handed", item_id=effect.key, agent=self.agent, carried=[])
+                state.status("prompt", state="handed", item_id=effect.key, agent=self.agent, carried=[])
+                self.dispatch(self.prompts_by_key[effect.key])
+            elif isinstance(effect, InterruptAgent) and child is None:
+                self.interrupt()
+
+    def open(self, key: str | None) -> SessionState:
+        """A new session."""
+        state = self.unread(f"ses_{len(self.states):026d}", self.hub)
+        begin(state, DIRECTORY)
+        self.states[key] = state
+        return state
+
+    def unread(self, session_id: str, hub: Recorder) -> SessionState:
+        """A session over this replay's store, which has read nothing of it."""
+        return bare(session_id, self.agent, self.store, hub, self.clock)
 
     # --- what came of it ------------------------------------------------------------------------------
 
-    def facts(self, type_: EventType | None = None) -> list[Fact]:
-        """Facts, by type."""
-        return [out for out in self.outputs if isinstance(out, Fact) and type_ in (None, out.type)]
+    @property
+    def state(self) -> SessionState:
+        """The main session."""
+        return self.states[None]
 
-    def items(self, kind: ItemKind) -> list[Item]:
+    @property
+    def children(self) -> list[str]:
+        """Keys of the subagents' sessions."""
+        return [key for key in self.states if key is not None]
+
+    def facts(self, type_: EventType | None = None, child: Child = "any") -> list[Fact]:
+        """Facts, by type and session."""
+        found = [out for out in self.outputs if isinstance(out, Fact) and type_ in (None, out.type)]
+        return [fact for fact in found if child in ("any", fact.child)]
+
+    def items(self, kind: ItemKind, child: Child = "any") -> list[Item]:
         """Completed items of a kind."""
-        return [fact.data.item for fact in self.facts(EventType.ITEM_COMPLETED) if fact.data.item.kind is kind]
+        facts = self.facts(EventType.ITEM_COMPLETED, child)
+        return [fact.data.item for fact in facts if fact.data.item.kind is kind]
 
     def statuses(self, label: str) -> list[Item]:
         """Completed status items with this label."""
         return [item for item in self.items(ItemKind.STATUS) if item.content[0].label == label]
 
-    def texts(self) -> list[str]:
-        """Texts of the assistant's messages, in order."""
-        messages = [item for item in self.items(ItemKind.MESSAGE) if item.role is ItemRole.ASSISTANT]
+    def texts(self, role: ItemRole = ItemRole.ASSISTANT, child: Child = None) -> list[str]:
+        """Texts of the messages of a session, in order."""
+        messages = [item for item in self.items(ItemKind.MESSAGE, child) if item.role is role]
         return ["".join(part.text for part in item.content if part.type == "text") for item in messages]
 
-    def turns(self) -> list[tuple[str, str]]:
-        """(origin, reason) of each turn."""
-        origins = [effect.origin for effect in self.effects if isinstance(effect, Started)]
-        reasons = [effect.reason for effect in self.effects if isinstance(effect, Ended)]
+    def signals(self, child: Child = None) -> list[Signal]:
+        """What the codec told the turn machine of a session."""
+        return [out for out in self.outputs if isinstance(out, Signal) and child in ("any", out.child)]
+
+    def turns(self, child: str | None = None) -> list[tuple[str, str]]:
+        """(origin, reason) of each turn of a session."""
+        mine = [effect for key, effect in self.effects if key == child]
+        origins = [effect.origin for effect in mine if isinstance(effect, Started)]
+        reasons = [effect.reason for effect in mine if isinstance(effect, Ended)]
         assert len(origins) == len(reasons)
         return list(zip(origins, reasons, strict=True))
-
-    def signals(self) -> list[Signal]:
-        """What the turn machine was told."""
-        return [out for out in self.outputs if isinstance(out, Signal)]
 
     def written(self) -> list[Any]:
         """What we wrote to the agent."""
         return [json.loads(out.data) for out in self.outputs if isinstance(out, WriteLine)]
 
-    def cards(self) -> list[tuple[str, str]]:
+    def unparsed(self) -> list[UnparsedData]:
+        """Lines that no rule knew."""
+        return [fact.data for fact in self.facts(EventType.UNPARSED)]
+
+    def tool_parts(self, child: str | None = None) -> list[dict[str, Any]]:
+        """The tool parts of a session, as clients get them."""
+        parts = [p for m in view(self.states[child].session).messages.values() for p in m.wire()["parts"]]
+        return [p for p in parts if p["type"] == "tool"]
+
+    def cards(self, child: str | None = None) -> list[tuple[str, str]]:
         """(tool, status) of the tool cards that clients show."""
-        parts = [p for m in view(self.state.session).messages.values() for p in m.wire()["parts"]]
-        return [(p["tool"], p["state"]["status"]) for p in parts if p["type"] == "tool"]
-
-
-# --- what holds for every recording -----------------------------------------------------------------------
-
-
-def check_everything_is_known(played: Played) -> None:
-    """Nothing unparsed; and every fact says what it came from."""
-    assert [fact.data for fact in played.facts(EventType.UNPARSED)] == []
-    assert [name for name in played.codec.counters() if name.startswith("unparsed")] == []
-    assert all(fact.raw is not None for fact in played.facts() if not fact.synthetic)
-
-
-def check_items(played: Played) -> None:
-    """Started, then completed once; texts are the sum of their deltas; a result for each whole call."""
-    started: dict[str, Item] = {}
-    completed: dict[str, Item] = {}
-    deltas: dict[tuple[str, int, str], str] = {}
-    for fact in played.facts():
-        if fact.type is EventType.ITEM_STARTED:
-            assert fact.data.item.item_id not in started
-            started[fact.data.item.item_id] = fact.data.item
-        elif fact.type is EventType.ITEM_DELTA:
-            assert fact.data.item_id in started
-            assert fact.data.item_id not in completed
-            key = (fact.data.item_id, fact.data.part_index, fact.data.part_type)
-            deltas[key] = deltas.get(key, "") + fact.data.delta
-        elif fact.type is EventType.ITEM_COMPLETED:
-            item = fact.data.item
-            assert item.item_id not in completed
-            completed[item.item_id] = item
-            speaks = item.kind is ItemKind.MESSAGE and item.role is ItemRole.ASSISTANT
-            assert not (speaks or item.kind is ItemKind.TOOL_CALL) or item.item_id in started
-    assert started.keys() <= completed.keys()
-    said = {
-        (item.item_id, index, part.type): part.text
-        for item in completed.values()
-        if item.kind is ItemKind.MESSAGE and item.role is ItemRole.ASSISTANT
-        for index, part in enumerate(item.content)
-    }
-    assert said == {key: text for key, text in deltas.items() if key[2] in ("text", "reasoning")}
-    assert all(said.values())
-    calls, results = played.items(ItemKind.TOOL_CALL), played.items(ItemKind.TOOL_RESULT)
-    messages = {item.item_id for item in started.values() if item.kind is ItemKind.MESSAGE}
-    assert all(item.parent_id in messages for item in calls + results)
-    whole = [item.native_item_id for item in calls if item.status is ItemStatus.COMPLETED]
-    assert sorted(whole) == sorted(item.content[0].call_id for item in results)
-    assert len(set(whole)) == len(whole)
-
-
-def check_asks(played: Played) -> None:
-    """Each ask is resolved once."""
-    for kind, requested, resolved in (
-        ("permission_id", EventType.PERMISSION_REQUESTED, EventType.PERMISSION_RESOLVED),
-        ("question_id", EventType.QUESTION_REQUESTED, EventType.QUESTION_RESOLVED),
-    ):
-        asked = [getattr(fact.data, kind) for fact in played.facts(requested)]
-        assert asked == [getattr(fact.data, kind) for fact in played.facts(resolved)]
-        assert len(set(asked)) == len(asked)
-
-
-def check_turns(played: Played) -> None:
-    """Turns begin and end once, one at a time, and nothing is said outside of them."""
-    assert not played.state.machine.busy
-    ends = [type(effect) for effect in played.effects if isinstance(effect, (Started, Ended))]
-    assert ends == [Started, Ended] * (len(ends) // 2)
-    assert played.idle_items == []
-
-
-async def check_clients(played: Played) -> None:
-    """Every event is what OpenCode's document allows; folded, they are what HTTP answers; a rebuilt session is the same."""
-    for number, event in enumerate(played.hub.events):
-        check_event({"id": f"evt_{number:026d}", "type": event.type, "properties": event.properties})
-    fold = played.hub.folds[played.state.id]
-    fold.check()
-    live = view(played.state.session)
-    http = [m.wire() for m in live.messages.values()]
-    check_response("session.messages", 200, http)
-    check_response("session.get", 200, live.info)
-    assert fold.wire() == http
-    assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
-    assert fold.idles == len([effect for effect in played.effects if isinstance(effect, Ended)])
-    rebuilt = played._new_state(Recorder())
-    rebuilt.load(await played.store.events(played.state.id))
-    assert [m.wire() for m in view(rebuilt.session).messages.values()] == http
-    assert (view(rebuilt.session).info, view(rebuilt.session).todos) == (live.info, live.todos)
-    check_second(await played.store.events(played.state.id), played.agent, live)
+        return [(part["tool"], part["state"]["status"]) for part in self.tool_parts(child)]

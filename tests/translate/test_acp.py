@@ -6,9 +6,11 @@ from collections import Counter
 
 import pytest
 
-from tests.support.acp_replay import PROFILES, AcpReplay
-from tests.support.played import check_asks, check_clients, check_everything_is_known, check_items, check_turns
-from tests.support.recordings import load, load_all
+from tests.support import replays
+from tests.support.acp_replay import PROFILES
+from tests.support.recordings import load_all
+from tests.support.replay import Replay
+from tests.support.replay_checks import check_replay
 from tests.support.views import view
 from universal.events import ErrorData, EventType
 from universal.items import FileRefPart, ItemKind, ItemRole
@@ -17,11 +19,8 @@ RECORDINGS = load_all("acp")
 CLAUDE, CODEX, OPENCODE, PI, ZED = PROFILES
 
 
-async def play(version: str, scene: str) -> AcpReplay:
-    replay = AcpReplay.of(version)
-    await replay.begin()
-    replay.play(load("acp", version, scene))
-    return replay
+def play(version: str, scene: str) -> Replay:
+    return replays.play(f"acp/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:
@@ -30,12 +29,8 @@ def test_all_recordings_are_here() -> None:
 
 @pytest.mark.parametrize("name", [(r.version, r.scene) for r in RECORDINGS], ids="/".join)
 async def test_a_recording(name: tuple[str, str]) -> None:
-    replay = await play(*name)
-    check_everything_is_known(replay)
-    check_items(replay)
-    check_asks(replay)
-    check_turns(replay)
-    await check_clients(replay)
+    replay = play(*name)
+    await check_replay(replay)
 
 
 USER = "user"
@@ -66,8 +61,8 @@ TURNS = {
 
 
 @pytest.mark.parametrize("name", TURNS, ids="/".join)
-async def test_turns(name: tuple[str, str]) -> None:
-    assert (await play(*name)).turns() == TURNS[name]
+def test_turns(name: tuple[str, str]) -> None:
+    assert play(*name).turns() == TURNS[name]
 
 
 CARDS = {
@@ -91,13 +86,13 @@ CARDS = {
 
 
 @pytest.mark.parametrize("name", CARDS, ids="/".join)
-async def test_cards(name: tuple[str, str]) -> None:
-    assert (await play(*name)).cards() == CARDS[name]
+def test_cards(name: tuple[str, str]) -> None:
+    assert play(*name).cards() == CARDS[name]
 
 
 @pytest.mark.parametrize("version", PROFILES)
-async def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
-    replay = await play(version, "read_edit")
+def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
+    replay = play(version, "read_edit")
     [ref] = [p for item in replay.items(ItemKind.TOOL_RESULT) for p in item.content if isinstance(p, FileRefPart) and p.diff]
     assert ref.path == "/home/user/project/README.md"
     # the scripted model wrote a backslash and an n: one line for one line
@@ -118,67 +113,67 @@ async def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
         (PI, "Pi (ACP) ended the turn without an answer.", "no_answer"),
     ],
 )
-async def test_an_error_is_told_once_and_not_as_text(version: str, message: str, code: str) -> None:
-    replay = await play(version, "error")
+def test_an_error_is_told_once_and_not_as_text(version: str, message: str, code: str) -> None:
+    replay = play(version, "error")
     assert [(f.data.message, f.data.code) for f in replay.facts(EventType.ERROR)] == [(message, code)]
     assert replay.texts() == []
 
 
-async def test_a_cut_answer_keeps_its_text() -> None:
-    replay = await play(CODEX, "max_tokens")
+def test_a_cut_answer_keeps_its_text() -> None:
+    replay = play(CODEX, "max_tokens")
     assert replay.texts() == ["This answer is cut"]
     [error] = [fact.data for fact in replay.facts(EventType.ERROR)]
     assert isinstance(error, ErrorData)
     assert error.code == "max_output_tokens"
 
 
-async def test_thinking_and_the_answer_are_one_message() -> None:
+def test_thinking_and_the_answer_are_one_message() -> None:
     for version in (CLAUDE, CODEX):
-        replay = await play(version, "reason")
+        replay = play(version, "reason")
         [message] = [i for i in replay.items(ItemKind.MESSAGE) if i.role is ItemRole.ASSISTANT]
         assert [part.type for part in message.content] == ["reasoning", "text"]
 
 
-async def test_a_plan_is_a_todo_list() -> None:
-    [item] = (await play(CODEX, "todo")).statuses("todo")
+def test_a_plan_is_a_todo_list() -> None:
+    [item] = play(CODEX, "todo").statuses("todo")
     assert [(t["content"], t["status"]) for t in item.metadata["todos"]] == [("first", "completed"), ("second", "in_progress")]
 
 
-async def test_remarks_of_the_adapter_are_no_text() -> None:
-    replay = await play(PI, "overload")
+def test_remarks_of_the_adapter_are_no_text() -> None:
+    replay = play(PI, "overload")
     assert replay.texts() == ["Back again."]
     assert [item.metadata["attempt"] for item in replay.statuses("retry")] == [1, 2]
 
 
 @pytest.mark.parametrize(("version", "lines"), [(PI, 3), (CODEX, 2), (OPENCODE, 3)])
-async def test_output_grows_while_the_command_runs(version: str, lines: int) -> None:
-    replay = await play(version, "queue")
+def test_output_grows_while_the_command_runs(version: str, lines: int) -> None:
+    replay = play(version, "queue")
     told = [f.data.delta for f in replay.facts(EventType.ITEM_DELTA) if f.data.part_type == "tool_output"]
     assert len(told) >= lines
     assert "".join(told).endswith("tick 3\n")
 
 
-async def test_usage_and_cost_of_each_prompt() -> None:
-    replay = await play(CLAUDE, "multi_turn")
+def test_usage_and_cost_of_each_prompt() -> None:
+    replay = play(CLAUDE, "multi_turn")
     spent = [signal.metadata for signal in replay.signals()]
     assert all(row["usage"]["input"] > 0 and 0 < row["cost"] < 0.01 for row in spent)
 
 
-async def test_history_of_a_loaded_session_is_not_told_again() -> None:
+def test_history_of_a_loaded_session_is_not_told_again() -> None:
     for version in (CLAUDE, CODEX, PI):
-        replay = await play(version, "resume.2")
+        replay = play(version, "resume.2")
         assert replay.texts() == ["You said: resumed"]
         assert replay.cards() == []
 
 
-async def test_offered_models_and_commands() -> None:
-    found = (await play(CODEX, "text")).codec.catalogue
+def test_offered_models_and_commands() -> None:
+    found = play(CODEX, "text").codec.catalogue
     assert found is not None
     assert "gpt-5.5" in [model.id for model in found.models]
     assert found.default_model == "gpt-5.5"
     assert {"low", "high"} <= set(found.models[0].variants)
     assert "plan" in [command.name for command in found.commands]
-    pi = (await play(PI, "text")).codec.catalogue
+    pi = play(PI, "text").codec.catalogue
     assert pi is not None
     assert [(model.id, model.variants) for model in pi.models] == [
         ("scripted/scripted", ("off", "minimal", "low", "medium", "high"))

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.support.amp_replay import AmpReplay
-from tests.support.played import check_asks, check_clients, check_everything_is_known, check_items, check_turns
-from tests.support.recordings import load, load_all
+from tests.support import replays
+from tests.support.recordings import load_all
+from tests.support.replay import Replay
+from tests.support.replay_checks import check_replay
 from tests.support.views import view
 from universal.codec import Signal, Stop
 from universal.events import EventType
@@ -19,11 +20,8 @@ VERSION = "0.0.1774569934-g39e3ec"
 RECORDINGS = load_all("amp")
 
 
-async def play(scene: str) -> AmpReplay:
-    replay = AmpReplay()
-    await replay.begin()
-    replay.play(load("amp", VERSION, scene))
-    return replay
+def play(scene: str) -> Replay:
+    return replays.play(f"amp/{VERSION}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:
@@ -32,12 +30,8 @@ def test_all_recordings_are_here() -> None:
 
 @pytest.mark.parametrize("scene", [r.scene for r in RECORDINGS])
 async def test_a_recording(scene: str) -> None:
-    replay = await play(scene)
-    check_everything_is_known(replay)
-    check_items(replay)
-    check_asks(replay)
-    check_turns(replay)
-    await check_clients(replay)
+    replay = play(scene)
+    await check_replay(replay)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +51,8 @@ async def test_a_recording(scene: str) -> None:
         ("bad_start.no_auth", ["error"]),
     ],
 )
-async def test_turns(scene: str, reasons: list[str]) -> None:
-    assert [reason for _, reason in (await play(scene)).turns()] == reasons
+def test_turns(scene: str, reasons: list[str]) -> None:
+    assert [reason for _, reason in play(scene).turns()] == reasons
 
 
 @pytest.mark.parametrize(
@@ -73,19 +67,19 @@ async def test_turns(scene: str, reasons: list[str]) -> None:
         ("queue", [("bash", "error")]),
     ],
 )
-async def test_cards(scene: str, cards: list[tuple[str, str]]) -> None:
-    assert (await play(scene)).cards() == cards
+def test_cards(scene: str, cards: list[tuple[str, str]]) -> None:
+    assert play(scene).cards() == cards
 
 
-async def test_texts_are_one_synthetic_delta_each() -> None:
-    replay = await play("long")
+def test_texts_are_one_synthetic_delta_each() -> None:
+    replay = play("long")
     [delta] = replay.facts(EventType.ITEM_DELTA)
     assert delta.synthetic
     assert [delta.data.delta] == replay.texts()
 
 
-async def test_thinking_is_told() -> None:
-    replay = await play("reason_thinking")
+def test_thinking_is_told() -> None:
+    replay = play("reason_thinking")
     [item] = [item for item in replay.items(ItemKind.MESSAGE) if item.role == "assistant"]
     assert [(part.type, part.text) for part in item.content] == [
         ("reasoning", "Let me think about this carefully."),
@@ -93,45 +87,45 @@ async def test_thinking_is_told() -> None:
     ]
 
 
-async def test_the_diff_of_an_edit_is_in_the_session() -> None:
-    [entry] = view((await play("read_edit")).state.session).diffs
+def test_the_diff_of_an_edit_is_in_the_session() -> None:
+    [entry] = view(play("read_edit").state.session).diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)
 
 
-async def test_a_token_limit_ends_the_turn_and_the_process() -> None:
-    replay = await play("max_tokens")
+def test_a_token_limit_ends_the_turn_and_the_process() -> None:
+    replay = play("max_tokens")
     assert [s.input for s in replay.signals()] == [Input.DONE]
     assert [type(out) for out in replay.outputs[-2:]] == [Stop, Signal]
     [item] = [item for item in replay.items(ItemKind.MESSAGE) if item.role == "assistant"]
     assert item.metadata["finish"] == "length"
 
 
-async def test_usage_is_of_the_turn() -> None:
-    [done] = (await play("read_edit")).signals()
+def test_usage_is_of_the_turn() -> None:
+    [done] = play("read_edit").signals()
     usage = {"input": 360, "output": 60, "reasoning": 0, "cache_read": 0, "cache_write": 0}
     assert done == Signal(Input.DONE, metadata={"usage": usage})
 
 
-async def test_errors_are_told_once_and_in_words() -> None:
-    [error] = (await play("error")).facts(EventType.ERROR)
+def test_errors_are_told_once_and_in_words() -> None:
+    [error] = play("error").facts(EventType.ERROR)
     assert (error.data.message, error.data.details["status_code"]) == ("400: scripted failure", 400)
-    [overloaded] = (await play("overload")).facts(EventType.ERROR)
+    [overloaded] = play("overload").facts(EventType.ERROR)
     assert (overloaded.data.code, overloaded.data.details["is_retryable"]) == ("overloaded", True)
-    [login] = (await play("bad_start.no_auth")).facts(EventType.ERROR)
+    [login] = play("bad_start.no_auth").facts(EventType.ERROR)
     assert login.data.code == "authentication_failed"
     assert "AMP_API_KEY" in login.data.details["hint"]
 
 
-async def test_a_command_has_its_output_and_exit_code() -> None:
-    [result] = (await play("bash")).items(ItemKind.TOOL_RESULT)
+def test_a_command_has_its_output_and_exit_code() -> None:
+    [result] = play("bash").items(ItemKind.TOOL_RESULT)
     assert (result.content[0].output, result.metadata["exit_code"]) == ("hi\nREADME.md\nnotes.txt\n", 0)
 
 
-async def test_a_cancelled_tool_has_failed() -> None:
-    [result] = (await play("queue")).items(ItemKind.TOOL_RESULT)
+def test_a_cancelled_tool_has_failed() -> None:
+    [result] = play("queue").items(ItemKind.TOOL_RESULT)
     assert (result.status, result.metadata) == (ItemStatus.FAILED, {"interrupted": True})
 
 
-async def test_a_thread_is_continued() -> None:
-    replay = await play("resume.2")
+def test_a_thread_is_continued() -> None:
+    replay = play("resume.2")
     assert replay.codec.native_session_id == "T-01a1ffea-b798-7547-bd96-330295329c7a"

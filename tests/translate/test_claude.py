@@ -10,13 +10,15 @@ from collections import Counter
 
 import pytest
 
-from tests.support.claude_replay import Replay
-from tests.support.recordings import Recording, load, load_all
+from tests.support import replays
+from tests.support.claude_replay import ClaudeReplay
+from tests.support.recordings import Recording, load_all
+from tests.support.replay import Replay
+from tests.support.replay_checks import check_replay
 from universal.codec import Fact, Signal
 from universal.events import EventType
 from universal.framing import LineFramer
 from universal.items import ItemKind, ItemRole, ItemStatus
-from universal.turn import Ended, Started
 
 RECORDINGS = load_all("claude")
 BOTH = ("2.1.197", "2.1.330")
@@ -26,13 +28,7 @@ HAVE_BOTH = sorted({r.scene for r in RECORDINGS if r.version == OLD} & {r.scene 
 
 
 def play(version: str, scene: str) -> Replay:
-    return Replay().play(load("claude", version, scene))
-
-
-@pytest.fixture(params=RECORDINGS, ids=str, scope="module")
-def replay(request: pytest.FixtureRequest) -> Replay:
-    """Each recording, played once."""
-    return Replay().play(request.param)
+    return replays.play(f"claude/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:
@@ -42,122 +38,56 @@ def test_all_recordings_are_here() -> None:
 # --- what holds for every recording -------------------------------------------------------------------------
 
 
-def test_everything_is_known(replay: Replay) -> None:
-    assert replay.unparsed() == []
-    assert [name for name in replay.codec.counters() if name.startswith("unparsed")] == []
+@pytest.mark.parametrize("recording", RECORDINGS, ids=str)
+async def test_laws_of_every_recording(recording: Recording) -> None:
+    replay = ClaudeReplay().play(recording)
+    await check_replay(replay)
+    check_titles(replay)
+    check_children(replay)
 
 
-def test_texts_are_the_sum_of_their_deltas(replay: Replay) -> None:
-    """By part: `part_index` is the part's place in the finished message, `part_type` its type."""
-    deltas: dict[tuple[str, int, str], str] = {}
-    for fact in replay.facts(EventType.ITEM_DELTA):
-        key = (fact.data.item_id, fact.data.part_index, fact.data.part_type)
-        deltas[key] = deltas.get(key, "") + fact.data.delta
-    said = {
-        (item.item_id, index, part.type): part.text
-        for item in replay.items(ItemKind.MESSAGE)
-        if item.role is ItemRole.ASSISTANT
-        for index, part in enumerate(item.content)
-    }
-    assert said == {key: text for key, text in deltas.items() if key[2] != "tool_input"}
-    assert all(said.values())
-
-
-def test_items_are_started_then_completed_once(replay: Replay) -> None:
-    started: list[str] = []
-    completed: list[str] = []
-    for fact in replay.facts():
-        if fact.type is EventType.ITEM_STARTED:
-            assert fact.data.item.item_id not in started + completed
-            started.append(fact.data.item.item_id)
-        elif fact.type is EventType.ITEM_DELTA:
-            assert fact.data.item_id in started
-            assert fact.data.item_id not in completed
-        elif fact.type is EventType.ITEM_COMPLETED:
-            item = fact.data.item
-            assert item.item_id not in completed
-            completed.append(item.item_id)
-            speaks = item.kind is ItemKind.MESSAGE and item.role is ItemRole.ASSISTANT
-            assert not (speaks or item.kind is ItemKind.TOOL_CALL) or item.item_id in started
-    assert set(started) <= set(completed)
-
-
-def test_tools_belong_to_messages_and_have_one_result(replay: Replay) -> None:
-    messages = {f.data.item.item_id for f in replay.facts(EventType.ITEM_STARTED) if f.data.item.kind is ItemKind.MESSAGE}
-    calls = replay.items(ItemKind.TOOL_CALL)
-    results = replay.items(ItemKind.TOOL_RESULT)
-    assert all(item.parent_id in messages for item in calls + results)
-    whole = [item.native_item_id for item in calls if item.status is ItemStatus.COMPLETED]
-    assert sorted(whole) == sorted(item.content[0].call_id for item in results)
-    assert len(set(whole)) == len(whole)
-    for item in calls:
+def check_titles(replay: Replay) -> None:
+    """Each whole call has a title."""
+    for item in replay.items(ItemKind.TOOL_CALL):
         assert item.status is ItemStatus.FAILED or item.metadata["title"]
 
 
-def test_turns_end_once(replay: Replay) -> None:
-    for child, machine in replay.machines.items():
-        effects = [type(effect) for key, effect in replay.effects if key == child]
-        assert not machine.busy
-        assert effects.count(Started) == effects.count(Ended)
-        assert [e for e in effects if e in (Started, Ended)] == [Started, Ended] * effects.count(Ended)
-
-
-def test_nothing_is_said_while_no_turn_runs(replay: Replay) -> None:
-    """Such items would be bookkeeping: nobody would see them."""
-    assert replay.idle_items == []
-
-
-def test_children_are_opened_before_they_speak(replay: Replay) -> None:
-    known: set[str | None] = {None}
+def check_children(replay: Replay) -> None:
+    """A subagent's session is opened before it speaks, by its call, and begins with its prompt."""
+    open_sessions: set[str | None] = {None}
     for output in replay.outputs:
         if isinstance(output, Fact) and output.type is EventType.SESSION_STARTED:
-            assert output.child not in known
-            known.add(output.child)
-        elif isinstance(output, (Fact, Signal)):
-            assert output.child in known
+            assert output.child not in open_sessions
+            open_sessions.add(output.child)
+        elif isinstance(output, Fact | Signal):
+            assert output.child in open_sessions
     calls = {item.native_item_id: item.item_id for item in replay.items(ItemKind.TOOL_CALL)}
     for fact in replay.facts(EventType.SESSION_STARTED):
         assert fact.data.metadata["parent_item_id"] == calls[fact.child]
-        prompts = replay.texts(ItemRole.USER, fact.child)
-        assert prompts == [fact.data.metadata["prompt"]]
+        assert replay.texts(ItemRole.USER, fact.child) == [fact.data.metadata["prompt"]]
 
 
-def ask_id(fact: Fact) -> str:
-    data = fact.data
-    return data.permission_id if fact.type.startswith("permission") else data.question_id
+class Cut(ClaudeReplay):
+    """Hears the lines of a recording in pieces of any size."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.random = random.Random(0)
+        self.framer = LineFramer(32 * 2**20)
 
-def test_asks_are_resolved_once(replay: Replay) -> None:
-    for requested, resolved in (
-        (EventType.PERMISSION_REQUESTED, EventType.PERMISSION_RESOLVED),
-        (EventType.QUESTION_REQUESTED, EventType.QUESTION_RESOLVED),
-    ):
-        ids = [
-            [getattr(f.data, "permission_id", "") or f.data.question_id for f in replay.facts(t)] for t in (requested, resolved)
-        ]
-        assert ids[0] == ids[1]
-        assert len(set(ids[0])) == len(ids[0])
-
-
-def test_raw_is_kept(replay: Replay) -> None:
-    assert all(fact.raw is not None for fact in replay.facts() if not fact.synthetic)
+    def hear(self, line: bytes) -> None:
+        rest = line + b"\n"
+        while rest:
+            size = self.random.randint(1, 4000)
+            for whole in self.framer.push(rest[:size]):
+                self.receive(whole)
+            rest = rest[size:]
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 def test_cuts_do_not_matter(recording: Recording) -> None:
     """The same bytes, in pieces of any size, give the same outputs."""
-    rng = random.Random(f"{recording}")
-    framer = LineFramer(32 * 2**20)
-
-    def feed(replay: Replay, line: bytes) -> None:
-        rest = line + b"\n"
-        while rest:
-            size = rng.randint(1, 4000)
-            for whole in framer.push(rest[:size]):
-                replay.receive(whole)
-            rest = rest[size:]
-
-    assert Replay().play(recording, feed=feed).outputs == Replay().play(recording).outputs
+    assert Cut().play(recording).outputs == ClaudeReplay().play(recording).outputs
 
 
 @pytest.mark.parametrize("scene", HAVE_BOTH)

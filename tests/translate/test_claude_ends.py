@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.claude_replay import Replay
+from tests.support import replays
 from tests.support.recordings import load
+from tests.support.replay import Replay
 from universal.events import EventType
 from universal.items import ItemKind, ItemStatus
 from universal.turn import Input
@@ -16,7 +17,7 @@ COMPLETED = [("user", "completed")]
 
 
 def play(version: str, scene: str) -> Replay:
-    return Replay().play(load("claude", version, scene))
+    return replays.play(f"claude/{version}/{scene}")
 
 
 # --- errors and ends ----------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.claude_replay import Replay, encode
-from tests.support.recordings import load
+from tests.support import replays
+from tests.support.replay import Replay, encode
 from universal.agents.claude.wire import prompt_uuid
 from universal.codec import Signal
 from universal.events import EventType
@@ -21,7 +21,7 @@ COMPLETED = [("user", "completed")]
 
 
 def play(version: str, scene: str) -> Replay:
-    return Replay().play(load("claude", version, scene))
+    return replays.play(f"claude/{version}/{scene}")
 
 
 # --- messages -----------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_a_subagent_is_a_child_session(version: str) -> None:
 def test_a_subagents_permission_is_asked_in_its_session(version: str) -> None:
     replay = play(version, "task_edit")
     (asked,) = replay.facts(EventType.PERMISSION_REQUESTED)
-    (child,) = [key for key in replay.machines if key]
+    (child,) = replay.children
     assert asked.child == child
     assert replay.facts(EventType.PERMISSION_RESOLVED)[0].child == child
     assert replay.turns() == COMPLETED

@@ -17,29 +17,17 @@ import pytest
 from shim.runtime.mock_agent import VERSION
 from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
 from tests.fakes.mock_session import MockSession, counting
+from tests.support import recordings, replays
 from tests.support.both import check_second
-from tests.support.second_play import played as played_through
+from tests.support.mock_replay import MockReplay
 from tests.support.views import view
 from universal.agents.mock.codec import MockCodec
-from universal.codec import (
-    Exit,
-    Fact,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    Signal,
-    WriteLine,
-)
-from universal.events import PermissionData, QuestionData
+from universal.codec import Fact, Output, Signal, WriteLine
 
 FIXTURES = Path(__file__).parents[2] / "compat_fixtures" / "agents" / "mock"
 DIRECTORY = "/project"
 ACCEPT = os.environ.get("SHIM_ACCEPT") == "1"
 Row = dict[str, Any]
-REPLIES = {"once": "accept", "always": "accept_for_session", "reject": "reject"}
 
 
 def rows_of(session: MockSession, scenario: Scenario) -> list[Row]:
@@ -56,47 +44,11 @@ def rows_of(session: MockSession, scenario: Scenario) -> list[Row]:
     return rows
 
 
-def replay(rows: list[Row]) -> tuple[MockCodec, list[Output]]:
-    """Feed a recording to a new codec; what we send must be what was recorded."""
-    codec = MockCodec(counting())
-    codec.launch(LaunchOptions(binary="", directory=DIRECTORY))
-    asks: dict[str, str] = {}
-    outputs: list[Output] = []
-    written: list[Row] = []
-    for row in rows[1:]:
-        if row["dir"] == "in":
-            if not written:
-                made = codec.start() if row["msg"]["type"] == "hello" else codec.send(command_of(row["msg"], asks))
-                written = [orjson.loads(o.data) for o in made if isinstance(o, WriteLine)]
-                outputs += [o for o in made if not isinstance(o, WriteLine)]
-            assert written.pop(0) == row["msg"]
-            continue
-        if row["dir"] == "exit":
-            made = codec.eof(Exit(code=row["code"], signal=row["signal"]))
-        else:
-            made = codec.receive(orjson.dumps(row["msg"]) if "msg" in row else row["text"].encode())
-        for output in made:
-            if isinstance(output, Fact) and isinstance(output.data, PermissionData):
-                asks[output.raw["id"]] = output.data.permission_id
-            elif isinstance(output, Fact) and isinstance(output.data, QuestionData):
-                asks[output.raw["id"]] = output.data.question_id
-        outputs += made
-    assert not written
-    return codec, outputs
+class Compact(MockReplay):
+    """Hears lines without blanks, as the mock writes them: hashes of lines that nobody understood are of these bytes."""
 
-
-def command_of(msg: Row, asks: dict[str, str]) -> Any:
-    """The command that made this line."""
-    match msg["type"]:
-        case "prompt":
-            return Prompt(msg["run"], msg["text"], mode=msg.get("mode"))
-        case "interrupt":
-            return Interrupt()
-        case "permission_reply":
-            return PermissionReply(asks[msg["id"]], REPLIES[msg["decision"]], msg.get("message"))
-        case "question_reply":
-            return QuestionReply(asks[msg["id"]], msg["answers"])
-    raise AssertionError(msg)
+    def ours(self, msg: Any) -> Any:
+        return orjson.dumps(msg).decode() if isinstance(msg, dict) else msg
 
 
 def shown(output: Output) -> Row:
@@ -132,20 +84,23 @@ def test_the_mock_says_what_was_recorded(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
-    codec, outputs = replay(load(FIXTURES / f"{name}.jsonl"))
-    rows = [shown(o) for o in outputs]
+    """Fed to a new codec. What we send must be what was recorded."""
+    recording = recordings.read(f"mock/{name}")
+    played = Compact(codec=MockCodec(counting())).play(recording)
+    assert played.written() == [row.msg for row in recording.rows if row.direction == "in"]
+    rows = [shown(output) for output in played.outputs if not isinstance(output, WriteLine)]
     path = FIXTURES / "universal" / f"{name}.jsonl"
     if ACCEPT:
         dump(path, rows)
     assert rows == load(path)
-    unparsed = {key: n for key, n in codec.counters().items() if key.startswith("unparsed:")}
+    unparsed = {key: n for key, n in played.codec.counters().items() if key.startswith("unparsed:")}
     assert unparsed == ({"unparsed:horoscope": 1, "unparsed:not JSON": 1} if name == "unparsed" else {})
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_clients_of_2x_see_what_clients_of_1x_see(name: str) -> None:
     """Every event and message is as OpenCode 2's wire has them; folded, they are what either face reads."""
-    played = await played_through(f"mock/{name}")
+    played = replays.play(f"mock/{name}")
     for state in played.states.values():
         check_second(await played.store.events(state.id), "mock", view(state.session))
 

@@ -6,15 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.support.pi_replay import PiReplay
-from tests.support.played import (
-    check_asks,
-    check_clients,
-    check_everything_is_known,
-    check_items,
-    check_turns,
-)
-from tests.support.recordings import load, load_all
+from tests.support import replays
+from tests.support.recordings import load_all
+from tests.support.replay import Replay
+from tests.support.replay_checks import check_replay
 from tests.support.views import view
 from universal.codec import Signal
 from universal.events import EventType
@@ -26,11 +21,8 @@ BOTH = ("0.73.1", "0.87.1")
 OLD, NEW = BOTH
 
 
-async def play(version: str, scene: str) -> PiReplay:
-    replay = PiReplay()
-    await replay.begin()
-    replay.play(load("pi", version, scene))
-    return replay
+def play(version: str, scene: str) -> Replay:
+    return replays.play(f"pi/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:
@@ -39,12 +31,8 @@ def test_all_recordings_are_here() -> None:
 
 @pytest.mark.parametrize("name", [(r.version, r.scene) for r in RECORDINGS], ids="/".join)
 async def test_a_recording(name: tuple[str, str]) -> None:
-    replay = await play(*name)
-    check_everything_is_known(replay)
-    check_items(replay)
-    check_asks(replay)
-    check_turns(replay)
-    await check_clients(replay)
+    replay = play(*name)
+    await check_replay(replay)
 
 
 USER = "user"
@@ -70,8 +58,8 @@ TURNS = {
 
 @pytest.mark.parametrize("version", BOTH)
 @pytest.mark.parametrize("scene", TURNS)
-async def test_turns(version: str, scene: str) -> None:
-    assert (await play(version, scene)).turns() == TURNS[scene]
+def test_turns(version: str, scene: str) -> None:
+    assert play(version, scene).turns() == TURNS[scene]
 
 
 @pytest.mark.parametrize("version", BOTH)
@@ -87,20 +75,20 @@ async def test_turns(version: str, scene: str) -> None:
         ("interrupt_ask", [("bash", "error")]),
     ],
 )
-async def test_cards(version: str, scene: str, cards: list[tuple[str, str]]) -> None:
-    assert (await play(version, scene)).cards() == cards
+def test_cards(version: str, scene: str, cards: list[tuple[str, str]]) -> None:
+    assert play(version, scene).cards() == cards
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_the_diff_of_an_edit_is_in_the_session(version: str) -> None:
-    conversation = view((await play(version, "read_edit")).state.session)
+def test_the_diff_of_an_edit_is_in_the_session(version: str) -> None:
+    conversation = view(play(version, "read_edit").state.session)
     [entry] = conversation.diffs
     assert (entry["file"], entry["additions"], entry["deletions"]) == ("README.md", 1, 1)
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_retries_are_told_and_end_no_turn(version: str) -> None:
-    replay = await play(version, "status_503")
+def test_retries_are_told_and_end_no_turn(version: str) -> None:
+    replay = play(version, "status_503")
     assert [item.metadata["delay_ms"] for item in replay.statuses("retry")] == [2000, 4000, 8000]
     [error] = replay.facts(EventType.ERROR)
     assert (error.data.code, error.data.details["status_code"]) == ("api_error", 503)
@@ -108,15 +96,15 @@ async def test_retries_are_told_and_end_no_turn(version: str) -> None:
     assert replay.texts() == []
 
 
-async def test_text_that_was_cut_off_is_kept_apart_from_its_retry() -> None:
-    replay = await play(NEW, "drop")
+def test_text_that_was_cut_off_is_kept_apart_from_its_retry() -> None:
+    replay = play(NEW, "drop")
     statuses = [item.status for item in replay.items(ItemKind.MESSAGE)]
     assert (replay.texts(), statuses) == (["This will break off", "Back again."], [ItemStatus.FAILED, ItemStatus.COMPLETED])
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_output_grows(version: str) -> None:
-    replay = await play(version, "slow_bash")
+def test_output_grows(version: str) -> None:
+    replay = play(version, "slow_bash")
     pieces = [f.data.delta for f in replay.facts(EventType.ITEM_DELTA) if f.data.part_type == "tool_output"]
     assert pieces == ["tick 1\n", "tick 2\n", "tick 3\n"]
     [result] = replay.items(ItemKind.TOOL_RESULT)
@@ -124,8 +112,8 @@ async def test_output_grows(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_usage_and_cost_are_of_the_turn(version: str) -> None:
-    replay = await play(version, "read_edit")
+def test_usage_and_cost_are_of_the_turn(version: str) -> None:
+    replay = play(version, "read_edit")
     [done] = replay.signals()
     assert done == Signal(
         Input.DONE,
@@ -137,8 +125,8 @@ async def test_usage_and_cost_are_of_the_turn(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_questions(version: str) -> None:
-    replay = await play(version, "question")
+def test_questions(version: str) -> None:
+    replay = play(version, "question")
     [asked] = replay.facts(EventType.QUESTION_REQUESTED)
     assert [option.label for option in asked.data.questions[0].options] == ["Red", "Blue"]
     [result] = replay.items(ItemKind.TOOL_RESULT)
@@ -146,8 +134,8 @@ async def test_questions(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_models_and_their_levels(version: str) -> None:
-    catalogue = (await play(version, "controls")).codec.catalogue
+def test_models_and_their_levels(version: str) -> None:
+    catalogue = play(version, "controls").codec.catalogue
     assert catalogue is not None
     assert [(m.id, m.variants, m.images, m.context) for m in catalogue.models] == [
         ("scripted/scripted", ("off", "minimal", "low", "medium", "high"), True, 200000),
@@ -157,16 +145,14 @@ async def test_models_and_their_levels(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_a_lost_conversation_is_said_to_be_lost(version: str) -> None:
-    replay = await play(version, "resume.5_unknown")
+def test_a_lost_conversation_is_said_to_be_lost(version: str) -> None:
+    replay = play(version, "resume.5_unknown")
     [failed] = replay.signals()
     assert failed.error["code"] == "session_not_found"
 
 
 @pytest.mark.parametrize("version", BOTH)
-async def test_an_interrupt_closes_the_dialog_first(version: str) -> None:
-    lines = [
-        line for line in (await play(version, "interrupt_ask")).written() if line["type"] in ("abort", "extension_ui_response")
-    ]
+def test_an_interrupt_closes_the_dialog_first(version: str) -> None:
+    lines = [line for line in play(version, "interrupt_ask").written() if line["type"] in ("abort", "extension_ui_response")]
     assert [line["type"] for line in lines] == ["extension_ui_response", "abort"]
     assert lines[0]["cancelled"] is True

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.own_replay import (
-    check_asks,
-    check_clients,
-    check_everything_is_known,
-    check_items,
-    check_turns,
-    recordings,
-    replay,
-)
+from tests.support import recordings, replays
+from tests.support.replay_checks import check_replay
 from tests.support.views import view
 
-NAMES = recordings()
+NAMES = [name for name in recordings.names() if recordings.has_commands(name)]
 
 
 def test_there_are_recordings() -> None:
@@ -24,17 +17,12 @@ def test_there_are_recordings() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_recording(name: str) -> None:
-    played = await replay(name)
-    check_everything_is_known(played)
-    check_items(played)
-    check_asks(played)
-    check_turns(played)
-    await check_clients(played)
+    await check_replay(replays.play(name))
 
 
-async def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
+def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
     """Its card ends with its result, not as an error because another message began (claude-agent-acp)."""
-    played = await replay("acp/claude-agent-acp-0.99.1/task")
+    played = replays.play("acp/claude-agent-acp-0.99.1/task")
     parts = [p for m in view(played.states[None].session).messages.values() for p in m.wire()["parts"]]
     assert [p["type"] for p in parts if p["type"] in ("tool", "text")][-3:] == ["tool", "text", "text"]
     cards = [(p["tool"], p["state"]["status"], p["state"].get("output", "")) for p in parts if p["type"] == "tool"]
@@ -43,7 +31,7 @@ async def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
 
 
 @pytest.mark.parametrize("name", ["claude/2.1.329/text", "codex/0.166.0/text"])
-async def test_the_agents_mcp_servers_are_known(name: str) -> None:
-    played = await replay(name)
+def test_the_agents_mcp_servers_are_known(name: str) -> None:
+    played = replays.play(name)
     (servers,) = view(played.states[None].session).mcp.values()
     assert servers == {"scripted": {"status": "connected"}}

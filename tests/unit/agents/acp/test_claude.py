@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.played import counting
+from shim.record.driver import counting
 from tests.unit.agents.acp.test_codec import AGENT, Talk, option
 from universal.agents.acp.claude import denied_tools
 from universal.agents.acp.codec import AcpCodec

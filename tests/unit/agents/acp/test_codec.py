@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.played import counting, encode
+from shim.record.driver import counting
 from tests.support.recordings import load_all
+from tests.support.replay import encode
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import KNOWN, Profile
 from universal.agents.acp.spec import ACP_AGENTS, own_spec

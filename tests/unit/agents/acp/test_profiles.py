@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.played import counting
+from shim.record.driver import counting
 from tests.unit.agents.acp.test_codec import AGENT, Talk
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import KNOWN

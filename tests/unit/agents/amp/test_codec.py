@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.played import counting
+from shim.record.driver import counting
 from tests.support.recordings import load
 from universal.agents.amp.codec import AmpCodec
 from universal.agents.amp.spec import AMP

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.claude_lines import Story, init
-from tests.support.claude_replay import Replay, encode
 from tests.support.recordings import load, load_all
+from tests.support.replay import Replay, encode
 from universal.agents.claude.codec import ClaudeCodec
 from universal.agents.claude.wire import IGNORED, parse
 from universal.codec import Exit, Fact, Interrupt, PermissionReply, QuestionReply

@@ -74,7 +74,7 @@ def test_a_background_subagent_outlives_its_call(structured: dict[str, object] |
     """A call of a subagent has no structured result; its text tells."""
     story = begun(run_in_background=True)
     story.hears(task_started("a1", "t1", is_backgrounded=True), tool_result("t1", LAUNCHED, structured))
-    assert story.machines["t1"].busy
+    assert story.states["t1"].machine.busy
     assert story.items(ItemKind.TOOL_RESULT)[0].metadata["background"] is True
     story.hears(result(), assistant(text("A file."), id="m2", parent="t1"), task_over("a1", "t1"))
     assert story.turns("t1") == [("agent", "completed")]
@@ -83,7 +83,7 @@ def test_a_background_subagent_outlives_its_call(structured: dict[str, object] |
 def test_a_background_subagent_whose_result_says_nothing() -> None:
     story = begun(run_in_background=True)
     story.hears(task_started("a1", "t1", is_backgrounded=True), tool_result("t1", "in words of a later version"))
-    assert story.machines["t1"].busy
+    assert story.states["t1"].machine.busy
 
 
 @pytest.mark.parametrize(("status", "is_abort"), [("failed", False), ("stopped", True)])
@@ -108,7 +108,7 @@ def test_late_lines_of_a_subagent_wake_nothing() -> None:
 def test_an_interrupted_turn_ends_its_subagents() -> None:
     story = begun()
     story.hears(task_started("a1", "t1"), assistant(text("A f"), id="m2", parent="t1"), aborted())
-    assert not story.machines["t1"].busy
+    assert not story.states["t1"].machine.busy
     assert story.signals("t1")[-1].aborted
 
 

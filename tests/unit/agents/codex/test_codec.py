@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.played import counting
+from shim.record.driver import counting
 from universal.agents.codex.codec import CodexCodec
 from universal.agents.codex.spec import CODEX
 from universal.codec import (

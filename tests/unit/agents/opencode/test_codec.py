@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.claude_replay import counting
+from shim.record.driver import counting
 from universal.agents.opencode.codec import OpenCodeCodec
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode.wire import delay_ms, message_id, model_ref, read_catalogue

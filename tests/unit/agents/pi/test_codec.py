@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.played import counting
+from shim.record.driver import counting
 from tests.support.recordings import load
 from universal.agents.pi.codec import PiCodec
 from universal.agents.pi.spec import PI

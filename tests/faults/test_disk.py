@@ -17,7 +17,7 @@ from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
 from shim.store.writer import Limits
 from tests.support.live import Live, live, prompt_body
-from tests.unit.store.test_disk_faults import no_file_may_grow_beyond
+from tests.unit.store.test_sqlite_disk_faults import no_file_may_grow_beyond
 from universal.events import UniversalEvent
 
 WAIT_S = 60.0

@@ -1,4 +1,4 @@
-"""The command: what it prints, and OpenCode's clients as it starts them. Listening and ending: `test_cli_server.py`."""
+"""The command: what it prints, and OpenCode's clients as it starts them. Listening and ending: `test_server.py`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -56,6 +56,16 @@ def tracked() -> list[str]:
 FILES = tracked()
 OURS = [name for name in FILES if name.endswith(".py") and name.startswith(tuple(f"{package}/" for package in PACKAGES))]
 TESTS = [name for name in FILES if name.endswith(".py") and name.startswith("tests/")]
+
+
+SOURCES = frozenset(name for name in FILES if name.startswith(("shim/", "universal/", "tools/")))
+OF_NO_MODULE = frozenset(
+    f"test_{subject}.py"
+    for subject in (
+        "ci", "documents", "image_files", "layout", "load_page", "permission_matrix", "security_doc", "sharing", "time_bounds",
+    )
+)  # fmt: skip
+"""Tests of the repository as a whole, of its documents, and of tools of the tests."""
 
 
 def read(name: str) -> str:
@@ -184,6 +194,16 @@ def silent_switch_off(name: str, text: str) -> list[str]:
     ]
 
 
+def without_subject(name: str, text: str) -> list[str]:
+    """The test of `shim/x/y.py` is `tests/unit/x/test_y.py`, or `test_y_ASPECT.py` where it has several."""
+    path = PurePosixPath(name).relative_to("tests/unit")
+    words = path.stem.removeprefix("test_").split("_")
+    subjects = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
+    places = [f"{package}/{path.parent / subject}" for package in (*PACKAGES, "tools") for subject in subjects]
+    found = any(f"{place}.py" in SOURCES or f"{place}/__init__.py" in SOURCES for place in places)
+    return [] if found or str(path) in OF_NO_MODULE else [f"no module of this name in {path.parent} of shim, universal or tools"]
+
+
 Rule = Callable[[str, str], list[str]]
 
 RULES: dict[str, tuple[Rule, Iterable[str]]] = {
@@ -199,6 +219,10 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
         [name for name in FILES if Path(name).suffix in TEXT_ENDINGS and name != "uv.lock"],
     ),
     "checks are switched off with a reason": (silent_switch_off, OURS),
+    "tests mirror the modules": (
+        without_subject,
+        [name for name in TESTS if re.fullmatch(r"tests/unit/(.+/)?test_\w+\.py", name)],
+    ),
 }
 
 POLL = """
@@ -218,6 +242,7 @@ BAD: dict[str, tuple[str, str]] = {
     "tests do not wait by sleeping": ("tests/unit/x.py", "import time\ntime.sleep(0.1)"),
     "nothing names a path of one machine": ("docs/x.md", "see /wo" + "rk/notes.md"),
     "checks are switched off with a reason": ("shim/x.py", "x = 1  # noqa" + ": E501"),
+    "tests mirror the modules": ("tests/unit/store/test_cupboard.py", ""),
 }
 
 
@@ -245,6 +270,8 @@ def test_the_rule_bites(rule: str) -> None:
         (sleeps, "tests/unit/x.py", "import asyncio\nasyncio.sleep(0)"),
         (sleeps, "tests/unit/x.py", POLL),
         (silent_switch_off, "shim/x.py", "x = 1  # noqa: E501 - a table"),
+        (without_subject, "tests/unit/store/test_sqlite_formats.py", ""),
+        (without_subject, "tests/unit/test_ci.py", ""),
     ],
 )
 def test_the_rule_lets_pass(rule: Rule, name: str, text: str) -> None:

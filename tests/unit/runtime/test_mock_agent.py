@@ -24,7 +24,7 @@ from universal.events import EventType
 from universal.items import FileRefPart, ImagePart, ItemKind, ItemStatus, ReasoningPart
 from universal.turn import Input
 
-RECORDINGS = Path(__file__).parents[4] / "compat_fixtures" / "agents" / "mock"
+RECORDINGS = Path(__file__).parents[3] / "compat_fixtures" / "agents" / "mock"
 
 
 def lines_recorded(name: str) -> int:

@@ -21,7 +21,7 @@ from shim.settings import Settings
 from universal.codec import LoginCheck
 from universal.registry import agents
 
-FIXTURES = Path(__file__).resolve().parents[2] / "compat_fixtures" / "agents"
+FIXTURES = Path(__file__).resolve().parents[3] / "compat_fixtures" / "agents"
 GOOD = Probe(20, 300, 400, 500, answer="ready")
 HERE = AgentCheck("a", "A", "/bin/a", "1.5.0", tested=("1.0.0", "2.0.0"), login="yes", models=3)
 

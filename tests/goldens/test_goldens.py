@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -70,7 +69,7 @@ def test_a_journal_of_an_earlier_version_opens_to_the_same_answers(name: str) ->
 
 
 def _recorded() -> Timeline:
-    return asyncio.run(timeline(CHANGED))
+    return timeline(CHANGED)
 
 
 def _compared(changed: Timeline) -> list[Difference]:

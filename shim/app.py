@@ -25,13 +25,11 @@ from shim.agents.install import Installer, found_in
 from shim.agents.keys import KeyStore
 from shim.clock import Clock, SystemClock
 from shim.faces.opencode1.build import OPENCODE_VERSION
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.publisher import EventPublisher
-from shim.faces.opencode2.events import Event2
+from shim.faces.opencode1.publisher import OPENCODE1
+from shim.faces.opencode2.events import FACE as OPENCODE2
 from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
 from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.services import FaceServices
-from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.host.changes import HostFeed
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
@@ -65,8 +63,7 @@ from shim.settings import Settings
 from shim.store.base import Store
 from shim.store.ownership import Ownership
 from shim.store.sqlite import SqliteStore
-from shim.stream.hub import Hub, HubBounds
-from shim.stream.subscription import Bounds
+from shim.stream.hub import Hub
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
@@ -156,16 +153,7 @@ def build_app(
     environment = os.environ if environ is None else environ
     clock = clock or SystemClock()
     ids = Ids(clock)
-    hub = Hub[OpenCodeEvent](clock, ids)
-    hub2 = Hub[Event2](
-        clock,
-        ids,
-        bounds=HubBounds(Bounds(frames=READER_FRAMES)),
-        bursts=hub.bursts,
-        write_queue=hub.write_queue,
-        keep_s=KEEP_S,
-        keeps_events=True,
-    )
+    hub = Hub(clock, ids, faces=(OPENCODE1,))
     kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE, move_aside=settings.move_aside_damaged)
     config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment, tuple(map(str, settings.roots)))
     added = plugins.load(agents_of(settings))
@@ -218,7 +206,7 @@ def build_app(
         return None if config.current(directory).values.get("snapshot") is False else trees
 
     def has_listeners(directory: str, session_id: str) -> bool:
-        return hub2.wanted or hub.listened(directory) or feed.listened(session_id)
+        return hub.wants(OPENCODE2) or hub.listened(directory) or feed.listened(session_id)
 
     sessions = SessionManager(
         SessionDeps(
@@ -252,12 +240,10 @@ def build_app(
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, True)):
         if on:
             feed.observe(observer)
-    host, publisher = HostFeed(), EventPublisher(hub)
-    host.observe(publisher.host_changed)
-    sessions.deps.changes.observe(publisher.session_changed)
-    opencode2 = FaceServices(sessions, kept, hub2, clock=clock, ids=ids)
-    host.observe(opencode2.publisher.host_changed)
-    sessions.deps.changes.observe(opencode2.publisher.session_changed)
+    host = HostFeed()
+    host.observe(hub.emit)
+    sessions.deps.changes.observe(hub.emit)
+    opencode2 = FaceServices(sessions, kept, hub, clock=clock, ids=ids)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(kept, clock)
     worktrees = Worktrees(settings.data_dir, projects, host)
@@ -282,7 +268,7 @@ def build_app(
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),
         copies=ProjectCopies(kept, projects, host),
         tui_control=TuiControl(),
-        watchers=Watchers(host, lambda directory: hub2.wanted or hub.listened(directory), config.home),
+        watchers=Watchers(host, lambda directory: hub.wants(OPENCODE2) or hub.listened(directory), config.home),
     )
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from shim.agents.directory import AgentDirectory
     from shim.agents.install import Installer
     from shim.clock import Clock
-    from shim.faces.opencode1.events import OpenCodeEvent
     from shim.faces.opencode2.services import FaceServices
     from shim.host.changes import HostFeed
     from shim.host.opencode_config import ConfigFiles
@@ -53,7 +52,7 @@ class Services:
     settings: Settings
     clock: Clock
     ids: Ids
-    hub: Hub[OpenCodeEvent]
+    hub: Hub
     host: HostFeed
     store: Store
     sessions: SessionManager

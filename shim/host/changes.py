@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 EVERYWHERE = "global"
 """Stands for the directory of a change that concerns all clients."""
@@ -138,8 +138,16 @@ HostChange: TypeAlias = (
     | TuiCommand
 )
 
-HostObserver: TypeAlias = Callable[[HostChange, str, str | None], None]
-"""(change, directory, project id)."""
+
+class HostChanged(NamedTuple):
+    """What has just changed beside the sessions, and where; `directory` may be EVERYWHERE."""
+
+    change: HostChange
+    directory: str
+    project_id: str | None = None
+
+
+HostObserver: TypeAlias = Callable[[HostChanged], None]
 
 
 class HostFeed:
@@ -158,5 +166,6 @@ class HostFeed:
 
     def publish(self, change: HostChange, directory: str, project_id: str | None = None) -> None:
         """Call all observers with the change."""
+        made = HostChanged(change, directory, project_id)
         for observer in self._observers:
-            observer(change, directory, project_id)
+            observer(made)

@@ -10,6 +10,5 @@ def need_room(services: Services) -> None:
     """Raises LimitReached when one more would be too many."""
     limit = services.settings.max_streams
     followers = services.universal.sessions.manager.deps.feed.listeners if services.universal is not None else 0
-    seconds = services.opencode2.hub.stats().readers if services.opencode2 is not None else 0
-    if services.hub.stats().readers + seconds + followers >= limit:
+    if services.hub.stats().readers + followers >= limit:
         raise LimitReached("max_streams", limit, "Too many event streams are open: close some.")

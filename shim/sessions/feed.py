@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -66,8 +66,16 @@ Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[T]]]
 """(after, limit) -> events of the journal, ascending."""
 
 
-ChangeObserver: TypeAlias = Callable[[Sequence[Change], Session, int, bool], None]
-"""(changes, the session that has just made them, epoch ms, whether they were published before)."""
+class SessionChanges(NamedTuple):
+    """What has just changed in a session. `is_resent`: it was published before."""
+
+    changes: Sequence[Change]
+    session: Session
+    at_ms: int
+    is_resent: bool = False
+
+
+ChangeObserver: TypeAlias = Callable[[SessionChanges], None]
 
 
 class ChangeFeed:
@@ -90,8 +98,9 @@ class ChangeFeed:
 
     def publish(self, changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> None:
         """Give them to all observers."""
+        made = SessionChanges(changes, session, at_ms, is_resent)
         for observer in self._observers:
-            observer(changes, session, at_ms, is_resent)
+            observer(made)
 
 
 class Listener:

@@ -14,6 +14,11 @@ class StreamEvent(Protocol):
     """An event of a face, as far as the hub reads it."""
 
     @property
+    def face(self) -> str:
+        """The face whose readers get it."""
+        ...
+
+    @property
     def scope(self) -> str | None:
         """The directory whose readers get it, normalised; None: all readers."""
         ...
@@ -34,6 +39,11 @@ EventT_contra = TypeVar("EventT_contra", contravariant=True)
 
 class Encoder(Protocol[EventT_contra]):
     """One wire of a face. Equal encoders have the same readers' bytes."""
+
+    @property
+    def face(self) -> str:
+        """The face whose events it encodes."""
+        ...
 
     @property
     def generation(self) -> str:

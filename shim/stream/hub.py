@@ -1,5 +1,6 @@
-"""The hub: each event of a face goes in once, and out to everyone who reads. One event loop, no awaiting.
+"""The hub: each change goes in once, and out to everyone who reads, on the wires of all faces. One event loop, no awaiting.
 
+    emit(change)        -> the events that each face with readers makes of it
     publish(event)      -> a frame for each wire that somebody reads -> ring (the last 4,096) and each matching subscription
     subscribe(encoder)  -> server.connected, what was missed, what is still open, then live: in one step, so nothing is
                            lost or doubled between them
@@ -14,7 +15,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -27,7 +28,7 @@ from shim.stream.scheduling import Bursts, WriteQueue
 from shim.stream.subscription import Bounds, State, Subscription
 
 RING_FRAMES = 4096
-"""The number of events that can be replayed."""
+"""The number of events of each face that can be replayed."""
 RING_BYTES = 32 * 1024 * 1024
 """The same in bytes of all frames: a few large tool outputs shorten the ring instead of filling the memory."""
 SETTLE_S = 0.25
@@ -39,11 +40,9 @@ LOGGED_CHARS = 40
 
 log = structlog.get_logger()
 
-EventT = TypeVar("EventT", bound=StreamEvent)
-
 
 class HubBounds(NamedTuple):
-    """The bounds of a hub, as tests may want them smaller."""
+    """The bounds of a hub, as tests may want them smaller. `reader`: of faces that have no bounds of their own."""
 
     reader: Bounds = Bounds()
     ring_frames: int = RING_FRAMES
@@ -51,6 +50,35 @@ class HubBounds(NamedTuple):
 
 
 DEFAULT_BOUNDS = HubBounds()
+
+
+class Face(NamedTuple):
+    """What the hub must know of a face.
+
+    render        makes events of a change
+    reader        how far a reader may be behind
+    keep_s        how long after its last reader left its events are still wanted, and what was published before is known;
+                  None: always
+    keeps_events  the ring keeps events too, so that a wire that nobody read can be replayed: for events that are values
+    """
+
+    name: str
+    render: Callable[[Any], Iterable[StreamEvent]] = lambda change: ()
+    reader: Bounds | None = None
+    keep_s: float | None = None
+    keeps_events: bool = False
+
+
+class _Readers:
+    """The readers of one face. `begun`: number of ring entries before the first event that is known."""
+
+    __slots__ = ("begun", "count", "face", "wanted_until_ms")
+
+    def __init__(self, face: Face) -> None:
+        self.face = face
+        self.count = 0
+        self.wanted_until_ms = 0
+        self.begun = 0
 
 
 class HubStats(NamedTuple):
@@ -63,16 +91,17 @@ class HubStats(NamedTuple):
     replay_missed: int
 
 
-class Audience(Generic[EventT]):
+class Audience:
     """The readers that get the same bytes: those of one encoder and one scope.
 
     `pending` are frames of the burst that is under way. Without readers, events are encoded until `encoded_until` were published.
     """
 
-    __slots__ = ("encode", "encoded_until", "encoder", "generation", "pending", "readers", "scope")
+    __slots__ = ("encode", "encoded_until", "encoder", "face", "generation", "pending", "readers", "scope")
 
-    def __init__(self, encoder: Encoder[EventT], scope: str | None) -> None:
+    def __init__(self, encoder: Encoder[Any], scope: str | None) -> None:
         self.encoder = encoder
+        self.face = encoder.face
         self.encode = encoder.encode
         self.generation = encoder.generation
         self.scope = scope
@@ -82,13 +111,10 @@ class Audience(Generic[EventT]):
         self.encoded_until = 0
 
 
-class Hub(Generic[EventT]):
-    """All event streams of a face. Used from one event loop.
+class Hub:
+    """All event streams of the server. Used from one event loop.
 
-    In: `bursts` and `write_queue`, those of all hubs of the server. `keep_s`, how long after the last reader left events are
-    still `wanted`, and what was published before is known; None: always. `keeps_events`, whether the ring keeps events too, so
-    that a wire that nobody read can be replayed: for events that are values.
-    `on_first_reader` is called when somebody subscribes while events were not wanted.
+    In: `faces`; one that is not among them makes no events of changes, and has what `Face` has by default.
     """
 
     def __init__(
@@ -96,64 +122,67 @@ class Hub(Generic[EventT]):
         clock: Clock,
         ids: Ids,
         *,
+        faces: Iterable[Face] = (),
         bounds: HubBounds = DEFAULT_BOUNDS,
         bursts: Bursts | None = None,
         write_queue: WriteQueue | None = None,
-        keep_s: float | None = None,
-        keeps_events: bool = False,
     ) -> None:
         self.bursts = bursts or Bursts()
         self.bursts.register(self._deliver)
         self.write_queue = write_queue or WriteQueue()
-        self.on_first_reader: Callable[[], None] = lambda: None
         self._clock = clock
         self._ids = ids
         self._bounds = bounds
-        self._keep_s = keep_s
-        self._keeps_events = keeps_events
-        self._ring = self._new_ring()
-        self._audiences: dict[str | None, dict[Encoder[EventT], Audience[EventT]]] = {}
-        self._audiences_by_scope: dict[str | None, list[Audience[EventT]]] = {}
+        self._faces = {face.name: _Readers(face) for face in faces}
+        self._ring = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
+        self._audiences: dict[str | None, dict[Encoder[Any], Audience]] = {}
+        self._audiences_by_scope: dict[str | None, list[Audience]] = {}
         """As `_audiences_of` made them since the last audience came or went."""
-        self._due: list[Audience[EventT]] = []
-        self._observers: list[Callable[[EventT], None]] = []
-        self._published = self._readers = self._wanted_until_ms = 0
+        self._due: list[Audience] = []
+        self._published = 0
         self._counts: Counter[str] = Counter()
         self._is_closed = False
 
-    @property
-    def wanted(self) -> bool:
-        """Whether events need to be published: somebody reads, or may come back."""
-        return self._keep_s is None or self._readers > 0 or self._clock.now_ms() < self._wanted_until_ms
+    def add_face(self, face: Face) -> None:
+        """One more face, from now on."""
+        self._faces[face.name] = _Readers(face)
+
+    def wants(self, face: str) -> bool:
+        """Whether events of a face need to be published: somebody reads, or may come back."""
+        readers = self._readers_of(face)
+        return readers.face.keep_s is None or readers.count > 0 or self._clock.now_ms() < readers.wanted_until_ms
 
     def stats(self) -> HubStats:
         """For metrics and health."""
-        counts = self._counts
-        return HubStats(self._readers, self._published, counts["dropped"], counts["replayed"], counts["replay_missed"])
+        counts, readers = self._counts, sum(face.count for face in self._faces.values())
+        return HubStats(readers, self._published, counts["dropped"], counts["replayed"], counts["replay_missed"])
 
-    def observe(self, observer: Callable[[EventT], None]) -> None:
-        """Call it with every event that is published from now on. It must not wait or raise."""
-        self.forget(observer)
-        self._observers = [*self._observers, observer]
-
-    def forget(self, observer: Callable[[EventT], None]) -> None:
-        """Call it no longer."""
-        self._observers = [kept for kept in self._observers if kept != observer]
+    def _readers_of(self, face: str) -> _Readers:
+        found = self._faces.get(face)
+        if found is None:
+            found = self._faces[face] = _Readers(Face(face))
+        return found
 
     # --- events ----------------------------------------------------------------------------------------------
 
-    def publish(self, event: EventT) -> None:
+    def emit(self, change: object) -> None:
+        """Publish the events that each face makes of a change. A face that nobody reads is not asked."""
+        for readers in tuple(self._faces.values()):
+            if self.wants(readers.face.name):
+                for event in readers.face.render(change):
+                    self.publish(event)
+
+    def publish(self, event: StreamEvent) -> None:
         """Give an event a position and queue it for all who want it. Never waits. After `close` it does nothing."""
         if self._is_closed:
             return
-        for observer in self._observers:
-            observer(event)
+        face = event.face
         position, scope, number = self._ids.moment(), event.scope, self._published
         self._published += 1
         frames: dict[str, Frame | None] = {}
         size, arrived, urgent = 0, False, False
         for audience in self._audiences_of(scope):
-            if not audience.readers and audience.encoded_until <= number:
+            if audience.face != face or (not audience.readers and audience.encoded_until <= number):
                 continue
             generation = audience.generation
             if generation in frames:
@@ -168,8 +197,8 @@ class Hub(Generic[EventT]):
                 audience.pending.append(frame)
                 arrived = True
                 urgent = urgent or frame.urgent
-        kept = event if self._keeps_events and size else None  # what has no bytes would not be bounded
-        self._ring.add(Entry(position, scope, event.subject, event.event_id, frames, size, kept))
+        kept = event if size and self._readers_of(face).face.keeps_events else None  # what has no bytes would not be bounded
+        self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, kept))
         if arrived:
             self.bursts.notify(urgent=urgent)
 
@@ -177,7 +206,7 @@ class Hub(Generic[EventT]):
         """Gives what the block publishes to the readers in one go, as `Bursts.burst`."""
         return self.bursts.burst()
 
-    def send(self, event: EventT, readers: Iterable[Subscription]) -> None:
+    def send(self, event: StreamEvent, readers: Iterable[Subscription]) -> None:
         """Send an event to these readers alone; it is in no replay."""
         self.bursts.deliver()
         for reader in readers:
@@ -196,7 +225,7 @@ class Hub(Generic[EventT]):
                 for batch in made:
                     reader.put(batch)
 
-    def _audiences_of(self, scope: str | None) -> list[Audience[EventT]]:
+    def _audiences_of(self, scope: str | None) -> list[Audience]:
         """The audiences that get events of a scope; None: all."""
         audiences = self._audiences_by_scope.get(scope)
         if audiences is None:
@@ -211,11 +240,11 @@ class Hub(Generic[EventT]):
 
     def subscribe(
         self,
-        encoder: Encoder[EventT],
+        encoder: Encoder[Any],
         *,
         scope: str | None = None,
         last_event_id: str | None = None,
-        greeting: Sequence[EventT] = (),
+        greeting: Sequence[StreamEvent] = (),
         client: Hashable = None,
     ) -> Subscription:
         """A new reader. The caller must give it to `response.stream`, or `close` it.
@@ -226,8 +255,9 @@ class Hub(Generic[EventT]):
         everything again at `server.connected`, or has to); then `greeting`, less what the replay has; then live.
         """
         self.bursts.deliver()
-        if not self.wanted:
-            self._begin()
+        readers = self._readers_of(encoder.face)
+        if not self.wants(encoder.face):
+            self._begin(readers)
         scope = None if scope is None else normal_scope(scope)
         position, replay = self._resume(encoder, scope, last_event_id)
         opening = encoder.greeting(position, self._ids)
@@ -237,14 +267,15 @@ class Hub(Generic[EventT]):
             if _wants(scope, event.scope) and event.subject not in replayed:
                 frame = encoder.encode(event, self._ids.moment(), self._ring.last)
                 opening += [] if frame is None else [frame]
+        bounds = readers.face.reader or self._bounds.reader
         reader = Subscription(
-            encoder, scope, opening, bounds=self._bounds.reader, heartbeat=self._heartbeat, closed=self._closed, client=client
+            encoder, scope, opening, bounds=bounds, heartbeat=self._heartbeat, closed=self._closed, client=client
         )
         self._forget_audiences()
         self._audiences_by_scope.clear()
         audience = self._audiences.setdefault(scope, {}).setdefault(encoder, Audience(encoder, scope))
         audience.readers[reader] = self._clock.now_ms()
-        self._readers += 1
+        readers.count += 1
         if self._is_closed:
             reader.end()
         return reader
@@ -253,7 +284,7 @@ class Hub(Generic[EventT]):
         """Whether a reader gets this directory's events."""
         return any(audience.readers for audience in self._audiences_of(normal_scope(directory)))
 
-    def hold(self, encoder: Encoder[EventT], client: Hashable) -> list[Subscription]:
+    def hold(self, encoder: Encoder[Any], client: Hashable) -> list[Subscription]:
         """Keep back what is published from now on from this client's readers, until their `release`."""
         self.bursts.deliver()
         readers = [reader for reader in self._all_readers() if reader.encoder == encoder and reader.client == client]
@@ -261,15 +292,16 @@ class Hub(Generic[EventT]):
             reader.hold()
         return readers
 
-    async def settled(self, directory: str | None = None, timeout_s: float = SETTLE_S) -> None:
-        """Wait until readers of a directory (None: all) have been sent what was published so far, at most `timeout_s`.
+    async def settled(self, directory: str | None = None, timeout_s: float = SETTLE_S, *, face: str | None = None) -> None:
+        """Wait until readers of a directory and a face (None: all) have been sent what was published so far, at most `timeout_s`.
 
         For answers that end a turn: `opencode run --attach` exits at that answer and prints only what it has read by then
         (seen with 1.1.53 and 1.18.33).
         """
         self.bursts.deliver()
         scope = None if directory is None else normal_scope(directory)
-        waits = [asyncio.ensure_future(reader.settled()) for reader in self._all_readers() if _wants(reader.scope, scope)]
+        wanted = [reader for reader in self._all_readers() if face in (None, reader.encoder.face) and _wants(reader.scope, scope)]
+        waits = [asyncio.ensure_future(reader.settled()) for reader in wanted]
         if waits:
             _, late = await asyncio.wait(waits, timeout=timeout_s)
             for wait in late:
@@ -302,8 +334,9 @@ class Hub(Generic[EventT]):
         if audience is None or came_ms is None:
             return
         now_ms = self._clock.now_ms()
-        self._readers -= 1
-        self._wanted_until_ms = now_ms + int((self._keep_s or 0.0) * 1000)
+        readers = self._readers_of(audience.face)
+        readers.count -= 1
+        readers.wanted_until_ms = now_ms + int((readers.face.keep_s or 0.0) * 1000)
         audience.encoded_until = self._published + self._bounds.ring_frames
         if reader.state is State.DROPPED:
             self._counts["dropped"] += 1
@@ -313,13 +346,13 @@ class Hub(Generic[EventT]):
 
     # --- replay ----------------------------------------------------------------------------------------------
 
-    def _new_ring(self) -> Ring:
-        return Ring(self._ids.moment(), frames=self._bounds.ring_frames, size=self._bounds.ring_bytes)
+    def _begin(self, readers: _Readers) -> None:
+        """Somebody reads after a time in which events were not published: what the ring has is not all that happened.
 
-    def _begin(self) -> None:
-        """Somebody reads after a time in which events were not published: what the ring has is not all that happened."""
-        self._ring = self._new_ring()
-        self.on_first_reader()
+        A mark of its own stands at the place: a position before it is not known to this face.
+        """
+        self._ring.add(Entry(self._ids.moment(), readers.face.name, None, None, None, {}, 0))
+        readers.begun = self._ring.published
 
     def _forget_audiences(self) -> None:
         """Forget audiences that nobody can come back to."""
@@ -330,7 +363,7 @@ class Hub(Generic[EventT]):
             if not group:
                 del self._audiences[scope]
 
-    def _resume(self, encoder: Encoder[EventT], scope: str | None, last_event_id: str | None) -> tuple[str, list[Entry]]:
+    def _resume(self, encoder: Encoder[Any], scope: str | None, last_event_id: str | None) -> tuple[str, list[Entry]]:
         """The position of the first frame, and what the reader missed; nothing if that is not known.
 
         A reader that is cut off before the replay arrived must be able to ask for it again, so its position is the old one.
@@ -338,9 +371,10 @@ class Hub(Generic[EventT]):
         if not last_event_id:
             return self._ring.last, []
         position = self._ring.position(last_event_id)
-        missed = self._ring.after(position)
+        number, face = self._ring.number_of(position), encoder.face
+        missed = None if number is None or number < self._readers_of(face).begun else self._ring.after(position)
         if missed is not None:
-            missed = [entry for entry in missed if _wants(scope, entry.scope)]
+            missed = [entry for entry in missed if entry.face == face and _wants(scope, entry.scope)]
         if missed is None or not all(_is_encoded(entry, encoder) for entry in missed):
             self._counts["replay_missed"] += 1
             log.info("replay.missed", wire=encoder.generation, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope)

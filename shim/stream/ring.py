@@ -1,8 +1,9 @@
-"""The last events of a hub, so that a reader that was cut off can go on where it was. Pure, bounded."""
+"""The last events of the hub, so that a reader that was cut off can go on where it was. Pure, bounded."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from itertools import islice
 from typing import Any, NamedTuple
 
 from shim.stream.frame import Frame, decode_position
@@ -12,6 +13,7 @@ class Entry(NamedTuple):
     """One published event.
 
     position  its id in the stream
+    face      the face whose event it is
     scope     the directory whose readers get it; None: all
     subject   the request that it is about
     event_id  its own id, if that is not the position
@@ -21,6 +23,7 @@ class Entry(NamedTuple):
     """
 
     position: str
+    face: str
     scope: str | None
     subject: tuple[str, str] | None
     event_id: str | None
@@ -30,9 +33,11 @@ class Entry(NamedTuple):
 
 
 class Ring:
-    """Entries in order. The oldest are forgotten when there are too many or they are too large.
+    """Entries of all faces in order. The oldest are forgotten when there are too many or they are too large.
 
-    `origin` is the position before the first entry: a reader that is there gets all of them.
+    In: `frames` and `size` (bytes), for each face whose events it has. An entry stays while its face has no more than `frames`
+    and all together have no more than that for each. `origin` is the position before the first entry: a reader that is there
+    gets all of them.
     """
 
     def __init__(self, origin: str, *, frames: int, size: int) -> None:
@@ -45,6 +50,7 @@ class Ring:
         self._position_by_event: dict[str, str] = {}
         self._forgotten = 0
         self._size = 0
+        self._count_by_face: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -68,11 +74,18 @@ class Ring:
             self._position_by_event[entry.event_id] = position
         entries.append(entry)
         self._size += entry.size
-        while len(entries) > 1 and (len(entries) > self._max_frames or self._size > self._max_size):
+        self._count_by_face[entry.face] += 1
+        while len(entries) > 1 and self._is_full():
             self._forget(entries.popleft())
+
+    def _is_full(self) -> bool:
+        faces = len(self._count_by_face)
+        too_many = self._count_by_face[self._entries[0].face] > self._max_frames or len(self._entries) > self._max_frames * faces
+        return too_many or self._size > self._max_size * faces
 
     def _forget(self, oldest: Entry) -> None:
         self._size -= oldest.size
+        self._count_by_face[oldest.face] -= 1
         del self._number[oldest.position]
         if oldest.event_id is not None and self._position_by_event.get(oldest.event_id) == oldest.position:
             del self._position_by_event[oldest.event_id]
@@ -83,12 +96,14 @@ class Ring:
         """The position that a client names: the `id:` of a frame, or the id of an event."""
         return self._position_by_event.get(last_event_id) or decode_position(last_event_id)
 
+    def number_of(self, position: str) -> int | None:
+        """How many entries were added up to a position; None if that is not known any more, or never was."""
+        if position == self._origin:
+            return self._forgotten
+        number = self._number.get(position)
+        return None if number is None else number + 1
+
     def after(self, position: str) -> list[Entry] | None:
         """What followed a position, oldest first; None if that is not known any more, or never was."""
-        if position == self._origin:
-            return list(self._entries)
-        number = self._number.get(position)
-        if number is None:
-            return None
-        skip = number + 1 - self._forgotten
-        return [entry for index, entry in enumerate(self._entries) if index >= skip]
+        number = self.number_of(position)
+        return None if number is None else list(islice(self._entries, number - self._forgotten, None))

@@ -14,7 +14,7 @@ import pytest
 from shim.clock import ManualClock
 from shim.errors import SessionNotFound
 from shim.faces.opencode1 import routes as opencode1
-from shim.faces.opencode1.publisher import EventPublisher
+from shim.faces.opencode1.publisher import OPENCODE1
 from shim.faces.opencode2 import routes as opencode2
 from shim.host.changes import HostFeed
 from shim.host.opencode_config import ConfigFiles
@@ -152,9 +152,9 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     clock = ManualClock()
     ids = Ids(clock)
     store = MemoryStore()
-    hub = Hub(clock, ids)
+    hub = Hub(clock, ids, faces=(OPENCODE1,))
     host = HostFeed()
-    host.observe(EventPublisher(hub).host_changed)
+    host.observe(hub.emit)
     projects = Projects(store, clock)
     sessions = FakeSessions()
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "SHELL": "/bin/bash", "PS1": "$ "}

@@ -216,7 +216,7 @@ def test_hub(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
 
     async def publish() -> None:
         clock = ManualClock()
-        hub = Hub[OpenCodeEvent](clock, Ids(clock))
+        hub = Hub(clock, Ids(clock))
         readers = [hub.subscribe(EventEncoder(clock.now_ms)) for _ in range(READERS)]
         for at in range(0, len(told), LINES_AT_ONCE):
             with hub.burst():

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from shim.clock import ManualClock
 from shim.errors import AgentError, AgentGone
 from shim.faces.opencode1.build import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.publisher import EventPublisher
+from shim.faces.opencode1.publisher import events_of
 from shim.ids import Ids
 from shim.sessions.dependencies import SessionDeps
-from shim.sessions.feed import ChangeFeed
+from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
@@ -383,7 +383,7 @@ class Recorder:
         self.folds: dict[str, Fold] = {}
         self.awaited: list[tuple[str, asyncio.Event]] = []
         self.changes = ChangeFeed()
-        self.changes.observe(EventPublisher(cast(Any, self)).session_changed)
+        self.changes.observe(self.emit)
 
     async def until(self, text: str) -> None:
         """Wait for an event that holds this text; bounded."""
@@ -394,6 +394,10 @@ class Recorder:
 
     def burst(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def emit(self, change: SessionChanges) -> None:
+        for event in events_of(change):
+            self.publish(event)
 
     def publish(self, event: OpenCodeEvent) -> None:
         self.events.append(event)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from shim.stream.frame import normal_scope
 
+FACE = "opencode1"
+"""By which the hub knows this face."""
+
 
 class Sync(NamedTuple):
     """A lasting event's place in its session's history: `seq` counts from 0, without gaps; `id` is the same in each replay."""
@@ -36,6 +39,11 @@ class OpenCodeEvent:
     urgent: bool = False
     legacy: Callable[[], OpenCodeEvent | None] | None = None
     sync: Sync | None = None
+
+    @property
+    def face(self) -> str:
+        """As `StreamEvent.face`."""
+        return FACE
 
     @property
     def scope(self) -> str | None:

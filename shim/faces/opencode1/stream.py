@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.events import FACE, OpenCodeEvent
 from shim.faces.opencode1.generations import Generation, event_of_1_0
 from shim.stream.frame import Frame, encode_position, normal_scope, to_json
 
@@ -45,6 +45,11 @@ class EventEncoder:
     generation: Generation = "v1.18"
     wrapped: bool = False
     twins: bool = False
+
+    @property
+    def face(self) -> str:
+        """As `Encoder.face`."""
+        return FACE
 
     @property
     def joins(self) -> bool:

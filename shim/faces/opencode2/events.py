@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Wire: TypeAlias = dict[str, Any]
+FACE = "opencode2"
+"""By which the hub knows this face."""
 
 VERSIONS: dict[str, int] = {
     "session.created": 1,
@@ -93,6 +95,11 @@ class Event2:
     directory: str | None = None
     note: str = ""
     beside: Wire | None = None
+
+    @property
+    def face(self) -> str:
+        """As `StreamEvent.face`."""
+        return FACE
 
     @property
     def scope(self) -> None:

@@ -63,7 +63,7 @@ class Rereads:
     `load` gives a session as it is now; `look` does so without waiting, if that is possible.
     """
 
-    def __init__(self, hub: Hub[Event2], load: Load, look: Look, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, hub: Hub, load: Load, look: Look, *, clock: Clock, ids: Ids) -> None:
         self._hub = hub
         self._load = load
         self._look = look

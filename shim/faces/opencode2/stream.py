@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shim.faces.opencode2.dialects import DIALECTS, Dialect
-from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.events import FACE, Event2
 from shim.stream.frame import Frame, encode_position, to_json
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ class DialectEncoder:
     """The encoder of one dialect."""
 
     dialect: Dialect
+
+    @property
+    def face(self) -> str:
+        """As `Encoder.face`."""
+        return FACE
 
     @property
     def generation(self) -> str:

@@ -83,7 +83,7 @@ def make_hub(
     bounds: HubBounds = DEFAULT_BOUNDS,
     soon: Callable[[Callable[[], None]], object] | None = None,
     now: Callable[[], float] = lambda: 0.0,
-) -> Hub[OpenCodeEvent]:
+) -> Hub:
     """A hub whose second burst is always too soon after the first."""
     clock = ManualClock()
     return Hub(clock, Ids(clock), bounds=bounds, bursts=Bursts(soon=soon, now=now))
@@ -99,7 +99,7 @@ def encoder(*, wrapped: bool = False, legacy: bool = False, oldest: bool = False
 
 
 def subscribe(
-    hub: Hub[OpenCodeEvent],
+    hub: Hub,
     *,
     scope: str | None = None,
     last_event_id: str | None = None,

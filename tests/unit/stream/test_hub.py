@@ -109,7 +109,7 @@ async def test_replayed_events_are_not_sent_again() -> None:
         reader.close()
 
 
-def hub_last(hub: Hub[OpenCodeEvent]) -> str:
+def hub_last(hub: Hub) -> str:
     """The place of a reader that has seen everything."""
     reader = subscribe(hub, scope=None)
     reader.send_heartbeat()

@@ -28,7 +28,7 @@ NEVER_S = 1000.0
 class Server:
     """The server of a test: `/event` and `/global/event` over one hub."""
 
-    hub: Hub[OpenCodeEvent]
+    hub: Hub
     url: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -63,7 +63,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(hub: Hub[OpenCodeEvent] | None = None, **options: Any) -> AsyncIterator[Server]:
+async def serving(hub: Hub | None = None, **options: Any) -> AsyncIterator[Server]:
     """A server that ends its hub on shutdown, as the real one does. No task of it may stay."""
     before = asyncio.all_tasks()
     server = Server(hub or make_hub(), options=options)

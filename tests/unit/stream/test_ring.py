@@ -8,10 +8,10 @@ from shim.stream.ring import Entry, Ring
 from tests.unit.stream.reading import encoder, said
 
 
-def entry(number: int, size: int = 0) -> Entry:
+def entry(number: int, size: int = 0, face: str = "opencode1") -> Entry:
     frame = encoder().encode(said(number, project="x" * size), f"evt_{number}", f"evt_{number}")
     assert frame is not None
-    return Entry(f"evt_{number}", "/p", None, f"own_{number}", {"v1.18": frame}, frame.size)
+    return Entry(f"evt_{number}", face, "/p", None, f"own_{number}", {"v1.18": frame}, frame.size)
 
 
 def filled(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
@@ -76,3 +76,15 @@ def test_an_event_s_own_id_names_its_position_as_long_as_it_is_there() -> None:
         ring.add(entry(number))
     assert ring.position("own_5") == "own_5"
     assert len(ring._position_by_event) == 4
+
+
+def test_events_of_one_face_do_not_push_out_those_of_another_before_their_time() -> None:
+    """Each face has room for `frames`: a quiet one keeps its own while a busy one goes through its share."""
+    ring = Ring("evt_0", frames=4, size=1_000_000)
+    for number in range(1, 4):
+        ring.add(entry(number))
+    for number in range(4, 9):
+        ring.add(entry(number, face="opencode2"))
+    assert [one.position for one in ring.after("evt_0") or ()] == [f"evt_{number}" for number in range(1, 9)]
+    ring.add(entry(9, face="opencode2"))
+    assert (ring.after("evt_0"), len(ring)) == (None, 8), "together they have no more than `frames` for each"

@@ -7,7 +7,6 @@ import tracemalloc
 import weakref
 
 from shim.clock import ManualClock
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
 from shim.ids import Ids
 from shim.stream.hub import Hub
@@ -21,7 +20,7 @@ class Session(Reducer):
     """One that can be looked for."""
 
 
-def played(hub: Hub[OpenCodeEvent]) -> weakref.ref[Session]:
+def played(hub: Hub) -> weakref.ref[Session]:
     """A session of which a piece of text was told; it is dropped at once."""
     session = Session("ses_a", "mock")
     item = Item(item_id="itm_a", kind=ItemKind.MESSAGE, role=ItemRole.ASSISTANT, status=ItemStatus.IN_PROGRESS)
@@ -51,7 +50,7 @@ def played(hub: Hub[OpenCodeEvent]) -> weakref.ref[Session]:
 
 async def test_the_ring_keeps_no_session_alive() -> None:
     clock = ManualClock()
-    hub = Hub[OpenCodeEvent](clock, Ids(clock))
+    hub = Hub(clock, Ids(clock))
     readers = [subscribe(hub), subscribe(hub, legacy=True)]  # without them nothing is encoded
     session = played(hub)
     gc.collect()

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from shim.errors import AnswerNotFound, InvalidRequest
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
+from shim.faces.opencode1.events import FACE
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.permissions.requests import unattended_of_headers
@@ -117,7 +118,7 @@ async def _answer(ctx: Ctx, session_id: str, message_id: str) -> JsonObject:
     state = await ctx.services.sessions.state(session_id)
     await state.idle()
     # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
-    await ctx.services.hub.settled(state.session.record.directory)
+    await ctx.services.hub.settled(state.session.record.directory, face=FACE)
     last = next((message for message in state.session.newest_first() if not message.is_user), None)
     if last is None:
         raise AnswerNotFound(message_id)
@@ -196,7 +197,7 @@ async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
     """The agent compacts its conversation; answers when it has: true, or false if it could not (the session says why)."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
     done = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
-    await ctx.services.hub.settled(ctx.services.sessions.record(path.sessionID).directory)
+    await ctx.services.hub.settled(ctx.services.sessions.record(path.sessionID).directory, face=FACE)
     return done
 
 

@@ -6,7 +6,6 @@ from aiohttp import web
 
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.negotiation import client_of, dialect_of
-from shim.faces.opencode2.routes.sessions import face
 from shim.faces.opencode2.stream import ENCODERS
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
@@ -20,7 +19,7 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     request = ctx.request
     need_room(ctx.services)
     last = request.headers.get("Last-Event-ID") or request.query.get("after")
-    hub = face(ctx).hub
+    hub = ctx.services.hub
     encoder = ENCODERS[dialect_of(request).name]
     subscription = hub.subscribe(encoder, last_event_id=last, client=client_of(request))
     gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)

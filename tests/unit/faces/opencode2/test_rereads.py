@@ -27,7 +27,7 @@ class Place:
 
     def __init__(self) -> None:
         clock = ManualClock()
-        self.hub = Hub[Event2](clock, Ids(clock))
+        self.hub = Hub(clock, Ids(clock))
         self.sessions = {id_: Session(SessionRecord(id_, directory="/p"), "mock") for id_ in ("ses_1", "ses_2")}
         self.rereads = Rereads(self.hub, self.load, self.sessions.get, clock=clock, ids=Ids(clock))
         self.reader = self.hub.subscribe(ENCODERS["J"], client=CLIENT)

@@ -12,7 +12,6 @@ import pytest
 from shim.app import SERVICES
 from shim.faces.opencode2 import services as module
 from shim.faces.opencode2.dialects import R
-from shim.faces.opencode2.services import FaceServices
 from shim.faces.opencode2.stream import ENCODERS
 from shim.services import Services
 from tests.support.live import Live, live
@@ -26,12 +25,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Live]:
 
 def services(server: Live) -> Services:
     return server.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
-
-
-def face(server: Live) -> FaceServices:
-    found = services(server).opencode2
-    assert found is not None
-    return found
 
 
 async def types(reader: Any) -> list[str]:
@@ -48,7 +41,7 @@ async def test_no_event_is_made_while_nobody_reads(server: Live, monkeypatch: py
     session = await server.session()
     await server.ask(session, "tool")
     assert rendered == []
-    reader = face(server).hub.subscribe(ENCODERS[R.name])
+    reader = services(server).hub.subscribe(ENCODERS[R.name])
     await server.ask(session, "echo hello")
     assert rendered != []
     reader.close()
@@ -57,7 +50,7 @@ async def test_no_event_is_made_while_nobody_reads(server: Live, monkeypatch: py
 async def test_a_reader_is_sent_a_turn_whole_and_once(server: Live) -> None:
     session = await server.session()
     await server.ask(session, "tool")
-    reader = face(server).hub.subscribe(ENCODERS[R.name])
+    reader = services(server).hub.subscribe(ENCODERS[R.name])
     await server.ask(session, "echo second")
     sent = await types(reader)
     assert sent[:3] == ["server.connected", "session.inbox.enqueued", "session.execution.started"]

@@ -10,23 +10,27 @@ from typing import Any
 import pytest
 
 from shim.clock import ManualClock
+from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.stream import encoder_of
 from shim.faces.opencode2.dialects import Dialect
 from shim.faces.opencode2.events import Event2
 from shim.faces.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAMES, DialectEncoder
 from shim.ids import Ids
 from shim.stream.frame import encode_position
-from shim.stream.hub import Hub, HubBounds
+from shim.stream.hub import Face, Hub, HubBounds
 from shim.stream.scheduling import Bursts
 from shim.stream.subscription import Bounds, State, Subscription
 
 R, J = ENCODERS["R"], ENCODERS["J"]
+OPENCODE1 = encoder_of(lambda: 0, "v1.18", wrapped=False)
+FACE = Face("opencode2", keep_s=KEEP_S, keeps_events=True)
 DEFAULT_BOUNDS = HubBounds(Bounds(frames=READER_FRAMES))
 
 
-def make(bounds: HubBounds = DEFAULT_BOUNDS, bursts: Bursts | None = None) -> tuple[Hub[Event2], ManualClock]:
+def make(bounds: HubBounds = DEFAULT_BOUNDS, bursts: Bursts | None = None) -> tuple[Hub, ManualClock]:
     """A hub with the bounds that `shim.app` gives it."""
     clock = ManualClock()
-    return Hub[Event2](clock, Ids(clock), bounds=bounds, bursts=bursts, keep_s=KEEP_S, keeps_events=True), clock
+    return Hub(clock, Ids(clock), bounds=bounds, bursts=bursts, faces=(FACE,)), clock
 
 
 def place(position: str) -> str:
@@ -184,24 +188,50 @@ async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:
 
 async def test_events_are_wanted_for_a_while_after_the_last_reader_left() -> None:
     hub, clock = make()
-    begun: list[int] = []
-    hub.on_first_reader = lambda: begun.append(1)
-    assert not hub.wanted
+    assert not hub.wants("opencode2")
     reader = hub.subscribe(R)
     last = (await taken(reader))[0]["place"]
     reader.close()
-    assert hub.wanted
+    assert hub.wants("opencode2")
     hub.publish(said(1))
     assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected", "session.renamed"]
-    assert begun == [1]
     for one in hub._all_readers():
         one.close()
     clock.value_ms += int(KEEP_S * 1000) + 1
-    assert not hub.wanted
+    assert not hub.wants("opencode2")
     # What happened since is not known: the ring has a hole, so nothing is replayed from before it.
     assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected"]
-    assert begun == [1, 1]
     assert hub.stats().replay_missed == 1
+
+
+async def test_a_reader_is_sent_events_of_its_face_alone() -> None:
+    """Live, and when it asks for what it missed."""
+    hub, _ = make()
+    first, second = hub.subscribe(OPENCODE1), hub.subscribe(R)
+    start = (await taken(second))[0]["place"]
+    hub.publish(OpenCodeEvent("session.updated", {"sessionID": "ses_1"}, "/p"))
+    hub.publish(said(1))
+    assert kinds(await taken(second)) == ["session.renamed"]
+    assert kinds(await taken(hub.subscribe(R, last_event_id=place(start)))) == ["server.connected", "session.renamed"]
+    sent = b"".join(batch.data for batch in await first.take(0.0, 0.0))
+    assert (sent.count(b"session.updated"), sent.count(b"session.renamed")) == (1, 0)
+
+
+async def test_a_face_that_nobody_reads_makes_no_events_of_changes() -> None:
+    asked: list[object] = []
+
+    def render(change: object) -> list[Event2]:
+        asked.append(change)
+        return [said(1)]
+
+    hub, _ = make()
+    hub.add_face(FACE._replace(render=render))
+    hub.emit("change")
+    assert asked == []
+    reader = hub.subscribe(R)
+    hub.emit("change")
+    assert asked == ["change"]
+    assert kinds(await taken(reader)) == ["server.connected", "session.renamed"]
 
 
 async def test_the_end() -> None:

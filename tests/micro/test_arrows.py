@@ -47,7 +47,7 @@ BUDGETS = {
     "codec": 3.5,
     "stamp": 2.2,
     "turn": 2.1,
-    "projection": 1.6,
+    "projection": 1.9,
     "encode": 2.0,
     "hub": 3.8,
     "store": 4.6,

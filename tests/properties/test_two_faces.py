@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,9 +22,8 @@ from tests.support.both import normal1, normal2, second_of
 from tests.support.fold import Fold
 from tests.support.fold2 import ENDS, Fold2
 from tests.support.oracle2 import check_event, check_type
-from universal.session.changes import TextGrew
-from universal.session.log import LogEvent, TextAdded, WentIdle
-from universal.session.model import StepInfo
+from universal.session.log import LogEvent, WentIdle
+from universal.session.model import Reasoning, StepInfo, Text
 from universal.session.timeline.asides import AsidesWriter
 from universal.session.timeline.log_writer import LogWriter
 from universal.session.timeline.statuses import StatusesWriter
@@ -131,11 +131,13 @@ def _silent(*_: object, **__: object) -> None:
     """Nothing is done."""
 
 
-def _no_place(self: StepsWriter, change: TextGrew) -> None:
-    """Each piece belongs to the first text."""
-    entry = self.entry(change.message_id)
-    if entry is not None:
-        self._log.write(TextAdded(entry.id, is_thought=False, ordinal=0, delta=change.delta))
+def _no_ordinal(self: StepsWriter, message_id: str, part: Text | Reasoning) -> int:
+    """Each text is the first one."""
+    index = ADD_TEXT(self, message_id, part)
+    entry = self.entry(message_id)
+    assert entry is not None
+    self._replace(entry, index, replace(entry.content[index], ordinal=0))
+    return index
 
 
 def _forgets_the_promise(self: StepsWriter, info: StepInfo, snapshot: str | None, *, since_ms: int | None = None) -> None:
@@ -150,11 +152,12 @@ def _idle_twice(self: LogWriter, event: LogEvent) -> None:
         ACCOMPANY(self, event)
 
 
+ADD_TEXT = StepsWriter._add_text
 BEGIN = StepsWriter.begin
 ACCOMPANY = LogWriter.accompany
 MUTANTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "no step fails after its end": (StepsWriter, "_fail_late", _silent),
-    "a piece of another text": (StepsWriter, "delta", _no_place),
+    "a piece of another text": (StepsWriter, "_add_text", _no_ordinal),
     "a retry's promise is forgotten": (StepsWriter, "begin", _forgets_the_promise),
     "an interrupted retry stays open": (StepsWriter, "give_up", _silent),
     "shell commands do not end": (AsidesWriter, "_end_shell", _silent),

@@ -197,16 +197,6 @@ class TextBegan:
 
 
 @dataclass(frozen=True, slots=True)
-class TextAdded:
-    """A text or a thought has grown by `delta`."""
-
-    step_id: str
-    is_thought: bool
-    ordinal: int
-    delta: str
-
-
-@dataclass(frozen=True, slots=True)
 class TextEnded:
     """A text or a thought is complete."""
 
@@ -282,14 +272,6 @@ class CompactionBegan:
     """The agent begins to compact its conversation."""
 
     entry: CompactionEntry
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionGrew:
-    """A piece of the summary."""
-
-    entry_id: str
-    delta: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +384,6 @@ LogEvent: TypeAlias = (
     | StepFailed
     | RetryScheduled
     | TextBegan
-    | TextAdded
     | TextEnded
     | CallBegan
     | CallInputGrew
@@ -412,7 +393,6 @@ LogEvent: TypeAlias = (
     | CallSucceeded
     | CallFailed
     | CompactionBegan
-    | CompactionGrew
     | CompactionEnded
     | CompactionFailed
     | ShellBegan
@@ -429,11 +409,12 @@ LogEvent: TypeAlias = (
 
 LIVE_ONLY = frozenset(
     {
-        *(StatusTold, WentIdle, UsageChanged, TextAdded, CallInputGrew, CallProgressed, CompactionGrew),
+        *(StatusTold, WentIdle, UsageChanged, CallInputGrew, CallProgressed),
         *(PermissionAsked, PermissionAnswered, QuestionAsked, QuestionClosed),
     }
 )
-"""Events that have no number: whoever was not there reads the session instead."""
+"""Events that have no number: whoever was not there reads the session instead. Pieces of text are no events of the log: they are
+the change `TextGrew`, whose place in the log is `Timeline.last_id` and `last_tail`."""
 
 
 @dataclass(frozen=True, slots=True)

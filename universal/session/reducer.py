@@ -48,6 +48,7 @@ from universal.session.changes import (
     SessionChanged,
     SessionCreated,
     StatusChanged,
+    TextGrew,
     TodosChanged,
     TurnEnded,
 )
@@ -119,8 +120,12 @@ class Reducer:
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
-        self._changes += self._timeline.write(event, self._changes, at_ms, is_live=is_live)
-        return self._changes
+        changes = self._changes
+        if len(changes) == 1 and type(changes[0]) is TextGrew:
+            self._timeline.pass_over(event.sequence, at_ms)
+        else:
+            changes += self._timeline.write(event, changes, at_ms, is_live=is_live)
+        return changes
 
     def current(self, subjects: Iterable[tuple[str, str]], at_ms: int) -> list[Change]:
         """Each text that still grows, and these messages and parts, as they are now. Changes nothing.

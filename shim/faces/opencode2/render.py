@@ -13,8 +13,18 @@ from shim.faces.opencode2 import asks, names, read, results, session_info
 from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event2, Wire
 from shim.faces.opencode2.hosted import toast
 from universal.jsonvalue import obj
-from universal.session.changes import Change, Notice, SessionDeleted
-from universal.session.entries import CallPiece, ModeEntry, ModelEntry, MovedEntry, NoteEntry, SkillEntry
+from universal.session.changes import Change, Notice, SessionDeleted, TextGrew
+from universal.session.entries import (
+    CallPiece,
+    CompactionEntry,
+    ModeEntry,
+    ModelEntry,
+    MovedEntry,
+    NoteEntry,
+    SkillEntry,
+    StepEntry,
+    TextPiece,
+)
 from universal.session.log import (
     Archived,
     Begun,
@@ -28,7 +38,6 @@ from universal.session.log import (
     CompactionBegan,
     CompactionEnded,
     CompactionFailed,
-    CompactionGrew,
     ContentChanged,
     DeliveryChanged,
     EntryAdded,
@@ -51,7 +60,6 @@ from universal.session.log import (
     StepEnded,
     StepFailed,
     StepSaid,
-    TextAdded,
     TextBegan,
     TextEnded,
     TitleChanged,
@@ -65,7 +73,7 @@ from universal.session.log import (
     Viewed,
     WentIdle,
 )
-from universal.session.model import Session
+from universal.session.model import Part, Session, Text
 from universal.session.timeline.log_writer import LogWriter
 
 REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
@@ -85,14 +93,41 @@ class Rendered(NamedTuple):
 def render(changes: Sequence[Change], session: Session, at_ms: int, new_id: Callable[[], str]) -> list[Event2]:
     """The events of these changes, which the session has just made. `new_id` gives an id to what is of no session's log."""
     events: list[Event2] = []
+    piece: Event2 | None = None
     for change in changes:
         if isinstance(change, Logged):
             events.append(log_event(change, session))
+        elif isinstance(change, TextGrew):
+            piece = _piece(change, session, at_ms)
         elif isinstance(change, SessionDeleted):
             events.append(deleted(session, at_ms))
         elif isinstance(change, Notice):
             events.append(Event2(new_id(), at_ms, "tui.toast.show", toast(change), directory=session.record.directory))
-    return events
+    return events if piece is None else [*events, piece]  # what begins with a piece is told before it
+
+
+def _piece(change: TextGrew, session: Session, at_ms: int) -> Event2 | None:
+    """A piece of a text, a thought or a summary; None for one whose end was told, or that nobody is shown."""
+    entry = session.timeline.entry_of(change.message_id)
+    rendered: Rendered | None = None
+    if isinstance(entry, StepEntry):
+        pieces = (one for one in reversed(entry.content) if isinstance(one, TextPiece) and one.part_id == change.part_id)
+        found = next(pieces, None)
+        if found is not None and not found.is_ended:
+            data = {"assistantMessageID": entry.id, "ordinal": found.ordinal, "delta": change.delta}
+            rendered = Rendered(f"session.{_kind(found.is_thought)}.delta", data)
+    elif isinstance(entry, CompactionEntry) and isinstance(_part_of(change, session), Text):
+        rendered = Rendered("session.compaction.delta", {"text": change.delta}, beside={"messageID": entry.id})
+    if rendered is None:
+        return None
+    id_ = f"evt_{LogWriter(session.id, session.timeline).last_id}"
+    data = {"sessionID": session.id, **rendered.data}
+    return Event2(id_, at_ms, rendered.type, data, session.id, directory=session.record.directory, beside=rendered.beside)
+
+
+def _part_of(change: TextGrew, session: Session) -> Part | None:
+    message = session.messages.get(change.message_id)
+    return None if message is None else message.parts.get(change.part_id)
 
 
 def log_event(logged: Logged, session: Session) -> Event2:
@@ -262,11 +297,6 @@ def _text_began(event: TextBegan, session: Session) -> Rendered:
     return Rendered(f"session.{_kind(event.piece.is_thought)}.started", data)
 
 
-def _text_added(event: TextAdded, session: Session) -> Rendered:
-    data = {"assistantMessageID": event.step_id, "ordinal": event.ordinal, "delta": event.delta}
-    return Rendered(f"session.{_kind(event.is_thought)}.delta", data)
-
-
 def _text_ended(event: TextEnded, session: Session) -> Rendered:
     data = {"assistantMessageID": event.step_id, "ordinal": event.piece.ordinal, "text": event.text}
     return Rendered(f"session.{_kind(event.piece.is_thought)}.ended", data)
@@ -320,10 +350,6 @@ def _compaction_began(event: CompactionBegan, session: Session) -> Rendered:
     entry = event.entry
     wish = {} if entry.prompt_id is None else {"inputID": entry.prompt_id}
     return Rendered("session.compaction.started", {"reason": read.compaction_reason(entry), "recent": "", **wish})
-
-
-def _compaction_grew(event: CompactionGrew, session: Session) -> Rendered:
-    return Rendered("session.compaction.delta", {"text": event.delta}, beside={"messageID": event.entry_id})
 
 
 def _compaction_ended(event: CompactionEnded, session: Session) -> Rendered:
@@ -414,7 +440,6 @@ RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
     StepFailed: _step_failed,
     RetryScheduled: _retry,
     TextBegan: _text_began,
-    TextAdded: _text_added,
     TextEnded: _text_ended,
     CallBegan: _call_began,
     CallInputGrew: _call_input_grew,
@@ -424,7 +449,6 @@ RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
     CallSucceeded: _call_succeeded,
     CallFailed: _call_failed,
     CompactionBegan: _compaction_began,
-    CompactionGrew: _compaction_grew,
     CompactionEnded: _compaction_ended,
     CompactionFailed: _compaction_failed,
     ShellBegan: _shell_began,

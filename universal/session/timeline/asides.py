@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.jsonvalue import obj, text
-from universal.session.changes import TextGrew
 from universal.session.entries import CompactionEntry, ShellEntry
-from universal.session.log import CompactionBegan, CompactionEnded, CompactionFailed, CompactionGrew, ShellBegan, ShellEnded
+from universal.session.log import CompactionBegan, CompactionEnded, CompactionFailed, ShellBegan, ShellEnded
 from universal.session.model import Message, Session
 from universal.session.timeline.log_writer import LogWriter
 from universal.session.values import Part, StepInfo, Text, ToolCall
@@ -46,12 +45,6 @@ class AsidesWriter:
             timeline.ids[info.parent_id] = id_
         timeline.entries.pop(id_, None)
         timeline.entries[id_] = entry
-
-    def delta(self, change: TextGrew) -> None:
-        """A piece of the summary."""
-        entry = self._compaction(change.message_id)
-        if entry is not None and isinstance(self._session.messages[change.message_id].parts.get(change.part_id), Text):
-            self._log.write(CompactionGrew(entry.id, change.delta))
 
     def end_compaction(self, info: StepInfo, message: Message | None) -> bool:
         """It is over: what the conversation is now, or why not. False if it was over before, or there is none."""

@@ -47,6 +47,11 @@ class LogWriter:
         value, tail = self._next()
         return f"msg_{self._render(value, tail)}"
 
+    @property
+    def last_id(self) -> str:
+        """The id at the last place that was taken, without a prefix."""
+        return self._render(self._timeline.last_id, self._timeline.last_tail)
+
     def place_at(self, at_ms: int) -> str:
         """The id of an event that would come now, beside the journal. Changes nothing."""
         timeline = self._timeline
@@ -65,9 +70,13 @@ class LogWriter:
         id_ = self._render(timeline.last_id, timeline.last_tail)
         self.events.append(Logged(id_, number, self.at if created_ms is None else created_ms, event))
 
-    def skip(self) -> None:
-        """A live event that nobody is told of: later ids are above its time all the same."""
-        self._timeline.last_id = max(self._timeline.last_id, self.at * COUNTER_SPAN & MASK)
+    def pass_over(self, sequence: int, at_ms: int) -> None:
+        """A piece of text has the next place: later ids are above it. As `begin` and `_next`, for most events of a journal."""
+        timeline, value, tail = self._timeline, at_ms * COUNTER_SPAN & MASK, sequence << EVENTS_BITS
+        value = value if value > timeline.highest_id else timeline.highest_id
+        if value > timeline.last_id:
+            timeline.last_id = value
+        timeline.last_tail = tail if tail > timeline.last_tail else timeline.last_tail + 1
 
     def accompany(self, event: LogEvent) -> None:
         """A live event behind the last one, under its id and a letter: ids of later events and messages stay as they are."""

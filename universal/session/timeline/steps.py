@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from universal.jsonvalue import obj, text
-from universal.session.changes import TextGrew
 from universal.session.entries import CallPiece, Piece, Retry, StepEntry, TextPiece
 from universal.session.log import (
     CallBegan,
@@ -31,7 +30,6 @@ from universal.session.log import (
     StepEnded,
     StepFailed,
     StepSaid,
-    TextAdded,
     TextBegan,
     TextEnded,
     UsageChanged,
@@ -236,18 +234,6 @@ class StepsWriter:
             self._fail(entry, ABORTED if is_interrupted else Failure(words, RETRY_FAILED))
 
     # --- texts ---------------------------------------------------------------------------------------------
-
-    def delta(self, change: TextGrew) -> bool:
-        """A piece of text; whether it is a step's."""
-        entry = self.entry(change.message_id)
-        if entry is None:
-            return False
-        for piece in reversed(entry.content):
-            if isinstance(piece, TextPiece) and piece.part_id == change.part_id:
-                if not piece.is_ended:
-                    self._log.write(TextAdded(entry.id, piece.is_thought, piece.ordinal, change.delta))
-                break
-        return True
 
     def settle(self, message_id: str, *, only_thoughts: bool = False) -> None:
         """Texts of a message that grow are as they are now: the model has gone on."""

@@ -83,6 +83,8 @@ class TimelineWriter:
         self._timeline = session.timeline
         self._transcript = transcript
         self._log = LogWriter(session.id, session.timeline)
+        self.pass_over = self._log.pass_over
+        """For a universal event of which a piece of text is all that the reducer has made."""
         self._steps = StepsWriter(session, self._log)
         self._asides = AsidesWriter(session, self._log)
         self._statuses = StatusesWriter(
@@ -94,7 +96,7 @@ class TimelineWriter:
     def write(self, event: UniversalEvent, changes: Sequence[Change], at_ms: int, *, is_live: bool = True) -> list[Logged]:
         """One universal event, made at `at_ms`, and what the reducer has made of it; the log's events, in order.
 
-        `is_live`: whether somebody may be told of them. Of a journal that is loaded, pieces of text are left out.
+        `is_live`: whether somebody may be told of them. Of a journal that is loaded no events are made.
         """
         self._log.begin(event.sequence, at_ms, is_live=is_live)
         self._event = event
@@ -245,10 +247,8 @@ class TimelineWriter:
             self._asides.part(info, part)
 
     def _text_grew(self, change: TextGrew) -> None:
-        if not self._log.is_live:
-            self._log.skip()
-        elif not self._steps.delta(change):
-            self._asides.delta(change)
+        assert self._event is not None
+        self.pass_over(self._event.sequence, self._log.at)
 
     def _imported(self, changes: Sequence[Change]) -> None:
         """A message that was made elsewhere, whole: as if it came now, at its own time."""

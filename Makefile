@@ -7,7 +7,7 @@ FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve test check gen docs fmt e2e e2e-all nightly record ci clean
+.PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -20,8 +20,11 @@ serve: .venv/.run  ## the server: make serve [PORT=4096] [DIRECTORY=.]
 test: .venv/.dev  ## all tests but the slow and the end-to-end ones
 	$(BIN)pytest -q -n auto $(ARGS)
 
-test-slow: .venv/.dev  ## faults of agents and of the machine, fuzz, planted bugs: some minutes
-	$(BIN)pytest -q -n auto -m slow $(ARGS)
+test-slow: .venv/.dev  ## faults of agents and of the machine, spoiled recordings, planted bugs: some minutes
+	$(BIN)pytest -q -n auto -m "slow and not nightly" $(ARGS)
+
+slow-all: .venv/.dev  ## what `make test-slow` leaves out: a request of each kind in the document, reconnects, more planted bugs
+	$(BIN)pytest -q -n auto -m "slow and nightly" --timeout=300 $(ARGS)
 
 check: .venv/.dev  ## lint, format, types, walls between the layers, and that generated files are current
 	$(BIN)ruff check . && $(BIN)ruff format --check .
@@ -45,7 +48,7 @@ e2e-all: .venv/.dev  ## what `make e2e` leaves out: every version, every permiss
 outdated: .venv/.dev  ## newer versions of agents, clients and SDKs than the tested ones; exit 1 when there are
 	@$(BIN)python -m tools.outdated $(ARGS)
 
-nightly: ; .ci/nightly  ## what takes too long for CI: laws, fuzz, e2e-all, load, soak, bench, drift, outdated, audit: hours
+nightly: ; .ci/nightly  ## what takes too long for CI: laws, fuzz, slow-all, e2e-all, load, soak, bench, drift, outdated, audit: hours
 
 record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: make record AGENT=x [VERSION=y] [SCENES="a b"]
 	scripts/record $(AGENT) $(or $(VERSION),latest) $(SCENES)

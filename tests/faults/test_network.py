@@ -88,7 +88,7 @@ async def until(is_so: Callable[[], bool], seconds: float) -> None:
 
 
 @pytest.mark.timeout(TEST_S)
-@pytest.mark.parametrize("work", ["nothing is said", "a turn is told"])
+@pytest.mark.parametrize("work", [pytest.param("nothing is said", marks=pytest.mark.nightly), "a turn is told"])
 def test_half_open_connection(tmp_path: Path, work: str) -> None:
     with cable() as (name, ours, theirs), (tmp_path / "stderr").open("w+") as err:
         argv = [sys.executable, "-c", RUN, "serve", "--hostname", ours, "--port", "0", "--directory", str(tmp_path)]

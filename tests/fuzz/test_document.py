@@ -1,7 +1,8 @@
 """schemathesis reads the document that we serve and makes requests from it, right ones and wrong ones; OpenCode's own
 document judges the answers (`tests/support/oracle.py`): no answer is a fault of the server, none breaks its schema.
 
-A few for each operation in `make test`, the same ones each time; `make fuzz` sets SHIM_API_REQUESTS. What it found is in `FOUND`.
+A few for each operation in `make slow-all`, the same ones each time; `make fuzz` sets SHIM_API_REQUESTS.
+What it found is in `FOUND`.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def request_of(case: Any) -> tuple[str, str, dict[str, str], bytes | None]:
     return str(made.method), made.path_url, {k: v for k, v in headers.items() if k.lower() != "content-length"}, body
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(0 if CHOSEN else 60)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
 @pytest.mark.parametrize("operation", operations())

@@ -35,6 +35,8 @@ from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.doors import locked, start
 from tests.support.api import ApiClient, api
+from tests.support.live import Live, live
+from tests.support.universal import Face, face
 from universal.session import importer
 from universal.session.model import SessionRecord
 
@@ -68,6 +70,20 @@ def repository(folder: Path, files: dict[str, str]) -> Path:
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "one")
     return folder
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    """The whole server with the mock."""
+    async with live(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def v1(tmp_path: Path) -> AsyncIterator[Face]:
+    """The whole server with the mock, by `/v1`."""
+    async with face(tmp_path) as running:
+        yield running
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,10 @@ import pytest
 
 from shim.agents.keys import KeyStore
 from shim.errors import StoreError
-from tests.support.live import Live, live
+from tests.support.live import Live
 
 KEY = "sk-very-secret-123"
 GIVEN = {"type": "api", "key": KEY}
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 async def test_a_key_is_kept_in_a_file_of_its_owner(server: Live, tmp_path: Path) -> None:

@@ -25,12 +25,6 @@ URL = "http://127.0.0.1:4096"
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
 async def client(server: Live) -> AsyncIterator[Client]:
     async with Client(str(server.api.raw.make_url("/"))) as made:
         yield made

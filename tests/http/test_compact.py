@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.fold import Fold
-from tests.support.live import TURN_S, Live, live
+from tests.support.live import TURN_S, Live
 
 MODEL = {"providerID": "mock", "modelID": "mock"}
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 async def compacted(server: Live, session: str) -> tuple[Any, Fold, list[str]]:

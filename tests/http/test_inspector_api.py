@@ -6,19 +6,9 @@ import asyncio
 import io
 import json
 import zipfile
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.universal import WAIT_S, Face, face, ours
-
-
-@pytest.fixture
-async def v1(tmp_path: Path) -> AsyncIterator[Face]:
-    async with face(tmp_path) as made:
-        yield made
+from tests.support.universal import WAIT_S, Face, ours
 
 
 async def trace(v1: Face, name: str, **query: Any) -> list[dict[str, Any]]:

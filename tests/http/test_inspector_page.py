@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ VENDORED = {
     "marked/marked.esm.js": "5371fea86fd0656b4fc7bea7c94c663109d82789b69433eeee78d42895aa44de",
 }
 """SHA-256 of the files as npm has them (shim/inspector/vendor/README.md)."""
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 async def get(server: Live, path: str, **headers: str) -> ClientResponse:

@@ -24,12 +24,6 @@ from universal.session.model import Message
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
-
-
 async def test_pages_of_messages(server: Live) -> None:
     session = await server.session()
     for number in range(3):

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.live import Live, live
+from tests.support.live import Live
 
 PATH = "/experimental/control-plane/move-session"
 WORKSPACE = "/experimental/workspace"
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 def body(session: str, directory: Path, **more: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,6 @@ import pytest
 from shim.store.sqlite import SqliteStore
 from tests.http.conftest import repository
 from tests.support.live import Live, live, prompt_body
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 async def ids(server: Live, **params: str) -> list[str]:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
-
-import pytest
 
 from shim.store.memory import MemoryStore
 from tests.support.live import Live, live
 
 HOSTILE = "</pre></section><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 class Tags(HTMLParser):

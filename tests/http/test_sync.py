@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from shim.store.memory import MemoryStore
 from tests.support.live import TURN_S, Live, live
 
 LASTING = {"session.created", "session.updated", "message.updated", "message.part.updated"}
 OLD = {"User-Agent": "opencode/1.2.27"}
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 async def told(server: Live, *prompts: str, **options: Any) -> tuple[str, list[Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ from tests.support.live import TURN_S, Live, live
 EXPORTED = Path(__file__).parents[2] / "compat_fixtures" / "opencode" / "1.18.33" / "export" / "all_parts.json"
 PLACE = ("directory", "projectID", "path")
 """What an import changes of a session, in native OpenCode too: it belongs to where it is imported."""
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

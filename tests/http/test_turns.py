@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,6 @@ from shim.host.roots import repository_above
 from tests.support.api import EventStream
 from tests.support.fold import Fold
 from tests.support.live import Live, live
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 def tools(fold: Fold) -> list[tuple[str, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,6 @@ import pytest
 
 from shim.store.sqlite import SqliteStore
 from tests.support.universal import WAIT_S, Face, face, ours
-
-
-@pytest.fixture
-async def v1(tmp_path: Path) -> AsyncIterator[Face]:
-    async with face(tmp_path) as made:
-        yield made
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:

@@ -53,6 +53,7 @@ async def _cut_stream(v1: Face, after: int, most: int, *, raw: bool, header: boo
             response.close()  # the connection is broken off, in the middle of whatever was on its way
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 async def test_a_thousand_reconnects_while_turns_run(tmp_path: Path) -> None:
     dice = random.Random(SEED)

@@ -52,6 +52,7 @@ def test_drawn_histories_find_it(mutant: Callable[[], TurnMachine]) -> None:
         drawn()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_state_machine_finds_it(name: str) -> None:
     with pytest.raises(LawBroken):

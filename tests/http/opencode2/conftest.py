@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from tests.http.opencode2.client import Tui, tui
-from tests.support.live import Live, live
+from tests.support.live import Live
 
 DIALECTS = ("R", "J")
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture(params=DIALECTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,6 @@ from shim.services import Services
 from tests.support.live import Live, live
 
 KEPT = ("user", "assistant")
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with live(tmp_path) as made:
-        yield made
 
 
 async def worked(server: Live, *prompts: str) -> str:

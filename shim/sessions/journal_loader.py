@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import starmap
 from time import perf_counter
 from typing import Any
 
 from shim.collector import collector
+from shim.sessions import checkpoints
 from shim.sessions.session_state import SessionState
 from shim.store.base import Store
 from shim.store.rows import EventRow, body_of, event_of
@@ -35,13 +36,18 @@ LONG = 5_000
 
 
 async def load_journal(state: SessionState, store: Store) -> None:
-    """Feed a session's state its whole journal. Raises StoreError if an event cannot be read."""
+    """Feed a session's state what it has not read of its journal. Raises StoreError if an event cannot be read."""
+    if state.sequence == 0:
+        await checkpoints.open_from(state, store)
     long = store.last_sequence(state.id) - state.sequence >= LONG
     with collector.rests() if long else nullcontext():
         while page := await store.brief(state.id, state.sequence, PAGE):
             until = perf_counter() + SLICE_S
             for event in join_deltas(page):
                 state.load((event,))
+                if event.type is EventType.TURN_ENDED:
+                    with suppress(TypeError, ValueError):  # told when its checkpoint is written
+                        checkpoints.pack(state)
                 if perf_counter() > until:
                     await asyncio.sleep(0)
                     until = perf_counter() + SLICE_S

@@ -27,6 +27,7 @@ from shim.errors import (
 )
 from shim.host.roots import require
 from shim.ids import slug
+from shim.sessions import checkpoints
 from shim.sessions.actor import SessionActor
 from shim.sessions.dependencies import ProjectLike, SessionDeps
 from shim.sessions.exit_errors import termination_data
@@ -321,6 +322,7 @@ class SessionManager:
         if entry.busy != state.machine.busy:
             self._state_changed(state)
         self.restore_pending_prompts(session_id)
+        self._save_checkpoint_soon(state)
         return entry
 
     def restore_pending_prompts(self, session_id: str) -> None:
@@ -328,7 +330,6 @@ class SessionManager:
         entry = self._entries[session_id]
         if entry.actor is not None and entry.state is not None and not entry.subagent:
             entry.actor.prompt_queue.restore(entry.state.pending_prompts.prompts)
-            entry.state.pending_prompts.prompts.clear()
 
     def record(self, session_id: str) -> SessionRecord:
         """A session's record, loaded or not. Raises SessionNotFound."""
@@ -592,6 +593,16 @@ class SessionManager:
             entry.ended = state.ended is not None
             entry.facts = state.facts
             self._save(entry)
+            self._save_checkpoint_soon(state)
+
+    def _save_checkpoint_soon(self, state: SessionState) -> None:
+        """When what happens now is told to clients."""
+        if state.stored.is_due(state.sequence) and not state.deleted:
+            asyncio.get_running_loop().call_soon(self._save_checkpoint, state)
+
+    def _save_checkpoint(self, state: SessionState) -> None:
+        if not state.deleted:
+            checkpoints.save(state, self.deps.store)
 
     def _actor_changed(self, actor: SessionActor) -> None:
         entry = self._entries.get(actor.main.id)

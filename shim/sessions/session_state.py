@@ -17,6 +17,7 @@ import structlog
 from shim.clock import Clock, from_rfc3339, rfc3339
 from shim.errors import SessionNotFound, SessionTerminated, StoreError
 from shim.ids import Ids
+from shim.sessions.checkpoints import Stored
 from shim.sessions.exit_errors import SERVER_STOPPED
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
@@ -39,6 +40,7 @@ from universal.events import (
 )
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.jsonvalue import JsonObject, obj
+from universal.session import checkpoint as core
 from universal.session.changes import Change, RequestClosed, RequestOpened
 from universal.session.model import Session
 from universal.session.reducer import Reducer
@@ -76,13 +78,16 @@ class OpenRequests:
 
 
 class SessionState:
-    """One session. `sequence` is the last one used. `on_change` is called after turns and info changed, `feed` with each event.
+    """One session. `sequence` is the last one used, `event_id` that event's.
+
+    on_change, feed: called after turns and info changed, and with each event.
 
     facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
     last turn unless one runs, `viewed`, `fork`; kept in its row.
     instructions: what clients have set for its agents, to go along with each prompt.
     variables: of the environment of its commands and agents, as a client has set them; in memory, since they may be secret.
-    pending_prompts: prompts of what was loaded or copied that no agent has been given; live ones are the inbox's.
+    pending_prompts: prompts that no agent has been given, as the journal tells; the queue has those to be handed over.
+    stored: what the store has as the session's checkpoint.
     ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
     """
 
@@ -104,12 +109,14 @@ class SessionState:
         self.reducer = Reducer(session_id, agent)
         self.machine = TurnMachine()
         self.sequence = 0
+        self.event_id = ""
         self.deleted = False
         self.native_session_id: str | None = None
         self.facts: JsonObject = {}
         self.instructions = Instructions()
         self.variables: dict[str, str] = {}
-        self.pending_prompts = PendingPrompts(self.reducer.transcript.prompt_of_item)
+        self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item(item_id))
+        self.stored = Stored()
         self._store = store
         self._changes = changes
         self._clock = clock
@@ -135,7 +142,7 @@ class SessionState:
         """Rebuild from the journal, page by page: same code as live, but nothing is stored or published."""
         for event in events:
             self.reducer.load(event, from_rfc3339(event.time))
-            self.sequence = event.sequence
+            self.sequence, self.event_id = event.sequence, event.event_id
             self.native_session_id = event.native_session_id or self.native_session_id
             self._note_end(event)
             self._note_item(event)
@@ -155,6 +162,11 @@ class SessionState:
             log.warning("turn.lost", session_id=self.id)
             self.record(EventType.ERROR, ErrorData(message=SERVER_STOPPED, code="agent_exited"))
             self.apply(Input.EXIT)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no turn runs, nobody is asked for anything, and all that it recorded is queued for the journal."""
+        return not (self.machine.busy or self._unsaved or self._held) and core.is_at_rest(self.reducer)
 
     @property
     def terminated(self) -> bool:
@@ -192,9 +204,11 @@ class SessionState:
                 "raw": raw,
             }
         )
+        self.event_id = event.event_id
         self._keep(event)
         self._note_end(event)
         changes = self.reducer.apply(event, now)
+        self._note_item(event)
         self._changes.publish(changes, self.session, now)
         for change in changes:
             self._requests.note(change, self)
@@ -266,6 +280,7 @@ class SessionState:
         self.sequence += 1
         own = {"event_id": self._ids.new("event"), "sequence": self.sequence, "session_id": self.id, "native_session_id": None}
         event = event.model_copy(update=own)
+        self.event_id = event.event_id
         self._keep(event)
         self._note_fact(event)
         self.reducer.load(event, from_rfc3339(event.time))
@@ -306,7 +321,6 @@ class SessionState:
             content=(StatusPart(label=label, detail=detail),),
             metadata=metadata,
         )
-        self.instructions.add(item)
         return self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
 
     def record_viewed(self, idle: int) -> None:

@@ -6,7 +6,7 @@ never loses an event that was flushed, also after `kill -9`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +28,18 @@ class SessionRow:
     created_ms: int
     updated_ms: int
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A session as it was after the event `sequence` of its journal, in the form of `shim.sessions.checkpoints`.
+
+    The store does not look into it. `pages` are those to be written, or all that were read.
+    """
+
+    sequence: int
+    head: bytes
+    pages: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
 
 
 class Store(Protocol):
@@ -62,7 +74,18 @@ class Store(Protocol):
         ...
 
     def delete_session(self, session_id: str) -> None:
-        """Queue the removal of a session and its journal."""
+        """Queue the removal of a session, its journal and its checkpoint."""
+        ...
+
+    def save_checkpoint(self, session_id: str, checkpoint: Checkpoint, dropped: Collection[int] = ()) -> None:
+        """Queue the session's checkpoint, in place of the one before: its head, its new pages, and the removal of `dropped` ones.
+
+        All of it is on disk or nothing, and not before the events that were queued before it.
+        """
+        ...
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The session's newest checkpoint with all its pages; None if there is none."""
         ...
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from shim.errors import StoreError
-from shim.store.base import SessionRow
+from shim.store.base import Checkpoint, SessionRow
 from shim.store.ownership import Ownership, SoleOwner
 from shim.store.rows import EventRow, dump, event_of, follow, is_cut, load, row_of
 from universal.events import UniversalEvent
@@ -21,6 +21,7 @@ class MemoryStore:
         self._sessions: dict[str, tuple[SessionRow, str]] = {}
         self._events: dict[str, list[UniversalEvent]] = {}
         self._values: dict[tuple[str, str], str] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
         self._ownership = SoleOwner()
 
     @property
@@ -57,10 +58,24 @@ class MemoryStore:
         self._sessions[row.id] = (replace(row, data={}), dump(dict(row.data), f"session {row.id}"))
 
     def delete_session(self, session_id: str) -> None:
-        """Remove a session and its journal; an unknown one is fine."""
+        """Remove a session, its journal and its checkpoint; an unknown one is fine."""
         self._check_open()
         self._sessions.pop(session_id, None)
         self._events.pop(session_id, None)
+        self._checkpoints.pop(session_id, None)
+
+    def save_checkpoint(self, session_id: str, checkpoint: Checkpoint, dropped: Collection[int] = ()) -> None:
+        """Keep it in place of the one before."""
+        self._check_open()
+        old = self._checkpoints.get(session_id)
+        kept = old.pages.items() if old is not None else ()
+        pages = {number: body for number, body in kept if number not in dropped}
+        self._checkpoints[session_id] = replace(checkpoint, pages={**pages, **checkpoint.pages})
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The newest one."""
+        self._check_open()
+        return self._checkpoints.get(session_id)
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Set a small value; None removes it."""

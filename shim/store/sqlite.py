@@ -16,7 +16,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 
 from shim.errors import StoreError
-from shim.store.base import SessionRow
+from shim.store.base import Checkpoint, SessionRow
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
@@ -55,9 +55,15 @@ SAVE_SESSION = (
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 ADD_STRETCH = "INSERT OR REPLACE INTO stretch (session_id, first, last, rows) VALUES (?, ?, ?, ?)"
+SAVE_CHECKPOINT = "INSERT OR REPLACE INTO checkpoint (session_id, sequence, head) VALUES (?, ?, ?)"
+SAVE_PAGE = "INSERT OR REPLACE INTO checkpoint_page (session_id, number, body) VALUES (?, ?, ?)"
+DELETE_PAGE = "DELETE FROM checkpoint_page WHERE session_id = ? AND number = ?"
+DELETE_CHECKPOINT = "DELETE FROM checkpoint WHERE session_id = ?"
+DELETE_PAGES = "DELETE FROM checkpoint_page WHERE session_id = ?"
 DELETE_EVENTS = "DELETE FROM event WHERE session_id = ?"
 DELETE_STRETCHES = "DELETE FROM stretch WHERE session_id = ?"
 DELETE_SESSION = "DELETE FROM session WHERE id = ?"
+DELETE_ALL = (DELETE_EVENTS, DELETE_STRETCHES, DELETE_CHECKPOINT, DELETE_PAGES, DELETE_SESSION)
 OWN_SESSION = (
     "INSERT OR REPLACE INTO session_owner (session_id, server, version) "
     "VALUES (?, ?, (SELECT coalesce(max(version), 0) + 1 FROM session_owner))"
@@ -75,6 +81,8 @@ EVENTS = (
 EVENTS_WITHOUT_RAW = EVENTS.replace(" raw ", " NULL ")
 EVENTS_BEFORE = EVENTS_WITHOUT_RAW.replace(" ORDER", " AND sequence < ? ORDER")
 NEXT_STRETCH = "SELECT session_id, first, last, rows FROM stretch WHERE session_id = ? AND first > ? ORDER BY first LIMIT 1"
+CHECKPOINT = "SELECT sequence, head FROM checkpoint WHERE session_id = ?"
+PAGES = "SELECT number, body FROM checkpoint_page WHERE session_id = ?"
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
 OWNER = "SELECT server FROM session_owner WHERE session_id = ?"
 OWNERS = "SELECT session_id, server FROM session_owner WHERE server != ?"
@@ -242,12 +250,19 @@ class SqliteStore:
         self._use().writer.put([_statement(SAVE_SESSION, cells), owned], at_once=True)
 
     def delete_session(self, session_id: str) -> None:
-        """Queue the removal of a session and its journal; an unknown one is fine."""
+        """Queue the removal of a session, its journal and its checkpoint; an unknown one is fine."""
         opened = self._use()
-        removals = [_statement(sql, (session_id,)) for sql in (DELETE_EVENTS, DELETE_STRETCHES, DELETE_SESSION)]
+        removals = [_statement(sql, (session_id,)) for sql in DELETE_ALL]
         opened.writer.put([*removals, _statement(OWN_SESSION, (session_id, self.server_id))])
         opened.last.pop(session_id, None)
         opened.stretches.drop(session_id)
+
+    def save_checkpoint(self, session_id: str, checkpoint: Checkpoint, dropped: Collection[int] = ()) -> None:
+        """Queue a checkpoint, in one transaction and after all that was queued before it."""
+        removals = [_statement(DELETE_PAGE, (session_id, number)) for number in dropped]
+        pages = [_bytes_statement(SAVE_PAGE, session_id, number, body) for number, body in checkpoint.pages.items()]
+        head = _bytes_statement(SAVE_CHECKPOINT, session_id, checkpoint.sequence, checkpoint.head)
+        self._use().writer.put([*removals, *pages, head])
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
@@ -297,6 +312,20 @@ class SqliteStore:
         """All values of a namespace."""
         rows = await self._read(VALUES, (namespace,))
         return {text_of(key): load(text_of(text), f"value {namespace}/{text_of(key)}") for key, text in rows}
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The newest one, with all its pages."""
+        bound = bind((session_id,))
+
+        def read(connection: sqlite3.Connection) -> Checkpoint | None:
+            connection.execute("BEGIN")  # another server may write one meanwhile
+            try:
+                head = connection.execute(CHECKPOINT, bound).fetchone()
+                return None if head is None else Checkpoint(head[0], head[1], dict(connection.execute(PAGES, bound)))
+            finally:
+                connection.execute("COMMIT")
+
+        return await self._run_read(read)
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
         """The same without raw payloads, with stretches as what they add up to."""
@@ -564,6 +593,10 @@ def _insert_event(row: EventRow) -> Statement:
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
     return Statement(sql, bind(cells), 64 + sum(len(cell) for cell in cells if isinstance(cell, str)))
+
+
+def _bytes_statement(sql: str, session_id: str, number: int, body: bytes) -> Statement:
+    return Statement(sql, [*bind((session_id,)), number, body], 64 + len(body))
 
 
 def _session(cells: tuple[Any, ...]) -> SessionRow:

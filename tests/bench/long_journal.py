@@ -30,6 +30,8 @@ def repeat_last_turn(path: Path, session: str, times: int) -> int:
         known = re.compile("|".join(map(re.escape, ids)))
         sequence, now = rows[-1][0], from_rfc3339(rows[-1][2]) - times * len(turn) * STEP_MS
         db.execute("UPDATE event SET time = ? WHERE session_id = ?", (rfc3339(now), session))  # nothing is of the future
+        for table in ("checkpoint", "checkpoint_page"):  # they say what the journal said before
+            db.execute(f"DELETE FROM {table} WHERE session_id = ?", (session,))
         for time in range(times):
 
             def renamed(match: re.Match[str], mark: str = f"-{time}") -> str:

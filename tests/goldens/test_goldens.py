@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from shim.sessions import checkpoints
+from shim.sessions.session_state import SessionState
+from shim.store.base import Store
 from tests.goldens import files, journals
 from tests.goldens.command import compared, unwanted
 from tests.goldens.files import Difference, Wanted
@@ -17,6 +20,7 @@ from tests.goldens.play import play
 from tests.goldens.timeline import Timeline, names, timeline
 from universal.codec import Fact, Signal
 from universal.events import ItemDeltaData
+from universal.session import messages
 from universal.turn import Input
 
 REPO = Path(__file__).parents[2]
@@ -33,6 +37,25 @@ FACES = ("opencode1", "opencode2 R", "opencode2 J", "opencode2 P", "opencode2 W"
 def test_clients_see_what_they_saw(name: str) -> None:
     left, _ = unwanted(compared(name), files.wanted())
     assert [str(difference) for difference in left] == []
+
+
+@pytest.mark.timeout(OTHER_PROCESS_S)
+@pytest.mark.parametrize("name", files.names_on_disk()[3::EVERY])
+def test_clients_see_the_same_of_sessions_that_were_opened_from_checkpoints(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "EVERY", 1)
+    monkeypatch.setattr(messages, "HELD", 1)
+    monkeypatch.setattr(messages, "PAGE_MESSAGES", 2)
+    opened: list[bool] = []
+    real = checkpoints.open_from
+
+    async def open_from(state: SessionState, store: Store) -> bool:
+        opened.append(await real(state, store))
+        return opened[-1]
+
+    monkeypatch.setattr(checkpoints, "open_from", open_from)
+    left, _ = unwanted(compared(name), files.wanted())
+    assert [str(difference) for difference in left] == []
+    assert any(opened)
 
 
 def test_every_recording_has_a_golden() -> None:

@@ -6,12 +6,13 @@ defined in `universal.session.values`, whose names can be imported from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from universal.codec import COMPACT
 from universal.diffs import FileChange, FileDiff
 from universal.session.entries import Timeline
+from universal.session.messages import Messages
 from universal.session.values import (
     ABORTED,
     BUSY,
@@ -185,7 +186,7 @@ class Session:
     record: SessionRecord
     agent: str
     is_begun: bool = False
-    messages: dict[str, Message] = field(default_factory=dict[str, Message])
+    messages: Messages = field(default_factory=Messages)
     todos: tuple[Todo, ...] = ()
     diffs: tuple[FileDiff, ...] = ()
     permissions: dict[str, PermissionRequest] = field(default_factory=dict[str, PermissionRequest])
@@ -212,7 +213,7 @@ class Session:
 
     def copy(self) -> Session:
         """What clients can read of it as it is now, for somebody who reads it later."""
-        messages = {id_: message if message.is_over else message.copy() for id_, message in self.messages.items()}
+        messages = self.messages.copy()
         permissions, questions = dict(self.permissions), dict(self.questions)
         return replace(self, messages=messages, permissions=permissions, questions=questions, timeline=self.timeline.copy())
 
@@ -222,14 +223,25 @@ class Session:
         self.in_order = self.in_order and last.info.created_ms <= message.info.created_ms
         self.messages[message.info.id] = message
 
-    def oldest_first(self) -> Sequence[Message]:
-        """Messages as clients sort them: by time, then as they came."""
-        found = list(self.messages.values())
-        return found if self.in_order else sorted(found, key=lambda message: message.info.created_ms)
+    def oldest_first(self) -> Iterable[Message]:
+        """Messages as clients sort them, by time, then as they came; to be read only."""
+        return self.messages.values() if self.in_order else filter(None, map(self.messages.peek, self.ids_by_time()))
+
+    def ids_by_time(self) -> Sequence[str]:
+        """The ids of the same messages in the same order."""
+        if self.in_order:
+            return list(self.messages)
+        return [id_ for id_, _ in sorted(self.messages.times(), key=lambda one: one[1])]
 
     def newest_first(self) -> Iterator[Message]:
-        """The same from the other end; without a look at all of them if they are in order."""
-        return reversed(self.messages.values() if self.in_order else self.oldest_first())
+        """The same messages from the other end; without a look at all of them if they are in order."""
+        if self.in_order:
+            return reversed(self.messages.values())
+        return filter(None, map(self.messages.peek, reversed(self.ids_by_time())))
+
+    def ids_newest_first(self) -> Iterator[str]:
+        """The ids of the same messages in the same order."""
+        return reversed(self.messages) if self.in_order else reversed(self.ids_by_time())
 
     def last_user(self) -> str | None:
         """The id of the newest prompt."""
@@ -238,7 +250,7 @@ class Session:
     def call(self, call_id: str) -> ToolCall | None:
         """A tool call as it is now."""
         message_id, part_id = self.calls.get(call_id, ("", ""))
-        message = self.messages.get(message_id)
+        message = self.messages.peek(message_id)
         part = message.parts.get(part_id) if message is not None else None
         return part if isinstance(part, ToolCall) else None
 

@@ -71,7 +71,7 @@ from universal.session.model import (
 )
 from universal.session.stored import stored_record
 from universal.session.timeline.writer import TimelineWriter
-from universal.session.transcript import INTERRUPTED, Transcript
+from universal.session.transcript import INTERRUPTED, Transcript, TranscriptState
 from universal.tools.accesses import primary_access
 
 DISMISSED = "The user dismissed this question"
@@ -97,7 +97,11 @@ def reducer_of(first: UniversalEvent) -> Reducer:
 
 
 class Reducer:
-    """One session's state, and the only writer of it. `agent` is the agent that it begins with."""
+    """One session's state, and the only writer of it. `agent` is the agent that it begins with.
+
+    late     items that came while no turn ran
+    command  name and arguments of the slash command that began the running turn
+    """
 
     def __init__(self, session_id: str, agent: str) -> None:
         self.session = Session(SessionRecord(session_id), agent)
@@ -105,7 +109,14 @@ class Reducer:
         self.late = 0
         self._timeline = TimelineWriter(self.session, self.transcript)
         self._changes: list[Change] = []
-        self._command: tuple[str, str] | None = None
+        self.command: tuple[str, str] | None = None
+
+    def restore(self, session: Session, transcript: TranscriptState, late: int, command: tuple[str, str] | None) -> None:
+        """Go on with a session as a checkpoint has it (`universal.session.checkpoint`)."""
+        self.session, self.late, self.command = session, late, command
+        self.transcript = Transcript(session, self._emit)
+        self.transcript.restore(transcript)
+        self._timeline = TimelineWriter(session, self.transcript)
 
     def apply(self, event: UniversalEvent, at_ms: int) -> list[Change]:
         """Fold one event, made at `at_ms`, into the session; what has changed."""
@@ -336,10 +347,10 @@ class Reducer:
 
     def _command_begins(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         """A slash command began this turn; that it was executed is said at its end."""
-        self._command = (text(meta.get("name")), text(meta.get("arguments")))
+        self.command = (text(meta.get("name")), text(meta.get("arguments")))
 
     def _command_executed(self) -> None:
-        command, self._command = self._command, None
+        command, self.command = self.command, None
         last = next((m for m in reversed(self.session.messages.values()) if not m.is_user), None)
         if command is not None and last is not None:
             self._emit(CommandExecuted(*command, last.info.id))

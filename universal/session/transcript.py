@@ -7,7 +7,9 @@ A step ends when the model has said all *and* all its tools have results, whiche
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
 
 from universal.diffs import FileChange, FileDiff, turn_diff
 from universal.events import ItemDeltaData
@@ -46,7 +48,25 @@ NO_RESULT = "The agent went on without a result for this tool call."
 PERSONS_COMMAND = "shell"
 """`metadata.origin` of items that are a person's shell command."""
 
+ITEMS = 1024
+"""Items and calls, of each kind, that are remembered after a turn; the oldest are forgotten then."""
+ITEMS_LEFT = 512
+"""So many are left then."""
+
 Emit = Callable[[Change], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptState:
+    """What a transcript knows between two turns beside the session itself. The fields are those of `Transcript`."""
+
+    last_id: int
+    message_of_item: dict[str, str]
+    prompt_of_item: dict[str, str]
+    call_of_item: dict[str, str]
+    changes: tuple[FileChange, ...]
+    note: str
 
 
 class Transcript:
@@ -74,6 +94,36 @@ class Transcript:
         self.compaction_id: str | None = None
         self.turn_messages: list[str] = []
         self.awaiting: list[str] = []
+
+    # --- between turns -------------------------------------------------------------------------------------
+
+    def state(self) -> TranscriptState:
+        """What a checkpoint keeps of it. For a session in which no turn runs."""
+        items = dict(self._message_of_item), dict(self._prompt_of_item), dict(self._call_of_item)
+        return TranscriptState(self.ids.last, *items, tuple(self._changes), self._note)
+
+    def restore(self, state: TranscriptState) -> None:
+        """Take up what `state` gave."""
+        self.ids = IdSequence(state.last_id)
+        self._message_of_item = dict(state.message_of_item)
+        self._prompt_of_item = dict(state.prompt_of_item)
+        self._call_of_item = dict(state.call_of_item)
+        self._changes, self._note = list(state.changes), state.note
+
+    def _forget_items(self) -> None:
+        """At the end of a turn, forget the oldest of many items and calls; of prompts, only those that an agent has.
+
+        An agent that names one of them later speaks of something new. So what is remembered is bounded, however long a session.
+        """
+        self._message_of_item = _newest(self._message_of_item)
+        self._call_of_item = _newest(self._call_of_item)
+        self.session.calls = _newest(self.session.calls)
+        newest, messages = _newest(self._prompt_of_item), self.session.messages
+        if newest is not self._prompt_of_item:
+            old = self._prompt_of_item.items() - newest.items()
+            waiting = {item for item, id_ in old if id_ in messages and not messages.known_by(id_)}
+            prompts = self._prompt_of_item.items()
+            self._prompt_of_item = {item: id_ for item, id_ in prompts if item in newest or item in waiting}
 
     # --- ids and emission --------------------------------------------------------------------------------
 
@@ -164,9 +214,8 @@ class Transcript:
         self.summarise()
         self._note = note
         self.parent_id = self._prompt_of_item.get(item_id, self.parent_id)
-        for message_id in (*carried, self.parent_id):
-            if message_id in self.session.messages:
-                self.session.messages[message_id].known_by.add(agent)
+        for message_id in (*carried, self.parent_id or ""):
+            self.session.messages.learn(message_id, agent)
 
     def summarise(self, diffs: tuple[FileDiff, ...] | None = None) -> None:
         """The prompt that is being answered gets the changes of its answer; without `diffs`, what tools have told."""
@@ -560,6 +609,11 @@ class Transcript:
         self.session.record = replace(record, usage=total, cost=cost)
         self.turn_messages = []
         self.parent_id = self.compaction_id = None
+        self._forget_items()
+
+
+def _newest(items: dict[str, T]) -> dict[str, T]:
+    return items if len(items) <= ITEMS else dict(islice(items.items(), len(items) - ITEMS_LEFT, None))
 
 
 def _cost(message: Message) -> float:

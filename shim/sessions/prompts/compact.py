@@ -29,7 +29,7 @@ async def compact(manager: SessionManager, session_id: str, model: JsonObject, *
     message_id = await begin(manager, session_id, model, auto=auto)
     state = await manager.state(session_id)
     await state.idle()
-    steps = (message.info for message in state.session.messages.values() if isinstance(message.info, StepInfo))
+    steps = (message.info for message in state.session.messages.since(message_id) if isinstance(message.info, StepInfo))
     return any(step.parent_id == message_id and step.compacts and step.error is None for step in steps)
 
 

@@ -39,11 +39,13 @@ NOTHING = MissedContext("", ())
 
 def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> MissedContext:
     """What `agent` does not know yet, except the messages in `leave_out` (the prompt itself, queued ones)."""
-    ids = [id_ for id_, m in session.messages.items() if agent not in m.known_by and id_ not in leave_out]
+    ids = [id_ for id_ in session.messages.unknown_to(agent) if id_ not in leave_out]
     kept: list[str] = []
     size = 0
     for id_ in reversed(ids):
-        block = _block(session.messages[id_])
+        message = session.messages.peek(id_)
+        assert message is not None
+        block = _block(message)
         size += len(block)
         if size > CONTEXT_LIMIT_CHARS:
             kept.append("(older messages are left out)")
@@ -59,18 +61,17 @@ def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> 
 
 def forget(session: Session, agent: str) -> None:
     """A new native conversation begins: the agent knows nothing of what was said before."""
-    for message in session.messages.values():
-        message.known_by.discard(agent)
+    session.messages.forget(agent)
 
 
 def _handover(session: Session, agent: str, ids: Sequence[str], *, cut: bool) -> str:
     """The sentence for the person; empty if `agent` itself gave the last of these answers, as in a fork of its own session."""
-    infos = [session.messages[id_].info for id_ in ids]
-    answered = [info.model.provider_id for info in infos if isinstance(info, StepInfo)]
-    if not answered or answered[-1] == agent:
+    infos = (message.info for id_ in reversed(ids) if (message := session.messages.peek(id_)) is not None)
+    answered = next((info.model.provider_id for info in infos if isinstance(info, StepInfo)), None)
+    if answered is None or answered == agent:
         return ""
     older = "; what is older did not fit and was left out" if cut else ""
-    return f"{agent} takes over from {answered[-1]}. It is told what was said so far ({len(infos)} messages, as text{older})."
+    return f"{agent} takes over from {answered}. It is told what was said so far ({len(ids)} messages, as text{older})."
 
 
 def _block(message: Message) -> str:

@@ -42,11 +42,15 @@ class DueInstructions:
 
 
 class Instructions:
-    """One session's. `entries`: key -> value, in the order of their keys' first setting."""
+    """One session's.
+
+    entries    key -> value, in the order of their keys' first setting
+    announced  key -> hash, as its agent was told
+    """
 
     def __init__(self) -> None:
         self.entries: dict[str, Any] = {}
-        self._announced: dict[str, str] = {}
+        self.announced: dict[str, str] = {}
 
     def add(self, item: Item) -> None:
         """The next status item."""
@@ -61,19 +65,19 @@ class Instructions:
         elif label == "prompt":
             for key, digest in obj(obj(meta.get("instructions")).get("delta")).items():
                 if digest == REMOVED:
-                    self._announced.pop(key, None)
+                    self.announced.pop(key, None)
                 else:
-                    self._announced[key] = text(digest)
+                    self.announced[key] = text(digest)
 
     def due(self) -> DueInstructions:
         """For the prompt that is handed now."""
         now = {key: hash_of(value) for key, value in self.entries.items()}
-        delta = {key: digest for key, digest in now.items() if self._announced.get(key) != digest}
-        delta |= {key: REMOVED for key in self._announced if key not in now}
+        delta = {key: digest for key, digest in now.items() if self.announced.get(key) != digest}
+        delta |= {key: REMOVED for key in self.announced if key not in now}
         words = self._text() if now else GONE if delta else ""
         if not delta:
             return DueInstructions(words, {})
-        update = {"text": words} if self._announced else {}
+        update = {"text": words} if self.announced else {}
         return DueInstructions(words, {"instructions": {"delta": delta, **update}})
 
     def _text(self) -> str:

@@ -36,16 +36,18 @@ async def changes(session: Session, trees: Trees | None, first: str | None, last
 
 def turn_messages(session: Session, first: str | None, last: str | None) -> tuple[Sequence[Message], Sequence[Message]]:
     """From the prompt `first` to the end of the answers to `last`; and what came later."""
-    messages = list(session.messages.values())
     begin = first or session.last_user()
     if begin is None:
         return (), ()
-    ids = [m.info.id for m in messages]
+    messages = list(session.messages.since(begin))
     end = last or begin
-    start, stop = ids.index(begin), ids.index(end) + 1
+    ids = [m.info.id for m in messages]
+    if end not in ids:
+        return (), ()
+    stop = ids.index(end) + 1
     while stop < len(messages) and not messages[stop].is_user:
         stop += 1
-    return messages[start:stop], messages[stop:]
+    return messages[:stop], messages[stop:]
 
 
 def _tree(message: Message) -> str | None:

@@ -125,7 +125,7 @@ async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
 
 async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[str], point: plan.Point) -> frozenset[str]:
     """Agents that can take up their own conversation at an earlier message do; their names. The others are told (`rewind`)."""
-    known = {name for id_ in messages for name in actor.main.session.messages[id_].known_by}
+    known = {name for id_ in messages for name in actor.main.session.messages.known_by(id_)}
     specs = [agent.spec for name in known if (agent := manager.deps.agents.get(name)) is not None]
     able = [spec.name for spec in specs if spec.rewinds]
     if point.part_id is not None or not able:
@@ -139,9 +139,7 @@ async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[s
             native.resume_at = at
         else:  # nothing of its conversation stays: it begins anew
             actor.native.pop(name, None)
-        for message in actor.main.session.messages.values():  # what it forgets too, it is told as text
-            if message.info.created_ms >= later:
-                message.known_by.discard(name)
+        actor.main.session.messages.forget(name, later)  # what it forgets too, it is told as text
         log.info("session.rewound", session_id=actor.main.id, agent=name, at=at)
     actor.reap()
     return frozenset(able)

@@ -38,11 +38,11 @@ class UndoNote:
 
 def undo_note_of(session: Session, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> UndoNote | None:
     """What this agent knows of these messages, which are about to be removed; None if it knows nothing of them."""
-    known = [session.messages[id_] for id_ in messages if agent in session.messages[id_].known_by]
+    known = [session.messages[id_] for id_ in messages if agent in session.messages.known_by(id_)]
     prompts = [m for m in known if m.is_user]
     if not known and whole:
         return None
-    users = prompts or [m for m in session.messages.values() if m.is_user][-1:]
+    users = prompts or [m for m in (session.messages.peek(session.last_user() or ""),) if m is not None]
     return UndoNote(len(prompts), title_of(users[0].text()) if users else "", whole, files)
 
 
@@ -73,7 +73,7 @@ class UndoNotes:
         files: bool = True,
     ) -> None:
         """These messages are about to be removed: for each agent that knows them, less those that forget by themselves."""
-        for agent in {name for id_ in messages for name in session.messages[id_].known_by} - leave_out:
+        for agent in {name for id_ in messages for name in session.messages.known_by(id_)} - leave_out:
             if (told := undo_note_of(session, messages, agent, whole=whole, files=files)) is not None:
                 self._undone[agent] = told
 

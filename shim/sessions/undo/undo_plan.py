@@ -29,20 +29,17 @@ def point_of(session: Session, message_id: str, part_id: str | None = None) -> P
 
     An assistant's message alone means the prompt that it answers; so does a part with nothing said before it.
     """
-    user: str | None = None
-    for id_, message in session.messages.items():
-        if message.is_user:
-            user = id_
-        if id_ != message_id:
-            continue
-        if part_id is None:
-            return Point(user or id_)
+    message = session.messages.peek(message_id)
+    if message is None:
+        return None
+    if part_id is not None:
         if part_id not in message.parts:
             return None
         before = list(message.parts)[: list(message.parts).index(part_id)]
-        keep = any(isinstance(message.parts[p], SAID) for p in before)
-        return Point(id_, part_id) if keep else Point(user or id_)
-    return None
+        if any(isinstance(message.parts[p], SAID) for p in before):
+            return Point(message_id, part_id)
+    user = next((one.info.id for one in session.messages.until(message_id) if one.is_user), None)
+    return Point(user or message_id)
 
 
 def pending(session: Session) -> Point | None:
@@ -53,15 +50,11 @@ def pending(session: Session) -> Point | None:
 
 def from_point(session: Session, point: Point) -> Iterator[tuple[Message, list[str]]]:
     """The messages that are undone, each with the ids of its parts that are."""
-    found = False
-    for id_, message in session.messages.items():
+    for message in session.messages.since(point.message_id):
         parts = list(message.parts)
-        if id_ == point.message_id:
-            found = True
-            if point.part_id is not None and point.part_id in message.parts:
-                parts = parts[parts.index(point.part_id) :]
-        if found:
-            yield message, parts
+        if message.info.id == point.message_id and point.part_id is not None and point.part_id in message.parts:
+            parts = parts[parts.index(point.part_id) :]
+        yield message, parts
 
 
 def gone(session: Session, point: Point) -> tuple[list[str], list[tuple[str, str]]]:

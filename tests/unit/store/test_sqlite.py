@@ -26,7 +26,7 @@ from shim.store.writer import Limits
 from tests.unit.store.store_contract import CASES, event, journal, row
 
 KNOWN = len(migrations())
-TABLES = ["event", "session", "session_owner", "stretch", "value"]
+TABLES = ["checkpoint", "checkpoint_page", "event", "session", "session_owner", "stretch", "value"]
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
     for session in ctx.services.sessions.busy():
         info = read.session(session.record)
         kinds = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
-        for message in session.messages.values():
+        for message in session.messages.held():  # older ones are over
             if not message.is_over:
                 wire = read.message(message, session.id)
                 kinds.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))

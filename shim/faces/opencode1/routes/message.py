@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +19,7 @@ from shim.faces.opencode1.errors import CursorInvalid
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.long_list import send
 from shim.http.operation import Ctx, to_response
+from universal.jsonvalue import JsonObject
 from universal.session.model import Message, Session
 
 
@@ -51,29 +51,36 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
     state = await ctx.services.sessions.readable_state(path.sessionID)
     state.on_read()
-    newest = state.session.newest_first()
+    session = state.session
+    newest = session.ids_newest_first()
     if query.before is not None:
-        newest = _before(state.session, newest, query.before)
+        newest = _before(session, newest, query.before)
     page = list(islice(newest, query.limit or None))
     page.reverse()
     headers: dict[str, str] = {}
     if next(newest, None) is not None:
-        cursor = _cursor(page[0])
+        cursor = _cursor(page[0], session.messages.created_ms(page[0]))
         link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
         headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
+
+    def wire(some: Sequence[str]) -> list[JsonObject]:
+        """Those of these messages that were not removed meanwhile."""
+        found = map(session.messages.peek, some)
+        return [read.message(message, path.sessionID) for message in found if message is not None]
+
     if len(page) < LONG:
-        return to_response([read.message(one, path.sessionID) for one in page], headers=headers)
-    response = await send(ctx.request, page, partial(read.message, session_id=path.sessionID), headers)
+        return to_response(wire(page), headers=headers)
+    response = await send(ctx.request, page, wire, headers)
     state.on_read()  # again: only now has the client all of it
     return response
 
 
-def _cursor(message: Message) -> str:
-    value = {"id": message.info.id, "time": message.info.created_ms}
+def _cursor(message_id: str, created_ms: int) -> str:
+    value = {"id": message_id, "time": created_ms}
     return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def _before(session: Session, newest: Iterator[Message], cursor: str) -> Iterator[Message]:
+def _before(session: Session, newest: Iterator[str], cursor: str) -> Iterator[str]:
     """What is older than the message that the cursor names, or if that is gone, than its time. Raises CursorInvalid."""
     try:
         value = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
@@ -81,9 +88,10 @@ def _before(session: Session, newest: Iterator[Message], cursor: str) -> Iterato
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
         raise CursorInvalid from error
     if id_ not in session.messages:
-        return (message for message in newest if message.info.created_ms < time)
-    for message in newest:
-        if message.info.id == id_:
+        times = dict(session.messages.times())
+        return (message_id for message_id in newest if times[message_id] < time)
+    for message_id in newest:
+        if message_id == id_:
             break
     return newest
 
@@ -91,7 +99,7 @@ def _before(session: Session, newest: Iterator[Message], cursor: str) -> Iterato
 async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
     """One message. Raises NotFound."""
     session = await ctx.services.sessions.session(session_id)
-    message = session.messages.get(message_id)
+    message = session.messages.peek(message_id)
     if message is None:
         raise MessageNotFound(session_id, message_id)
     return message

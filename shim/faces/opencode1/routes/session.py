@@ -226,7 +226,7 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     session = await ctx.services.sessions.session(path.sessionID)
     diffs = session.diffs
     if query.messageID is not None:
-        message = session.messages.get(query.messageID)
+        message = session.messages.peek(query.messageID)
         if message is None:
             raise MessageNotFound(path.sessionID, query.messageID)
         diffs = (message.info.diffs or ()) if isinstance(message.info, UserInfo) else ()

@@ -1,0 +1,257 @@
+"""A session that is opened from a checkpoint and the events after it is the session that its whole journal makes.
+
+For any history, and each recording: wherever the checkpoint stands, and however many of its messages are packed. Planted bugs
+show that the property would see one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import lzma
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shim.clock import ManualClock
+from shim.faces.opencode1 import read as opencode1
+from shim.ids import Ids
+from shim.sessions import checkpoints
+from shim.sessions.feed import ChangeFeed
+from shim.sessions.session_state import SessionState
+from shim.store.memory import MemoryStore
+from shim.store.sqlite import SqliteStore
+from tests.conftest import LAW_EXAMPLES
+from tests.goldens.journals import JOURNALS, stored
+from tests.properties.walk import Walk
+from tests.support.second_story import Story
+from universal.events import UniversalEvent
+from universal.items import ItemKind, ItemRole, TextPart
+from universal.session import transcript
+from universal.session.checkpoint import restored, state_of
+from universal.session.messages import Messages, Page
+from universal.session.packing import PACKER
+
+HISTORY = st.binary(min_size=40, max_size=240)
+
+
+def branch_of(session_id: str, store: MemoryStore, agent: str = "mock") -> SessionState:
+    clock = ManualClock(0, 0)
+    return SessionState(
+        session_id, agent, store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None
+    )
+
+
+def picture(branch: SessionState) -> dict[str, Any]:
+    """All that a session's writer knows; messages as objects."""
+    state = state_of(branch.reducer)
+    session = branch.session
+    return {
+        "messages": list(session.messages.items()),
+        "known": {id_: set(session.messages.known_by(id_)) for id_ in session.messages},
+        "session": replace(session, messages=Messages()),
+        "transcript": state.transcript,
+        "reducer": (state.late, state.command),
+        "branch": (branch.sequence, branch.event_id, branch.native_session_id, branch.turn_id, branch.ended),
+        "instructions": (list(branch.instructions.entries.items()), branch.instructions.announced),
+        "waiting": list(branch.pending_prompts.prompts.items()),
+        "opencode1": opencode1.export(session),
+    }
+
+
+async def check(events: Sequence[UniversalEvent], agent: str, held: int, page: int, cut: int) -> int:
+    """Raise unless all ways to the session lead to the same; how many checkpoints were tried.
+
+    In: `held` and `page`, how messages are packed; `cut`, one of so many turn ends has a checkpoint.
+    """
+    store = MemoryStore()
+    await store.open()
+    store.append(events)
+    session_id = events[0].session_id
+    whole, grown = branch_of(session_id, store, agent), branch_of(session_id, store, agent)
+    whole.load(events)
+    expected, ends = picture(whole), count()
+    for at, event in enumerate(events, 1):
+        grown.load((event,))
+        if not grown.is_at_rest or next(ends) % cut:
+            continue
+        grown.session.messages.pack(PACKER, held, page)
+        checkpoints.save(grown, store)
+        assert grown.stored.sequence == at
+        again = branch_of(session_id, store, agent)
+        assert await checkpoints.open_from(again, store)
+        assert again.sequence == at
+        assert picture(again) == picture(grown)
+        again.load(events[again.sequence :])
+        assert picture(again) == expected
+    assert picture(grown) == expected
+    return next(ends)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def at_each_event() -> Iterator[None]:
+    """Checkpoints are due at once, and items are forgotten early."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "EVERY", 1)
+        patch.setattr(transcript, "ITEMS", 6)
+        patch.setattr(transcript, "ITEMS_LEFT", 3)
+        yield
+
+
+@settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
+@given(HISTORY, st.integers(0, 4), st.integers(1, 3), st.integers(1, 4))
+def test_checkpoint_and_tail_equal_the_whole_journal(history: bytes, held: int, page: int, cut: int) -> None:
+    asyncio.run(check(Walk(history).story.journal, "mock", held, page, cut))
+
+
+def waiting(story: Story, words: str) -> str:
+    """A prompt that waits for an agent; its item."""
+    sent = {"parts": [{"type": "text", "text": words}]}
+    prompt = {"agent": "mock", "text": [0]}
+    return story.item(ItemKind.MESSAGE, TextPart(text=words), role=ItemRole.USER, opencode=sent, prompt=prompt)
+
+
+def long_story() -> Story:
+    """Turns whose prompts are undone, removed and handed late: what reaches back to old messages."""
+    story = Story(step_ms=0)  # ids must go on where they were
+    noted = waiting(story, "noted")
+    for number in range(6):
+        story.turn(f"prompt {number}", f"answer {number}")
+    messages = list(story.reducer.session.messages)
+    parked = waiting(story, "parked")
+    first, second = story.reducer.session.messages[messages[0]], story.reducer.session.messages[messages[3]]
+    story.status("message.removed", message_id=messages[2])
+    story.status("part.removed", message_id=messages[3], part_id=next(iter(second.parts)))
+    part = {**opencode1.part(next(iter(first.parts.values())), story.id, messages[0]), "text": "rewritten"}
+    story.status("part.updated", part=part)
+    story.turn("after", "yes")
+    story.start()
+    story.hand(parked, carried=[story.message_id(noted)])
+    story.say("late")
+    story.end()
+    story.status("revert", revert={"messageID": messages[4]}, diffs=[])
+    story.status("revert", revert=None, messages=messages[4:6], parts=[])
+    story.status("moved", directory="/home/user/other", project_id="p", path="")
+    story.turn("there", "too")
+    return story
+
+
+@pytest.mark.parametrize(("held", "page"), [(0, 1), (0, 3), (2, 2), (128, 64)])
+async def test_changes_of_old_messages_reach_their_pages(held: int, page: int) -> None:
+    assert await check(long_story().journal, "mock", held, page, 1) > 8
+
+
+@pytest.mark.parametrize("name", stored())
+async def test_recorded_sessions_equal_their_journals(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    path.write_bytes(lzma.decompress((JOURNALS / f"{name}.db.xz").read_bytes()))
+    source = SqliteStore(path)
+    await source.open()
+    try:
+        tried = 0
+        for row in await source.sessions():
+            tried += await check(await source.events(row.id), row.data.get("agent", "mock"), 1, 2, 1)
+        assert tried > 0
+    finally:
+        await source.close()
+
+
+# --- planted bugs -------------------------------------------------------------------------------------------------
+
+
+def _state_without(patch: pytest.MonkeyPatch, **lost: Any) -> None:
+    real = transcript.Transcript.state
+
+    def state(self: transcript.Transcript) -> transcript.TranscriptState:
+        return replace(real(self), **lost)
+
+    patch.setattr(transcript.Transcript, "state", state)
+
+
+def forgets_the_last_id(patch: pytest.MonkeyPatch) -> None:
+    _state_without(patch, last_id=-1)
+
+
+def forgets_prompts(patch: pytest.MonkeyPatch) -> None:
+    _state_without(patch, prompt_of_item={})
+
+
+def forgets_who_knows(patch: pytest.MonkeyPatch) -> None:
+    def set_known(self: Page, id_: str, known: object) -> None:
+        pass
+
+    patch.setattr(Page, "set_known", set_known)
+
+
+def keeps_the_page_as_it_was(patch: pytest.MonkeyPatch) -> None:
+    def open_page(self: Messages, page: Page) -> object:
+        return page.unpacked()
+
+    patch.setattr(Messages, "_open", open_page)
+
+
+def forgets_that_a_page_has_changed(patch: pytest.MonkeyPatch) -> None:
+    real = checkpoints.page_bytes
+
+    kept: dict[int, bytes] = {}
+
+    def frozen(page: Page) -> bytes:
+        return kept.setdefault(page.number, real(page))
+
+    patch.setattr(checkpoints, "page_bytes", frozen)
+
+
+def forgets_items_that_wait(patch: pytest.MonkeyPatch) -> None:
+    def nothing(items: object) -> dict[str, Any]:
+        return {}
+
+    patch.setattr(checkpoints, "_pending_prompts", nothing)
+
+
+def begins_with_another_event(patch: pytest.MonkeyPatch) -> None:
+    real = checkpoints.open_from
+
+    async def open_from(branch: SessionState, store: Any) -> bool:
+        is_open = await real(branch, store)
+        branch.sequence += 1
+        return is_open
+
+    patch.setattr(checkpoints, "open_from", open_from)
+
+
+def forgets_the_session(patch: pytest.MonkeyPatch) -> None:
+    real = checkpoints.core.restored
+
+    def fresh(state: Any, messages: Messages) -> Any:
+        reducer = real(state, messages)
+        reducer.session.record = replace(reducer.session.record, cost=0.0, title="")
+        return reducer
+
+    patch.setattr(checkpoints.core, "restored", fresh)
+
+
+BUGS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
+    forgets_the_last_id,
+    forgets_prompts,
+    forgets_who_knows,
+    keeps_the_page_as_it_was,
+    forgets_that_a_page_has_changed,
+    forgets_items_that_wait,
+    begins_with_another_event,
+    forgets_the_session,
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+async def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    events = long_story().journal
+    bug(monkeypatch)
+    with pytest.raises((AssertionError, KeyError, ValueError)):
+        await check(events, "mock", 0, 2, 1)
+    monkeypatch.undo()
+    assert restored is checkpoints.core.restored

@@ -14,7 +14,7 @@ import asyncio
 import json
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -39,8 +39,8 @@ EVERY = 500
 """Events between two checkpoints: some 50 ms when the session is opened."""
 HEAD_STEP_BYTES = 2**17
 """For each so many bytes of its head, a checkpoint is written EVERY events later: so that its cost stays in proportion."""
-ENTRIES = 8_000
-"""A session whose timeline has more entries has no checkpoint: they are not packed in pages, and take long to write."""
+ENTRIES = 2_000
+"""A session whose timeline has more entries has no checkpoint: they are not packed in pages, and to write so many takes 50 ms."""
 HEAD_LIMIT_BYTES = 2**23
 """A larger head is not written: the session is opened from its journal, or from an older checkpoint."""
 LENGTH = struct.Struct(">I")
@@ -93,10 +93,13 @@ class Stored:
 def save(state: SessionState, store: Store) -> None:
     """Queue a checkpoint if one is due and the session is at rest. Never raises: without one, opening takes longer."""
     stored = state.stored
-    if not stored.is_due(state.sequence) or not state.is_at_rest or len(state.session.timeline.entries) > ENTRIES:
+    if not stored.is_due(state.sequence) or not state.is_at_rest:
         return
     try:
         pack(state)
+        if len(state.session.timeline.entries) > ENTRIES:
+            state.stored = replace(stored, sequence=state.sequence)
+            return
         pages = state.session.messages.pages
         number = max(stored.pages, default=0)
         for page in pages:

@@ -10,8 +10,8 @@ __all__ = ["main", "without_rich_tracebacks"]
 
 
 def main() -> None:
-    """The entry point of `opencode-shim`."""
-    # Modules stay until the end: collections while they are imported find nothing, and are a tenth of a start.
+    """Run the command line of `opencode-shim`."""
+    # Imported modules are never garbage. Collections during the imports find nothing and take a tenth of the start.
     gc.disable()
     without_rich_tracebacks()
     from shim.cli.commands import cli
@@ -28,10 +28,10 @@ def main() -> None:
 
 
 def without_rich_tracebacks() -> None:
-    """structlog imports rich, if there is one, for tracebacks that `shim.logging` has it render plainly."""
+    """Import structlog without rich: it would load rich for tracebacks, and `shim.logging` renders them plainly."""
     if "rich" in sys.modules or "structlog" in sys.modules:
         return
-    sys.modules["rich"] = None  # pyright: ignore[reportArgumentType] - how Python is told that there is none
+    sys.modules["rich"] = None  # pyright: ignore[reportArgumentType] - None makes an import fail
     try:
         importlib.import_module("structlog")
     finally:

@@ -1,4 +1,4 @@
-"""The agents of this machine, as the command shows them."""
+"""Collects the rows that `serve` and `agents` print about each agent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shim.settings import Settings
 from shim.store.memory import MemoryStore
 
 START_WAIT_S = 3.0
-"""How long the table of `serve` waits for agents to tell their versions; they are located by then."""
+"""Seconds that `serve` waits for the agents' versions before it prints its table. Their paths are known by then."""
 LOOK_WAIT_S = 30.0
-"""The same for `agents`, which is asked for nothing else."""
+"""Seconds that `agents` waits for versions. It can wait longer, since it prints nothing else."""
 
 
 async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRow]:
-    """Every known agent of a running application, usable or not, and what packages could not add. Waits `wait_s` at most."""
+    """Return a row for every agent of a running application and for every broken agent package. Waits `wait_s` at most."""
     directory = app[SERVICES].agents
     await directory.available(wait_s)
     default = directory.default().spec.name
@@ -28,7 +28,7 @@ async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRo
 
 
 async def look(settings: Settings) -> list[AgentRow]:
-    """The same without a server: the application is started on a store in memory and no port, asked, and stopped."""
+    """Return the same rows without a server. It starts the application on a memory store and no port, then stops it."""
     runner = web.AppRunner(build_app(settings.model_copy(update={"web_ui": False}), store=MemoryStore()))
     try:
         await runner.setup()
@@ -38,7 +38,7 @@ async def look(settings: Settings) -> list[AgentRow]:
 
 
 def row(agent: Agent, *, is_default: bool = False) -> AgentRow:
-    """What is told of one agent. Models of an agent that has not told them are the registry's."""
+    """Return the row of one agent. An agent that reported no models gets those of the registry."""
     spec, located, catalogue = agent.spec, agent.located, agent.catalogue
     return AgentRow(
         name=spec.name,

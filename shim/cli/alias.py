@@ -1,7 +1,6 @@
-"""`opencode-shim alias`: this server under the name `opencode`, for programs that start OpenCode themselves.
+"""`opencode-shim alias`: installs this server under the name `opencode`, for programs that start OpenCode themselves.
 
-An alias never takes the place of another program unless the person says `--force`; that program is then kept beside it, and
-`remove` puts it back.
+An alias replaces another program only with `--force`. The program is then kept beside the alias, and `remove` puts it back.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from shim.runtime.aliases import NAMES, candidates, is_alias, script
 
 DEFAULT_FOLDER = "~/.local/bin"
 KEPT = ".before-alias"
-"""Ending of the name under which `--force` keeps the program that stood there."""
+"""File name suffix that `--force` gives to the program that the alias replaces."""
 
 
 def install(folder: Path, names: Sequence[str], out: screen.Console, *, force: bool = False) -> int:
-    """Write the aliases, and say which program the person's PATH finds then. Raises ShimError; nothing is written then."""
+    """Write the aliases and print which program PATH finds now. Returns 0. Raises ShimError before it writes anything."""
     place = folder.expanduser().absolute()
     paths = [place / name for name in names]
     for path in paths:
         if _is_occupied(path) and not force:
             raise ShimError(
-                f"{path} is another program and stays as it is. Choose another folder, or use --force: it is then kept as"
+                f"{path} is another program and stays as it is. Choose another folder, or use --force: it keeps that program as"
                 f" {path.name}{KEPT}, and `opencode-shim alias remove {place}` puts it back."
             )
     try:
@@ -46,11 +45,11 @@ def install(folder: Path, names: Sequence[str], out: screen.Console, *, force: b
 
 
 def remove(folder: Path, out: screen.Console) -> int:
-    """Remove the aliases of a folder, and put back what `--force` has kept. 1 if there is none."""
+    """Remove the aliases from a folder and restore the programs that `--force` kept. Returns 1 if there is no alias."""
     place = folder.expanduser().absolute()
-    found = [path for path in (place / name for name in NAMES) if is_alias(path)]
+    aliases = [path for path in (place / name for name in NAMES) if is_alias(path)]
     try:
-        for path in found:
+        for path in aliases:
             path.unlink()
             screen.line(out, f"Removed: {path}")
             if _backup_path(path).exists():
@@ -58,19 +57,19 @@ def remove(folder: Path, out: screen.Console) -> int:
                 screen.line(out, f"Put back: {path}")
     except OSError as error:
         raise ShimError(f"Cannot change {place}: {error.strerror}.") from error
-    if not found:
+    if not aliases:
         screen.line(out, f"There is no alias of opencode-shim in {place}.")
-    return 0 if found else 1
+    return 0 if aliases else 1
 
 
 def on_path(search_path: str) -> Iterator[str]:
-    """One line for each name of OpenCode's programs that PATH finds: which program it is. Blocking."""
+    """Yield one line for each OpenCode program name on PATH, which says whose program it is. Blocks."""
     for name in NAMES:
-        found = list(candidates(name, search_path))
-        if found:
-            others = [path for path in found[1:] if is_alias(path) != is_alias(found[0])]
+        programs = list(candidates(name, search_path))
+        if programs:
+            others = [path for path in programs[1:] if is_alias(path) != is_alias(programs[0])]
             behind = f"; behind it {others[0]} ({_kind(others[0])})" if others else ""
-            yield f"{name} on PATH: {found[0]} ({_kind(found[0])}){behind}"
+            yield f"{name} on PATH: {programs[0]} ({_kind(programs[0])}){behind}"
 
 
 def _kind(path: str) -> str:
@@ -86,7 +85,7 @@ def _backup_path(path: Path) -> Path:
 
 
 def _write(path: Path) -> None:
-    """At once or not at all: a program that starts the alias meanwhile finds the old one or the new one."""
+    """Replace the alias atomically: a program that starts it meanwhile finds the old file or the new one."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.write_text(script(sys.executable, path.name), "utf-8")
     fresh.chmod(0o755)
@@ -94,7 +93,7 @@ def _write(path: Path) -> None:
 
 
 def _advice(path: Path, search_path: str) -> Iterator[str]:
-    """What the person has to do before the alias is what programs find."""
+    """Yield what the person must do before programs find the alias."""
     first = next(candidates(path.name, search_path), None)
     if str(path.parent) not in search_path.split(os.pathsep):
         yield f'It is not on PATH yet: export PATH="{path.parent}:$PATH"'

@@ -1,12 +1,12 @@
-"""`opencode-shim backup` and `restore`: a data directory as one file.
+"""`opencode-shim backup` and `restore`: write a data directory to one file and read it back.
 
-    manifest.json          format, version, schema, when
-    opencode-shim.db       sessions and journals, one consistent state also while a server writes
+    manifest.json          format, version, schema, time
+    opencode-shim.db       sessions and journals: one consistent state, also while a server writes
     trust.json auth.json   decisions about projects; API keys (left out with --no-keys)
-    snapshots/             what `/undo` needs
+    snapshots/             files that `/undo` needs
 
-The database is copied before the snapshots: snapshots are only added, so all that the database names are in the file. Installed
-agents, worktrees, logs and outputs of commands are not in it.
+`backup` copies the database before the snapshots. Snapshots are only added, so the file holds every one that the database
+names. The file does not hold installed agents, worktrees, logs and outputs of commands.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ KEYS = "auth.json"
 FILES = ("trust.json", KEYS)
 FOLDER = "snapshots"
 MEMBER = re.compile(rf"{re.escape(MANIFEST)}|{re.escape(DATABASE)}|trust\.json|auth\.json|{FOLDER}/[^\0]+")
-"""Names that a backup may hold. Anything else in it is refused."""
+"""Names that a backup may hold. `restore` refuses a file with any other name in it."""
 FORMAT = 1
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 MANIFEST_LIMIT_BYTES = 2**16
 TRANSIENT = (".lock", ".tmp", ".part")
-"""Endings of files that a running git makes and removes."""
+"""Suffixes of temporary files of a running git, which a backup leaves out."""
 
 
 class BackupError(ShimError):
-    """No backup was made, or it cannot be restored; the text says why and what to do."""
+    """A backup or a restore failed. The text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was written or restored."""
+    """The result of a backup or a restore. `size` is in bytes."""
 
     path: Path
     files: int
     size: int
     schema: int
     aside: Path | None = None
-    """Where the data went that stood there before."""
+    """Folder to which `restore` moved the earlier data, or None if there was none."""
 
 
 def backup(data_dir: Path, target: Path, *, keys: bool = True) -> Summary:
-    """Write the data directory to the file `target`; a server may use it meanwhile. Raises ShimError."""
+    """Write the data directory to the file `target`. A server may use the directory meanwhile. Raises ShimError."""
     if target.exists():
         raise BackupError(f"{target} exists already. Choose another name, or remove it.")
     database = data_dir / DATABASE
@@ -79,7 +79,7 @@ def backup(data_dir: Path, target: Path, *, keys: bool = True) -> Summary:
                     _add(archive, MANIFEST, _manifest(schema, keys=keys))
                     archive.add(copy, DATABASE, recursive=False)
                     for path in _beside(data_dir, keys=keys):
-                        with suppress(FileNotFoundError):  # removed since it was listed
+                        with suppress(FileNotFoundError):  # a server removed it after the listing
                             _add(archive, path.relative_to(data_dir).as_posix(), path.read_bytes())
                             files += 1
                 out.flush()
@@ -95,26 +95,27 @@ def backup(data_dir: Path, target: Path, *, keys: bool = True) -> Summary:
 
 
 def restore(data_dir: Path, source: Path, *, replace: bool = False) -> Summary:
-    """Put what `source` holds into the data directory. Everything is unpacked and checked before anything is changed there.
+    """Unpack `source` into the data directory. It checks the whole backup before it changes the directory.
 
-    In: `replace`, whether data that stands there may be moved aside. Raises: ShimError; the directory is then as it was.
+    `replace` allows it to move existing data aside. All servers on the directory must be stopped. Raises ShimError and then
+    leaves the directory as it was.
     """
     make_directory(data_dir)
     lock = DirectoryLock(data_dir)
     lock.acquire()
     try:
-        there = [data_dir / name for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", *FILES, FOLDER)]
-        there = [path for path in there if path.exists()]
-        if there and not replace:
+        existing = [data_dir / name for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", *FILES, FOLDER)]
+        existing = [path for path in existing if path.exists()]
+        if existing and not replace:
             raise BackupError(
-                f"{data_dir} has data already ({', '.join(path.name for path in there)}). With --replace it is moved aside, "
-                "not deleted; or restore into another directory with --data-dir."
+                f"{data_dir} has data already ({', '.join(path.name for path in existing)}). Use --replace to move it aside "
+                "(nothing is deleted), or --data-dir to restore into another directory."
             )
         with tempfile.TemporaryDirectory(prefix=".restore-", dir=data_dir) as name:
             folder = Path(name)
             files = _unpack(source, folder)
             schema = check_database(folder / DATABASE)
-            aside = _move_aside(data_dir, there) if there else None
+            aside = _move_aside(data_dir, existing) if existing else None
             for path in folder.iterdir():
                 if path.name != MANIFEST:
                     path.rename(data_dir / path.name)
@@ -132,7 +133,7 @@ def _manifest(schema: int, *, keys: bool) -> bytes:
 
 
 def _beside(data_dir: Path, *, keys: bool) -> Iterator[Path]:
-    """Regular files beside the database. Links are left out: they may lead anywhere."""
+    """Yield the regular files beside the database. Links are left out, since they may lead outside of the directory."""
     for name in FILES:
         path = data_dir / name
         if path.is_file() and not path.is_symlink() and (keys or name != KEYS):
@@ -151,7 +152,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _unpack(source: Path, folder: Path) -> int:
-    """The number of files of a backup, written below `folder`. Raises BackupError for whatever `backup` does not write."""
+    """Unpack a backup below `folder` and return its number of files. Raises BackupError for anything `backup` does not write."""
     try:
         with tarfile.open(source, mode="r:gz") as archive:
             files = 0
@@ -194,7 +195,7 @@ def _json(content: bytes) -> Mapping[str, Any]:
 
 
 def _move_aside(data_dir: Path, paths: list[Path]) -> Path:
-    """A new folder `before-restore-N` with these files in it."""
+    """Move these files into a new folder `before-restore-N`, and return the folder."""
     number = next(n for n in count(1) if not (data_dir / f"before-restore-{n}").exists())
     aside = data_dir / f"before-restore-{number}"
     aside.mkdir(mode=FOLDER_MODE)

@@ -1,4 +1,4 @@
-"""OpenCode's own clients, started for the person: the TUI in this terminal, the web UI in the browser."""
+"""Starts OpenCode's own clients: the TUI in this terminal, the web UI in the browser."""
 
 from __future__ import annotations
 
@@ -20,50 +20,49 @@ from shim.runtime.hidden_opencode import INSTALL_HINT, find_binary
 from shim.settings import Settings
 
 TERMINATE_S = 2.0
-"""What the TUI gets to restore the terminal, before it is killed."""
+"""Seconds that the TUI gets to restore the terminal before it is killed."""
 LOOK_S = 5.0
-"""For one look at a server that the person named."""
-
-
+"""Timeout in seconds of the request that checks a server named by the person."""
 OPEN_S = 10.0
-"""For the system to open a page. Python itself waits 5 s for a browser to complain."""
+"""Timeout in seconds of the program that opens a page. Python itself waits 5 s for a browser to fail."""
 BROWSE = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 UNAUTHORIZED = 401
-
-
 VERSION_S = 20.0
-"""For `opencode --version`: a first start on a busy machine took 9 s."""
+"""Timeout in seconds of `opencode --version`. A first start on a busy machine took 9 s."""
 GENERATION = re.compile(r"^v?(\d+)\.", re.MULTILINE)
 SECOND = 2
-"""OpenCode's generation that speaks only `/api/*`, and whose TUI takes a server by `--server`."""
+"""Major version of the OpenCode that speaks only `/api/*` and whose TUI takes a server by `--server`."""
 
 
 def generation(binary: str) -> int:
-    """1 or 2: which OpenCode a program is. One that cannot be asked, or says nothing known, is of the first."""
+    """Return OpenCode's major version, 1 or 2, of a program. It is 1 if the program fails or prints no version."""
     answer = child.ask([binary, "--version"], environment=child_environment(os.environ, {}), timeout_s=VERSION_S)
     if answer is None:
-        return 1  # starting it tells the person why
-    found = GENERATION.search(answer.stdout.strip())
-    return SECOND if found is not None and int(found[1]) >= SECOND else 1
+        return 1  # the start of the TUI then fails too, and tells the person why
+    match = GENERATION.search(answer.stdout.strip())
+    return SECOND if match is not None and int(match[1]) >= SECOND else 1
 
 
 def attach_argv(
     url: str, directory: Path, binary: str = "opencode", more: Sequence[str] = (), *, second: bool = False
 ) -> list[str]:
-    """The command that opens the TUI on a server. `more`: options of the TUI; `second`: it is of 2.x, whose directory is the
-    one that it is started in."""
+    """Return the command that opens the TUI on a server.
+
+    `more` are further options of the TUI. `second` means OpenCode 2.x: it has no option for the directory and works in the one
+    that it is started in.
+    """
     if second:
         return [binary, "--server", url, *more]
     return [binary, "attach", url, "--dir", str(directory), *more]
 
 
 def attach_line(url: str, directory: Path) -> str:
-    """The same as a line for a shell."""
+    """Return the command of `attach_argv` as one line for a shell."""
     return shlex.join(attach_argv(url, directory))
 
 
 def find_opencode() -> str:
-    """The `opencode` program. Raises: AgentNotFound, with how to install it."""
+    """Return the path of the `opencode` program. Raises AgentNotFound, which says how to install it."""
     try:
         return find_binary(os.environ)
     except AgentNotFound as error:
@@ -73,16 +72,19 @@ def find_opencode() -> str:
 
 
 def credentials(settings: Settings) -> dict[str, str]:
-    """Variables in which OpenCode's clients look for user and password; {} without a password. No flag: others could read it."""
+    """Return the variables from which OpenCode's clients take user and password, or {} without a password.
+
+    They are not passed as flags, since other users can read command lines.
+    """
     if settings.password is None:
         return {}
     password = settings.password.get_secret_value()
-    first = {"OPENCODE_SERVER_USERNAME": settings.username, "OPENCODE_SERVER_PASSWORD": password}
-    return {**first, "OPENCODE_PASSWORD": password}
+    opencode1 = {"OPENCODE_SERVER_USERNAME": settings.username, "OPENCODE_SERVER_PASSWORD": password}
+    return {**opencode1, "OPENCODE_PASSWORD": password}
 
 
 async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
-    """Run the TUI with our terminal until it ends; gives its exit code. When cancelled, the TUI is ended first."""
+    """Run the TUI in our terminal and return its exit code. A cancellation ends the TUI first. Raises ShimError."""
     try:
         process = child.foreground(argv, environment=child_environment(os.environ, more_environment or {}), cwd=cwd)
     except OSError as error:
@@ -96,16 +98,16 @@ async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = 
 
 
 def page_url(url: str, directory: Path) -> str:
-    """The page of the web UI that begins a session in a directory. Source: the router of the UI 1.18.33."""
+    """Return the web UI's page that begins a session in a directory. Source: the router of the UI 1.18.33."""
     name = base64.urlsafe_b64encode(str(directory).encode()).decode().rstrip("=")
     return f"{url.rstrip('/')}/{name}/session"
 
 
 def open_browser(page: str) -> bool:
-    """Whether a browser could be asked to open the page; on Linux only where there is a screen."""
+    """Open the page in a browser and return whether that worked. On Linux this needs a display."""
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
-    # In a process of its own: the module `webbrowser` hands its whole environment to the browser, the password too.
+    # In a process of its own: the module `webbrowser` passes its whole environment to the browser, including the password.
     answer = child.ask(
         [sys.executable, "-I", "-c", BROWSE, page], environment=child_environment(os.environ, {}), timeout_s=OPEN_S
     )
@@ -119,14 +121,16 @@ def _basic(settings: Settings) -> str:
 
 
 async def require_web_ui(url: str, settings: Settings) -> None:
-    """Raises: ShimError if no server answers at `url`, one without a web UI, or one that takes another password."""
+    """Raise ShimError unless a server with a web UI answers at `url` and accepts our password."""
     headers = {"Authorization": _basic(settings)} if settings.password is not None else {}
     try:
         async with ClientSession(timeout=ClientTimeout(total=LOOK_S), headers=headers) as session, session.get(url) as answer:
             kind, status = answer.content_type, answer.status
     except (ClientError, TimeoutError, ValueError) as error:
-        raise ShimError(f"No server answers at {url}: {error or 'no answer in time'}.") from error
+        raise ShimError(
+            f"No server answers at {url}: {error or 'no answer in time'}. Check the address, or leave it out to start a server."
+        ) from error
     if status == UNAUTHORIZED:
-        raise ShimError(f"The server at {url} wants a password, or another one. Set it in OPENCODE_SERVER_PASSWORD.")
+        raise ShimError(f"The server at {url} needs a password, or a different one. Set it in OPENCODE_SERVER_PASSWORD.")
     if kind != "text/html":
         raise ShimError(f"The server at {url} does not serve the web UI. Start it with `opencode-shim web` or SHIM_WEB_UI=true.")

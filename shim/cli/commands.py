@@ -1,7 +1,9 @@
-"""The commands and their flags. A flag that is not given is None, so that `Settings` can tell where a value came from.
+"""Declares the commands of `opencode-shim` and their flags.
 
-Exit codes: 0 done, or stopped by Ctrl-C or SIGTERM; 1 could not (one sentence on stderr); 2 wrong usage; 130 a second
-Ctrl-C ended it at once; `tui` gives what the TUI gave.
+An absent flag is None, so that `Settings` can tell where a value came from.
+
+Exit codes: 0 success, or stopped by Ctrl-C or SIGTERM; 1 failure (one sentence on stderr); 2 wrong usage; 130 a second
+Ctrl-C ended the process at once. `tui` returns the exit code of the TUI.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from shim.version import build
 
 PROGRAM = "opencode-shim"
 COMPLETE_VARIABLE = "_OPENCODE_SHIM_COMPLETE"
-"""By which typer knows that a shell asks for completions."""
+"""Variable that tells typer that a shell asks for completions."""
 Shell: TypeAlias = Literal["bash", "zsh", "fish"]
 
 cli = typer.Typer(
@@ -32,13 +34,13 @@ cli = typer.Typer(
     help="OpenCode's server with other agents behind it: Claude Code and more in OpenCode's own TUI, web UI and SDKs.",
     no_args_is_help=True,
     add_completion=True,
-    # Tracebacks of rich show local variables: keys and prompts.
+    # Tracebacks of rich show local variables, which hold keys and prompts.
     pretty_exceptions_enable=False,
 )
 
 
 def _flag(name: str, metavar: str) -> Any:
-    """An option whose help is the setting's own description."""
+    """Return an option whose help is the description of the setting `name`."""
     field = Settings.model_fields[name]
     default = {"directory": "the current one", "data_dir": "~/.local/share/opencode-shim"}.get(name, field.default)
     shown = str(default) if default else False
@@ -66,13 +68,16 @@ Unattended: TypeAlias = Annotated[str | None, _flag("unattended", "WHAT")]
 MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
 EnvFile: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Option("--env-file", metavar="FILE", help="NAME=VALUE lines for the environment; may be repeated, need not exist."),
+    typer.Option(
+        "--env-file", metavar="FILE", help="File of NAME=VALUE lines to add to the environment. May be repeated; may be absent."
+    ),
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for programs.")]
 Server: TypeAlias = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The server; else the one on the data directory, or a new one.")
+    str | None,
+    typer.Option("--url", metavar="URL", help="Server to use. Default: the one that runs on the data directory, or a new one."),
 ]
-Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="A server that runs already; else one is started.")]
+Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="Running server to use. Default: start one.")]
 
 
 def _version(wanted: bool) -> None:
@@ -86,10 +91,10 @@ def root(
     *,
     _: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="The version, and the commit it is built from."),
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and the commit it is built from."),
     ] = False,
 ) -> None:
-    """Options before the command."""
+    """Accept options before the command."""
 
 
 @cli.command()
@@ -144,9 +149,9 @@ def web(
     move_aside_damaged: MoveAside = None,
     mdns: Mdns = None,
     mdns_domain: MdnsDomain = None,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address, do not open a browser.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address instead of opening a browser.")] = False,
 ) -> None:
-    """Start the server with OpenCode's own web UI, and open it in the browser. Its files come from `opencode`."""
+    """Start the server with OpenCode's own web UI and open it in the browser. The UI's files come from `opencode`."""
     flags = {name: value for name, value in locals().items() if name not in ("url", "no_open")}
     if url is None:
         raise typer.Exit(serving.serve(flags, page=True, browser=not no_open))
@@ -165,7 +170,7 @@ def tui(
     session: Annotated[str | None, typer.Option("--session", "-s", metavar="ID", help="Session to continue.")] = None,
     last: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last session.")] = False,
 ) -> None:
-    """Open OpenCode's TUI here: on the server at URL, or on one that is started for it and ends with it."""
+    """Open OpenCode's TUI here: on the server at URL, or on a new one that ends with the TUI."""
     binary = clients.find_opencode()
     flags = {"directory": directory, "data_dir": data_dir, "default_agent": default_agent}
     settings = Settings.load(flags if url else flags | {"hostname": "127.0.0.1", "port": 0})
@@ -183,7 +188,7 @@ def tui(
     async def attach(running: RunningServer) -> int:
         return await open_tui(running.url)
 
-    # Nobody but the TUI in this terminal comes here, and it could not check a certificate for 127.0.0.1.
+    # Only the TUI in this terminal uses this server, and it could not check a certificate for 127.0.0.1.
     settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
     sock = listen(settings.hostname, settings.port)
     with serving.open_log(settings) as log:
@@ -193,7 +198,7 @@ def tui(
 
 @cli.command()
 def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
-    """Which agents are found, with version, path, models and what they can do."""
+    """List the agents with version, path, models and capabilities."""
     settings = Settings.load({"data_dir": data_dir})
     configure("error", "console", sys.stderr)
     from shim.cli.agents import look  # late: it loads the whole server
@@ -207,13 +212,19 @@ def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
 
 @cli.command()
 def doctor(
-    agent: Annotated[list[str] | None, typer.Argument(metavar="[AGENT]...", help="Only these; else all.")] = None,
+    agent: Annotated[
+        list[str] | None, typer.Argument(metavar="[AGENT]...", help="Check only these agents. Default: all.")
+    ] = None,
     *,
     json: Json = False,
-    probe: Annotated[bool, typer.Option("--probe", help="Send each a real, short prompt, and show how long it takes.")] = False,
-    no_agents: Annotated[bool, typer.Option("--no-agents", help="Only the machine: server, port, service, disk ...")] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Send each agent a short, real prompt and show how long it takes.")
+    ] = False,
+    no_agents: Annotated[
+        bool, typer.Option("--no-agents", help="Check only the machine: server, port, service, disk ...")
+    ] = False,
 ) -> None:
-    """What works and what does not: the machine, each agent's version and login, what to do. Exit code 1 if anything is wrong."""
+    """Check the machine and each agent's version and login, and say what to do. Exit code 1 if anything is wrong."""
     settings = Settings.load()
     configure("error", "console", sys.stderr)
     from shim.cli import diagnosis, machine  # late: they load the whole server
@@ -225,12 +236,12 @@ def doctor(
         raise typer.Exit(1 if bad else 0)
     from shim.cli.doctor import as_json, examine, show
 
-    found = asyncio.run(examine(settings, agent or (), probing=probe))
+    diagnoses = asyncio.run(examine(settings, agent or (), probing=probe))
     if json:
-        typer.echo(as_json(found))
+        typer.echo(as_json(diagnoses))
     else:
         out = screen.console(sys.stdout)
-        show(out, found)
+        show(out, diagnoses)
         machine.show(out, checks)
         from shim.cli import alias as aliases
         from shim.cli.trust import state
@@ -238,16 +249,16 @@ def doctor(
         screen.line(out, f"project: {state(settings, settings.directory)}")
         for line in aliases.on_path(os.environ.get("PATH", "")):
             screen.line(out, line)
-    raise typer.Exit(1 if bad or diagnosis.wrong(found, agent or ()) else 0)
+    raise typer.Exit(1 if bad or diagnosis.wrong(diagnoses, agent or ()) else 0)
 
 
-config = typer.Typer(invoke_without_command=True, help="The settings in force, and where each came from; set one.")
+config = typer.Typer(invoke_without_command=True, help="Show the settings in force and where each came from, or change one.")
 cli.add_typer(config, name="config")
 
 
 @config.callback()
 def config_show(context: typer.Context, *, json: Json = False) -> None:
-    """The settings in force, and where each came from: flag, environment, file or default."""
+    """Show the settings in force and where each came from: flag, environment, file or default."""
     if context.invoked_subcommand is not None:
         return
     settings = Settings.load()
@@ -259,10 +270,12 @@ def config_show(context: typer.Context, *, json: Json = False) -> None:
 
 @config.command(name="set")
 def config_set(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A setting, as `opencode-shim config` shows it.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="As in its SHIM_* variable; - reads it from stdin (passwords).")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Name of the setting, as `opencode-shim config` shows it.")],
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="New value, as in its SHIM_* variable; - reads it from stdin (for passwords).")
+    ],
 ) -> None:
-    """Write a setting into ~/.config/opencode-shim/config.toml, and say when it holds."""
+    """Write a setting into ~/.config/opencode-shim/config.toml and say when it takes effect."""
     from shim.cli import config_file as job  # late: most commands do not need it
 
     path = job.set_value(key, sys.stdin.readline().rstrip("\n") if value == "-" else value)
@@ -270,26 +283,26 @@ def config_set(
 
 
 @config.command(name="unset")
-def config_unset(key: Annotated[str, typer.Argument(metavar="KEY", help="A setting that the file has.")]) -> None:
-    """Take a setting out of ~/.config/opencode-shim/config.toml."""
+def config_unset(key: Annotated[str, typer.Argument(metavar="KEY", help="Name of a setting in the file.")]) -> None:
+    """Remove a setting from ~/.config/opencode-shim/config.toml."""
     from shim.cli import config_file as job  # late: most commands do not need it
 
     path = job.unset(key)
     typer.echo(f"Removed {key} from {path}. {job.effect(key, path)}")
 
 
-service = typer.Typer(no_args_is_help=True, help="This server as a service of this user, by systemd or launchd.")
+service = typer.Typer(no_args_is_help=True, help="Run this server as a service of this user, by systemd or launchd.")
 cli.add_typer(service, name="service")
 
 
 @service.command(name="install")
 def service_install(
     *,
-    on_demand: Annotated[bool, typer.Option("--on-demand", help="Start it with its first client, not at login.")] = False,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="Start the server with its first client, not at login.")] = False,
     harden: Annotated[bool, typer.Option("--harden", help="Forbid agents sudo and the like (docs/install.md).")] = False,
-    linger: Annotated[bool, typer.Option(help="Start it with the machine, before you log in.")] = True,
+    linger: Annotated[bool, typer.Option(help="Start the server with the machine, before you log in.")] = True,
 ) -> None:
-    """Write the service with this PATH and these settings, and start it. Keys are not copied; again is fine."""
+    """Write the service with the current PATH and settings, and start it. Keys are not copied. You may repeat it."""
     from shim.cli import service as job  # late: most commands do not need it
 
     out = screen.console(sys.stdout)
@@ -298,7 +311,7 @@ def service_install(
 
 @service.command(name="uninstall")
 def service_uninstall() -> None:
-    """Stop the service and remove it. Settings, keys and sessions stay."""
+    """Stop and remove the service. Settings, keys and sessions stay."""
     from shim.cli import service as job  # late: most commands do not need it
 
     raise typer.Exit(job.uninstall(Settings.load(), screen.console(sys.stdout)))
@@ -312,7 +325,7 @@ def service_start() -> None:
 
 @service.command(name="stop")
 def service_stop() -> None:
-    """Stop the service; no client starts it again until `service start`."""
+    """Stop the service. No client starts it again until `service start`."""
     _act("stop")
 
 
@@ -324,13 +337,15 @@ def service_restart() -> None:
 
 @service.command(name="status")
 def service_status() -> None:
-    """Show what the service manager says."""
+    """Show the service manager's status of the service."""
     _act("status")
 
 
 @service.command(name="logs")
-def service_logs(*, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False) -> None:
-    """Show what the service has logged."""
+def service_logs(
+    *, follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False
+) -> None:
+    """Show the log of the service."""
     _act("logs", follow=follow)
 
 
@@ -341,7 +356,7 @@ def _act(action: Any, *, follow: bool = False) -> None:
 
 
 @cli.command()
-def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell that is to complete.")]) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell to print the script for.")]) -> None:
     """Print a script that completes commands and options (docs/install.md)."""
     from typer._completion_shared import get_completion_script  # late: only this command needs it
 
@@ -350,23 +365,25 @@ def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", h
 
 @cli.command()
 def health(*, url: Server = None, data_dir: DataDir = None) -> None:
-    """Exit code 0 if the server on this data directory (or at URL) answers. For containers and monitors."""
+    """Exit with 0 if the server on this data directory (or at URL) answers. For containers and monitors."""
     settings = Settings.load({"data_dir": data_dir})
-    found = asyncio.run(transfer.running_server_url(settings, url))
-    typer.echo(found or "No server answers.")
-    raise typer.Exit(0 if found else 1)
+    server_url = asyncio.run(transfer.running_server_url(settings, url))
+    typer.echo(server_url or "No server answers.")
+    raise typer.Exit(0 if server_url else 1)
 
 
 @cli.command()
 def trust(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="The project; else the current directory.")] = Path(),
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Project to trust. Default: the current directory.")
+    ] = Path(),
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Show what was decided, of all projects.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Forget what was decided about DIR.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show the decisions about all projects.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Forget the decision about DIR.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Trust a project: its hooks, plugins, MCP servers and allowing rules run and count. Shows them first, and asks."""
+    """Trust a project, so that its hooks, plugins, MCP servers and allow rules take effect. Shows them and asks first."""
     settings = Settings.load({"data_dir": data_dir})
     configure("error", "console", sys.stderr)
     from shim.cli import trust as job  # late: it loads the whole server
@@ -379,7 +396,7 @@ def trust(
     raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
-pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, and take that back.")
+pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, or revoke its access.")
 cli.add_typer(pair, name="pair")
 
 
@@ -387,57 +404,61 @@ cli.add_typer(pair, name="pair")
 def pair_invite(
     context: typer.Context,
     *,
-    at: Annotated[str | None, typer.Option("--at", metavar="URL", help="How the device reaches the server.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="URL", help="Address at which the device reaches the server.")] = None,
     url: Server = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show a link that works once, as a QR code: open it on another device to come in without the password."""
+    """Show a one-time link and its QR code. Open it on another device to use the server without the password."""
     if context.invoked_subcommand is not None:
         return
     settings = Settings.load({"data_dir": data_dir, "public_url": at})
     from shim.cli import pair as job  # late: most commands do not need it
 
-    found = url or asyncio.run(transfer.running_server_url(settings))
-    if found is None:
-        raise ShimError("No server runs on this data directory, and a link lives in the server that made it. Start it first.")
-    raise typer.Exit(asyncio.run(job.invite(settings, found.rstrip("/"), screen.console(sys.stdout), settings.public_url)))
+    server_url = url or asyncio.run(transfer.running_server_url(settings))
+    if server_url is None:
+        raise ShimError(
+            "No server runs on this data directory, and only a running server can make a link. Start one: opencode-shim serve"
+        )
+    raise typer.Exit(asyncio.run(job.invite(settings, server_url.rstrip("/"), screen.console(sys.stdout), settings.public_url)))
 
 
 @pair.command(name="list")
 def pair_list(*, url: Server = None, data_dir: DataDir = None) -> None:
-    """Show the pairing tokens that are good: id, from when to when, and what the device called itself."""
+    """List the valid pairing tokens: id, creation and expiry dates, name of the device."""
     settings = Settings.load({"data_dir": data_dir})
     from shim.cli import pair as job  # late: most commands do not need it
 
-    _with_server(settings, url, lambda found: job.show(settings, found, screen.console(sys.stdout)))
+    _with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
 
 
 @pair.command(name="revoke")
 def pair_revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `pair list` shows it.")],
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, as `pair list` shows it.")],
     *,
     url: Server = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Take a pairing token back: its device is refused from now on, and its streams and terminals are closed."""
+    """Revoke a pairing token. The server then refuses its device and closes the device's streams and terminals."""
     settings = Settings.load({"data_dir": data_dir})
     from shim.cli import pair as job  # late: most commands do not need it
 
-    _with_server(settings, url, lambda found: job.revoke(settings, found, token_id, screen.console(sys.stdout)))
+    _with_server(settings, url, lambda server_url: job.revoke(settings, server_url, token_id, screen.console(sys.stdout)))
 
 
-alias = typer.Typer(no_args_is_help=True, help="This server under the name `opencode`, for programs that start OpenCode.")
+alias = typer.Typer(no_args_is_help=True, help="Install this server under the name `opencode`, for programs that start OpenCode.")
 cli.add_typer(alias, name="alias")
 
 
 @alias.command(name="install")
 def alias_install(
-    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Where to; else ~/.local/bin.")] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder to install into. Default: ~/.local/bin.")] = None,
     *,
-    opencode2: Annotated[bool, typer.Option("--opencode2", help="Also as `opencode2`, the program of OpenCode 2.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where another program has the name; it is kept beside.")] = False,
+    opencode2: Annotated[bool, typer.Option("--opencode2", help="Also install `opencode2`, the program of OpenCode 2.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace another program of that name; it is kept beside the alias.")
+    ] = False,
 ) -> None:
-    """Write a small program named `opencode` into DIR, which starts this server when others start OpenCode."""
+    """Write a small program named `opencode` into DIR, so that programs that start OpenCode start this server."""
     from shim.cli import alias as job  # late: most commands do not need it
 
     names = ("opencode", "opencode2") if opencode2 else ("opencode",)
@@ -447,9 +468,11 @@ def alias_install(
 
 @alias.command(name="remove")
 def alias_remove(
-    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Where from; else ~/.local/bin.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Folder to remove it from. Default: ~/.local/bin.")
+    ] = None,
 ) -> None:
-    """Remove the alias from DIR, and put back the program that `--force` has kept."""
+    """Remove the alias from DIR and put back the program that `--force` kept."""
     from shim.cli import alias as job  # late: most commands do not need it
 
     raise typer.Exit(job.remove(folder or Path(job.DEFAULT_FOLDER), screen.console(sys.stdout)))
@@ -457,84 +480,94 @@ def alias_remove(
 
 @cli.command()
 def record(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's name, as `opencode-shim agents` shows it.")],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of the agent, as `opencode-shim agents` shows it.")],
     *,
-    scene: Annotated[list[str] | None, typer.Option("--scene", metavar="NAME", help="Only this one; may be repeated.")] = None,
-    binary: Annotated[str | None, typer.Option("--bin", metavar="FILE", help="The agent's program, if not the usual.")] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where AGENT/VERSION/SCENE.jsonl goes.")] = Path("recordings"),
-    agent_version: Annotated[str | None, typer.Option("--version", metavar="X.Y.Z", help="If it cannot tell it.")] = None,
+    scene: Annotated[
+        list[str] | None, typer.Option("--scene", metavar="NAME", help="Record only this scene. May be repeated.")
+    ] = None,
+    binary: Annotated[
+        str | None, typer.Option("--bin", metavar="FILE", help="Program of the agent. Default: the one on PATH.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for AGENT/VERSION/SCENE.jsonl.")] = Path("recordings"),
+    agent_version: Annotated[
+        str | None, typer.Option("--version", metavar="X.Y.Z", help="Version of an agent that does not report it.")
+    ] = None,
 ) -> None:
-    """Play our scenes to a real agent against a scripted model, write what was said, and report what is new or gone.
+    """Play our scenes to a real agent against a scripted model, record its traffic, and report what is new or gone.
 
-    The agent gets an empty home and no network; paths and secrets are removed from the recordings.
+    The agent gets an empty home and no network. Recordings hold no paths and no secrets.
     """
     configure("error", "console", sys.stderr)
-    from shim.cli.record import record as recorded  # late: it loads the transports
+    from shim.cli.record import record as record_agent  # late: it loads the transports
     from shim.cli.record import report_lines
 
-    taken = recorded(agent, out, binary, agent_version, scene or ())
-    typer.echo("\n".join(report_lines(taken)))
-    raise typer.Exit(1 if taken.failed or taken.unparsed else 0)
+    recording = record_agent(agent, out, binary, agent_version, scene or ())
+    typer.echo("\n".join(report_lines(recording)))
+    raise typer.Exit(1 if recording.failed or recording.unparsed else 0)
 
 
 @cli.command()
 def export(
-    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="Its id; else the newest of the directory.")] = None,
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="Id of the session. Default: the newest of the directory.")
+    ] = None,
     *,
     url: Server = None,
     directory: Directory = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write a session to stdout, as `opencode export` does; `opencode import` reads it."""
+    """Write a session to stdout in the format of `opencode export`. `opencode import` reads it."""
     settings = Settings.load({"directory": directory, "data_dir": data_dir})
-    _with_server(settings, url, lambda found: transfer.export(settings, found, session))
+    _with_server(settings, url, lambda server_url: transfer.export(settings, server_url, session))
 
 
 @cli.command(name="import")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What `opencode export` (or ours) wrote; - for stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="File that `opencode export` or `opencode-shim export` wrote; - for stdin.")
+    ],
     *,
     url: Server = None,
     directory: Directory = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Add a session from a file. It keeps its id, and belongs to the current directory (or --directory)."""
+    """Add a session from a file to the current directory (or --directory). The session keeps its id."""
     settings = Settings.load({"directory": directory, "data_dir": data_dir})
     document = transfer.read(file)
-    _with_server(settings, url, lambda found: transfer.import_(settings, found, document))
+    _with_server(settings, url, lambda server_url: transfer.import_(settings, server_url, document))
 
 
 @cli.command()
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file: a .tar.gz.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to create (.tar.gz).")],
     *,
-    no_keys: Annotated[bool, typer.Option("--no-keys", help="Leave the API keys out.")] = False,
+    no_keys: Annotated[bool, typer.Option("--no-keys", help="Leave out the API keys.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Write the data directory to a file, also while a server uses it: sessions, trust, keys, what `/undo` needs."""
+    """Write sessions, trust decisions, API keys and `/undo` snapshots to a file. Servers may run meanwhile."""
     from shim.cli import backup as job  # late: most commands do not need it
 
-    done = job.backup(Settings.load({"data_dir": data_dir}).data_dir, file.absolute(), keys=not no_keys)
-    typer.echo(f"Wrote {done.path}: {done.files} files, {done.size:,} bytes, schema {done.schema}.")
+    summary = job.backup(Settings.load({"data_dir": data_dir}).data_dir, file.absolute(), keys=not no_keys)
+    typer.echo(f"Wrote {summary.path}: {summary.files} files, {summary.size:,} bytes, schema {summary.schema}.")
     if not no_keys:
-        typer.echo("It holds your API keys, if any are stored: keep it as you keep them (--no-keys leaves them out).")
+        typer.echo("The file holds your stored API keys, if there are any. Keep it secret, or use --no-keys to leave them out.")
 
 
 @cli.command()
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `opencode-shim backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `opencode-shim backup` wrote.")],
     *,
-    replace: Annotated[bool, typer.Option("--replace", help="Move aside what is in the data directory.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Move the existing data aside (into before-restore-N).")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Put a backup into the data directory. The server must be stopped."""
+    """Restore a backup into the data directory. Stop all servers that use this data directory first."""
     from shim.cli import backup as job  # late: most commands do not need it
 
     settings = Settings.load({"data_dir": data_dir})
-    done = job.restore(settings.data_dir, file.absolute(), replace=replace)
-    typer.echo(f"Restored {done.files} files into {settings.data_dir}.")
-    if done.aside is not None:
-        typer.echo(f"What was there before is in {done.aside}.")
+    summary = job.restore(settings.data_dir, file.absolute(), replace=replace)
+    typer.echo(f"Restored {summary.files} files into {settings.data_dir}.")
+    if summary.aside is not None:
+        typer.echo(f"The earlier data is in {summary.aside}.")
 
 
 def _with_server(settings: Settings, url: str | None, job: transfer.Job) -> None:

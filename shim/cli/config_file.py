@@ -1,7 +1,7 @@
-"""`opencode-shim config set` and `unset`: one line of the person's settings file, and nothing else in it.
+"""`opencode-shim config set` and `unset`: change one line of the person's settings file and nothing else.
 
-Comments and order stay. The new text is parsed before it is written: if it would say anything else than the old one and this
-change, the file is left alone and the person is asked to edit it.
+Comments and order stay. The new text is parsed before it is written. If it means anything else than the old text plus this
+change, the file stays as it is and the error asks the person to edit it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FOLDER_MODE = 0o700
 
 
 class ConfigFileError(ShimError):
-    """The file was not changed; the text says why and what to do."""
+    """The settings file was not changed. The text says why and what to do."""
 
 
 def set_value(name: str, text: str) -> Path:
-    """Set one setting in the person's file; the file. Raises ShimError for an unknown name or a value that does not fit."""
+    """Set one setting and return the path of the file. Raises ShimError for an unknown name or an invalid value."""
     _require_known(name)
     if name in JSON_FIELDS:
         raise ConfigFileError(f"{name} is a table: write it into {_path()} yourself (docs/settings.md).")
@@ -40,7 +40,7 @@ def set_value(name: str, text: str) -> Path:
 
 
 def unset(name: str) -> Path:
-    """Take one setting out of the person's file; the file. Raises ShimError if it is not in it."""
+    """Remove one setting and return the path of the file. Raises ShimError if the file does not set it."""
     _require_known(name)
     if name not in _parse(_path(), _read(_path())):
         raise ConfigFileError(f"{name} is not set in {_path()}.")
@@ -49,12 +49,12 @@ def unset(name: str) -> Path:
 
 
 def effect(name: str, path: Path) -> str:
-    """One sentence: when the change holds, or what is stronger than the file."""
+    """Return one sentence: when the change takes effect, or what overrides the file."""
     source = Settings.load().sources()[name]
     if source.startswith("environment") or (source.startswith("file") and source != f"file {path}"):
-        return f"But {source} is stronger."
+        return f"But {source} overrides it."
     if name in LIVE:
-        return "A running server takes it over within a few seconds."
+        return "A running server applies it within a few seconds."
     return "A running server needs a restart for it: opencode-shim service restart, or stop it and start it again."
 
 
@@ -68,7 +68,7 @@ def _path() -> Path:
 
 
 def _plain(value: object) -> Any:
-    """A value as TOML has it."""
+    """Return a setting's value in types that TOML can hold."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if isinstance(value, tuple):
@@ -87,7 +87,7 @@ def _write(name: str, value: Any) -> None:
     except tomllib.TOMLDecodeError:
         same = False
     if not same:
-        raise ConfigFileError(f"{path} writes {name} in a way that this command cannot change. Edit the file; it is unchanged.")
+        raise ConfigFileError(f"{path} writes {name} in a form that this command cannot change. Edit the file; it is unchanged.")
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def _write(name: str, value: Any) -> None:
 
 
 def _with_setting(text: str, name: str, line: str | None) -> str:
-    """The text with this line for the setting (None: without one), at its old place or before the first table."""
+    """Return `text` with this line for the setting, at its old place or before the first table. None removes the setting."""
     top = re.search(r"^[ \t]*\[", text, re.M)
     head, rest = (text[: top.start()], text[top.start() :]) if top else (text, "")
     place = re.compile(rf"^[ \t]*{re.escape(name)}[ \t]*=.*\n?", re.M)

@@ -1,9 +1,9 @@
-"""What is wrong with an agent, and what to do: from what was found out to one line for the person. Pure.
+"""Judges the facts about an agent: its status and one sentence that says what to do. Pure.
 
-absent    it is not installed: nothing is wrong, unless it was asked for by name
-wrong     it is there and will not answer, or did not
-warning   it should work, but something is not as it was tested
-ok        all that can be known without a prompt (or, with one, all) is well
+absent    the agent is not installed; this is an error only if the person named it
+wrong     the agent is installed and does not answer
+warning   the agent should work, but something differs from what was tested
+ok        every check passed
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Status = Literal["ok", "warning", "wrong", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A real prompt through the whole chain. Times in ms since the prompt was posted, None if it never came to that.
+    """The result of a real prompt. Times are in ms since the prompt was posted, None if that point was not reached.
 
-    `started`: the process is there; `event`: the first event of the turn; `text`: the first piece of the answer; `idle`: its end.
+    `started`: the process runs; `event`: first event of the turn; `text`: first piece of the answer; `idle`: end of the turn.
     """
 
     started_ms: int | None = None
@@ -33,13 +33,13 @@ class Probe:
 
     @property
     def good(self) -> bool:
-        """It answered, and became idle."""
+        """True if the agent answered and became idle."""
         return not self.error and self.idle_ms is not None and bool(self.answer)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCheck:
-    """What was found out about one agent. `why`: why it cannot be used at all, empty when it can."""
+    """The facts about one agent. `why` says why it cannot be used at all, and is empty for a usable agent."""
 
     name: str
     title: str
@@ -55,15 +55,15 @@ class AgentCheck:
     trouble: str = ""
     broken_package: bool = False
     rules_by: str = ""
-    """Who enforces permission rules."""
+    """Who enforces permission rules: the agent or this server."""
     rules_missing: tuple[str, ...] = ()
-    """Permission keys for which rules cannot be enforced."""
+    """Permission keys whose rules nobody can enforce."""
     probe: Probe | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The verdict; `remedy` is one sentence, empty when there is nothing to do."""
+    """The verdict on one agent. `remedy` is one sentence, empty if there is nothing to do."""
 
     checked: AgentCheck
     status: Status
@@ -72,7 +72,7 @@ class Diagnosis:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """`2.1.330` as numbers; () if it is none."""
+    """Return `2.1.330` as (2, 1, 330), or () for a text that is no version."""
     try:
         return tuple(int(part) for part in version.split("."))
     except ValueError:
@@ -80,19 +80,19 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def place(version: str | None, tested: Sequence[str]) -> Tested:
-    """Where a version stands to those that were tested."""
+    """Compare a version with the range of tested versions."""
     if not tested:
         return "untested"
     if version is None or not (now := numbers(version)):
         return "unknown"
-    known = sorted(numbers(other) for other in tested)
-    return "older" if now < known[0] else "newer" if now > known[-1] else "inside"
+    ordered = sorted(map(numbers, tested))
+    return "older" if now < ordered[0] else "newer" if now > ordered[-1] else "inside"
 
 
 def diagnose(checked: AgentCheck) -> Diagnosis:
-    """The first rule that holds is the verdict: what hinders most comes first."""
+    """Return the verdict of the first rule that holds. The rules stand in the order of severity."""
     where = place(checked.version, checked.tested)
-    low = f"{checked.tested[0]} to {checked.tested[-1]}" if len(checked.tested) > 1 else "".join(checked.tested)
+    tested_range = f"{checked.tested[0]} to {checked.tested[-1]}" if len(checked.tested) > 1 else "".join(checked.tested)
     probe = checked.probe
     probed = probe is not None and probe.good
     rules: tuple[tuple[bool, Status, str], ...] = (
@@ -102,9 +102,13 @@ def diagnose(checked: AgentCheck) -> Diagnosis:
         (probe is not None and not probed, "wrong", _probe_remedy(checked)),
         (bool(checked.trouble) and not probed, "wrong", checked.trouble),
         (bool(checked.trouble), "warning", checked.trouble),
-        (where == "newer", "warning", f"Newer than what was tested ({low}); if something looks wrong, install that."),
-        (where == "older", "warning", f"Older than what was tested ({low}): update it."),
-        (where == "unknown", "warning", f"It does not tell its version; tested was {low}."),
+        (
+            where == "newer",
+            "warning",
+            f"Newer than the tested versions ({tested_range}). If something looks wrong, install one of them.",
+        ),
+        (where == "older", "warning", f"Older than the tested versions ({tested_range}): update it."),
+        (where == "unknown", "warning", f"It does not report its version; tested: {tested_range}."),
         (checked.login == "unknown" and not probed and not checked.built_in, "ok", _unknown_login(checked)),
     )
     for holds, status, remedy in rules:
@@ -119,12 +123,14 @@ def _probe_remedy(checked: AgentCheck) -> str:
 
 
 def _unknown_login(checked: AgentCheck) -> str:
-    return f"Whether it is logged in only a prompt can tell: opencode-shim doctor {checked.name} --probe"
+    return f"Only a prompt can tell whether it is logged in: opencode-shim doctor {checked.name} --probe"
 
 
-def wrong(found: Sequence[Diagnosis], named: Sequence[str]) -> bool:
-    """Whether the command must say that something is wrong: an agent that will not answer, one that was asked for and is not
-    there, or none but what is built in."""
-    usable = [d for d in found if d.status in ("ok", "warning") and not d.checked.built_in]
-    absent = any(d.status == "absent" and d.checked.name in named for d in found)
-    return any(d.status == "wrong" for d in found) or absent or (not usable and not named)
+def wrong(diagnoses: Sequence[Diagnosis], named: Sequence[str]) -> bool:
+    """Return True if `doctor` must fail: an agent does not answer, a named agent is absent, or no agent is usable.
+
+    Built-in agents do not count as usable.
+    """
+    usable = [d for d in diagnoses if d.status in ("ok", "warning") and not d.checked.built_in]
+    absent = any(d.status == "absent" and d.checked.name in named for d in diagnoses)
+    return any(d.status == "wrong" for d in diagnoses) or absent or (not usable and not named)

@@ -1,7 +1,7 @@
-"""`opencode-shim doctor`: each agent found or not, its version, its login, and with `--probe` a real prompt, timed.
+"""`opencode-shim doctor`: checks each agent's installation, version and login, and with `--probe` times a real prompt.
 
-The same application as `serve` runs inside, on a store in memory: nothing is kept. Every wait is bounded.
-What is found out is judged by `shim.cli.diagnosis`; this module asks, and shows.
+It runs the same application as `serve` on a memory store, so it keeps nothing. Every wait is bounded. This module collects
+the facts and prints them; `shim.cli.diagnosis` judges them.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from shim.store.memory import MemoryStore
 from universal.codec import PERMISSION_KEYS, AgentSpec, LoginCheck
 
 TELL_WAIT_S = 120.0
-"""For all agents to tell what they offer, two at a time, each within the discovery's own 20 s."""
+"""Seconds for all agents to report what they offer. Two run at a time, each within the discovery's own 20 s."""
 LOGIN_WAIT_S = 20.0
-"""For one agent to tell whether it is logged in. Usually 0.2 to 2 s; some ask their server."""
+"""Seconds for one agent to report whether it is logged in. Usual: 0.2 to 2 s; some agents ask their server."""
 MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "wrong": ("WRONG", "bold red"), "absent": ("-", "dim")}
 
 
 async def examine(settings: Settings, named: Sequence[str], *, probing: bool) -> list[Diagnosis]:
-    """All agents, or the named ones. Raises: ShimError for a name that nobody knows."""
-    own = private(settings)
-    runner = web.AppRunner(build_app(own, store=MemoryStore()), access_log=None)
+    """Check all agents, or the named ones. Raises ShimError for an unknown name."""
+    settings_of_probe = private(settings)
+    runner = web.AppRunner(build_app(settings_of_probe, store=MemoryStore()), access_log=None)
     try:
         await runner.setup()
         services = runner.app[SERVICES]
         directory = services.agents
         unknown = [name for name in named if directory.get(name) is None]
         if unknown:
-            known = ", ".join(agent.spec.name for agent in directory.all())
-            raise ShimError(f'There is no agent named "{unknown[0]}". Known: {known}.')
+            names = ", ".join(agent.spec.name for agent in directory.all())
+            raise ShimError(f'There is no agent named "{unknown[0]}". Known: {names}.')
         with suppress(TimeoutError):
             async with asyncio.timeout(TELL_WAIT_S):
                 await directory.settle()
-        found: list[AgentCheck] = []
+        checks: list[AgentCheck] = []
         for agent in directory.all():
             if not named or agent.spec.name in named:
-                found.append(await _check_agent(agent, directory.environment()))
+                checks.append(await _check_agent(agent, directory.environment()))
         if not named:
-            found += [AgentCheck(b.entry, b.package, why=str(b), broken_package=True) for b in directory.broken]
+            checks += [AgentCheck(b.entry, b.package, why=str(b), broken_package=True) for b in directory.broken]
         if probing:
-            found = [await _probe_agent(runner, own, directory, checked, named) for checked in found]
-        return [diagnose(checked) for checked in found]
+            checks = [await _probe_agent(runner, settings_of_probe, directory, checked, named) for checked in checks]
+        return [diagnose(checked) for checked in checks]
     finally:
         await runner.cleanup()
 
@@ -83,19 +83,19 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str]) -> AgentCheck:
 
 
 async def _login(agent: Agent, environ: Mapping[str, str]) -> tuple[Login, str]:
-    """(answer, how it was learned)."""
+    """Return whether the agent is logged in, and how that was found out."""
     if agent.logged_out:
-        return "no", "it said so when it was asked for a session"
+        return "no", "it said so when asked for a session"
     if agent.catalogue.logged_in is not None and not agent.trouble:
-        return ("yes" if agent.catalogue.logged_in else "no"), "it said so when it was asked for a session"
+        return ("yes" if agent.catalogue.logged_in else "no"), "it said so when asked for a session"
     match agent.spec.login:
         case LoginCheck() as check if agent.located.path is not None:
             return await _check_login(agent.spec, check, agent.located.path, environ)
         case "session" if not agent.trouble:
             return "yes", "it made a session"
         case "models" if not agent.trouble:
-            theirs = [model for model in agent.catalogue.models if model not in agent.spec.default_catalogue.models]
-            return ("yes", f"it offers {len(theirs)} models") if theirs else ("no", "it offers no model")
+            reported = [model for model in agent.catalogue.models if model not in agent.spec.default_catalogue.models]
+            return ("yes", f"it offers {len(reported)} models") if reported else ("no", "it offers no model")
         case _:
             return "unknown", ""
 
@@ -107,61 +107,60 @@ async def _check_login(spec: AgentSpec, check: LoginCheck, path: str, environ: M
         return bool(re.search(check.yes, line) or re.search(check.no, line))
 
     try:
-        said = await ask((path, *check.args), environ, wait_s=LOGIN_WAIT_S, lines=check.lines, enough=tells_login)
+        output = await ask((path, *check.args), environ, wait_s=LOGIN_WAIT_S, lines=check.lines, enough=tells_login)
     except AgentError as error:
         return "unknown", f"{command}: {error}"
-    if re.search(check.yes, said.text):
+    if re.search(check.yes, output.text):
         return "yes", command
-    if re.search(check.no, said.text):
+    if re.search(check.no, output.text):
         return "no", command
-    return "unknown", f"{command} did not tell" + ("" if said.over else f" within {LOGIN_WAIT_S:g} s")
+    return "unknown", f"{command} did not say" + ("" if output.over else f" within {LOGIN_WAIT_S:g} s")
 
 
 async def _probe_agent(
     runner: web.AppRunner, settings: Settings, directory: AgentDirectory, checked: AgentCheck, named: Sequence[str]
 ) -> AgentCheck:
-    """With a probe, where one makes sense: not of what is absent, and of the built-in mock only when it is asked for."""
+    """Add a probe to the facts. An absent agent is not probed, and the built-in mock only if the person named it."""
     agent = directory.get(checked.name)
     if agent is None or checked.why or (checked.built_in and checked.name not in named):
         return checked
     catalogue = agent.catalogue
     model = catalogue.default_model or (catalogue.models[0].id if catalogue.models else "")
     if not model:
-        return replace(
-            checked, probe=Probe(error=f"It offers no model, so there is nothing to ask. {checked.login_hint}".strip())
-        )
+        return replace(checked, probe=Probe(error=f"It offers no model, so no prompt can be sent. {checked.login_hint}".strip()))
     clock = runner.app[SERVICES].clock
     return replace(checked, probe=await probe(runner, settings, checked.name, model, clock))
 
 
-# --- shown -----------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------
 
 
-def show(out: screen.Console, found: Sequence[Diagnosis]) -> None:
-    """A block per agent that is there, a line for those that are not."""
-    for one in found:
-        checked = one.checked
-        if one.status == "absent":
+def show(out: screen.Console, diagnoses: Sequence[Diagnosis]) -> None:
+    """Print a block for each installed agent, and one line with the absent ones."""
+    for diagnosis in diagnoses:
+        checked = diagnosis.checked
+        if diagnosis.status == "absent":
             continue
-        word, style = MARKS[one.status]
+        word, style = MARKS[diagnosis.status]
         screen.line(out, f"{checked.name}: {word}", style)
-        for label, value in _facts(one):
+        for label, value in _facts(diagnosis):
             screen.line(out, f"  {label:<8} {value}")
-        if one.remedy:
-            remedy = " ".join(one.remedy.split())
-            screen.line(out, f"  {'do' if one.status == 'wrong' else 'note':<8} {remedy}", style)
-    absent = [one for one in found if one.status == "absent"]
-    for one in absent if len(absent) == len(found) else []:
-        screen.line(out, f"{one.checked.name}: not installed. {one.remedy}")
-    if absent and len(absent) < len(found):
-        screen.line(out, f"not installed: {', '.join(one.checked.name for one in absent)}", "dim")
+        if diagnosis.remedy:
+            remedy = " ".join(diagnosis.remedy.split())
+            screen.line(out, f"  {'do' if diagnosis.status == 'wrong' else 'note':<8} {remedy}", style)
+    absent = [diagnosis for diagnosis in diagnoses if diagnosis.status == "absent"]
+    for diagnosis in absent if len(absent) == len(diagnoses) else []:
+        screen.line(out, f"{diagnosis.checked.name}: not installed. {diagnosis.remedy}")
+    names = [diagnosis.checked.name for diagnosis in absent]
+    if absent and len(absent) < len(diagnoses):
+        screen.line(out, f"not installed: {', '.join(names)}", "dim")
 
 
-def _facts(one: Diagnosis) -> list[tuple[str, str]]:
-    checked, probe_ = one.checked, one.checked.probe
+def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    checked, probe_ = diagnosis.checked, diagnosis.checked.probe
     if checked.broken_package:
         return []
-    tested = {"inside": "tested", "newer": "newer than tested", "older": "older than tested"}.get(one.tested, "")
+    tested = {"inside": "tested", "newer": "newer than tested", "older": "older than tested"}.get(diagnosis.tested, "")
     rows = [
         ("found", checked.path or screen.BUILT_IN),
         ("version", f"{checked.version or 'not told'}{f' ({tested})' if tested else ''}"),
@@ -173,7 +172,7 @@ def _facts(one: Diagnosis) -> list[tuple[str, str]]:
     elif checked.rules_by:
         held = "" if not checked.rules_missing else f"; not held for {', '.join(checked.rules_missing)}"
         rows.append(("rules", f"{checked.rules_by}{held}"))
-    if checked.trouble and one.remedy != checked.trouble:
+    if checked.trouble and diagnosis.remedy != checked.trouble:
         rows.append(("trouble", " ".join(checked.trouble.split())))
     if probe_ is not None:
         times = {
@@ -189,7 +188,10 @@ def _facts(one: Diagnosis) -> list[tuple[str, str]]:
     return rows
 
 
-def as_json(found: Sequence[Diagnosis]) -> str:
-    """A list of objects: what was found out (`Checked`), `status`, `tested_range`, `remedy`."""
-    rows = [asdict(one.checked) | {"status": one.status, "version_is": one.tested, "remedy": one.remedy} for one in found]
+def as_json(diagnoses: Sequence[Diagnosis]) -> str:
+    """Return a JSON list of objects: the fields of `AgentCheck`, `status`, `version_is`, `remedy`."""
+    rows = [
+        asdict(diagnosis.checked) | {"status": diagnosis.status, "version_is": diagnosis.tested, "remedy": diagnosis.remedy}
+        for diagnosis in diagnoses
+    ]
     return json.dumps(rows, indent=2)

@@ -1,6 +1,6 @@
-"""What `opencode-shim doctor` says about the machine: server, port, service, container, disk, clock, release.
+"""The checks of `opencode-shim doctor` on the machine: server, port, service, container, disk, clock, release.
 
-Each check is a function from what it needs to know to a `Check`; `examine` finds that out. Nothing is asked of the internet.
+`examine` collects the facts. Each check is a pure function from its facts to a `Check`. None uses the internet.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Status = Literal["ok", "warning", "wrong"]
 
 LOW_DISK_BYTES = 2**30
 FULL_DISK_BYTES = 100 * 2**20
-"""With less than this, SQLite may soon be unable to write."""
+"""Free bytes below which SQLite may soon fail to write."""
 CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 PORT_S = 1.0
-"""For a connection to our own port."""
+"""Timeout in seconds of a connection to our own port."""
 STYLES: Mapping[Status, str] = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `remedy` is one sentence, empty when there is nothing to do."""
+    """The result of one check. `remedy` is one sentence, empty if there is nothing to do."""
 
     name: str
     status: Status
@@ -43,7 +43,7 @@ class Check:
 def examine(
     settings: Settings, build: Build, *, server: str | None, server_version: str, service: str, now: datetime
 ) -> list[Check]:
-    """All checks. Blocks. In: `server`, the URL of the server on this data directory; `service`, its state or ""."""
+    """Run all checks. Blocks. `server` is the URL of the server on this data directory, `service` its state or ""."""
     return [
         check_server(server, server_version, build),
         check_port(settings, server, taken=_is_taken(settings.hostname, settings.port)),
@@ -56,7 +56,7 @@ def examine(
 
 
 def check_server(url: str | None, version: str, build: Build) -> Check:
-    """Whether one runs, and whether it is this version."""
+    """Check whether a server runs and has this version."""
     if url is None:
         return Check("server", "ok", "none runs on this data directory")
     if version and version != build.version:
@@ -66,7 +66,7 @@ def check_server(url: str | None, version: str, build: Build) -> Check:
 
 
 def check_port(settings: Settings, server: str | None, *, taken: bool) -> Check:
-    """Whether the port of the settings is free, or ours."""
+    """Check that the configured port is free or belongs to our server."""
     place = f"{settings.hostname}:{settings.port}"
     if not taken or settings.port == 0:
         return Check("port", "ok", f"{place} is free")
@@ -77,9 +77,9 @@ def check_port(settings: Settings, server: str | None, *, taken: bool) -> Check:
 
 
 def check_service(state: str, server: str | None) -> Check:
-    """Whether an installed service does its work."""
+    """Check that an installed service runs."""
     if not state:
-        return Check("service", "ok", "not installed (`opencode-shim service install` makes one)")
+        return Check("service", "ok", "not installed (`opencode-shim service install` installs it)")
     if state in ("active", "on demand"):
         return Check("service", "ok", state)
     remedy = "See why: opencode-shim service logs. Start it: opencode-shim service start"
@@ -87,7 +87,7 @@ def check_service(state: str, server: str | None) -> Check:
 
 
 def check_container(data_dir: Path, environ: Mapping[str, str], uid: int, *, inside: bool) -> Check:
-    """In a container: whether data outlives it, and who we are."""
+    """Check, in a container, that HOME is writable, that the data outlives it, and that we are not root."""
     if not inside:
         return Check("container", "ok", "not in one")
     if not environ.get("HOME") or not os.access(environ["HOME"], os.W_OK):
@@ -97,23 +97,23 @@ def check_container(data_dir: Path, environ: Mapping[str, str], uid: int, *, ins
         return Check("container", "warning", f"{data_dir} is on no volume", remedy)
     if uid == 0:
         return Check(
-            "container", "warning", "the server runs as root", "Run it as another user: agents do what they like as theirs."
+            "container", "warning", "the server runs as root", "Run it as another user: agents have all rights of that user."
         )
     return Check("container", "ok", f"user {uid}, data on a volume")
 
 
 def check_disk(data_dir: Path, free: int) -> Check:
-    """Whether there is room for journals."""
+    """Check that there is space for journals. `free` is in bytes."""
     text = f"{free / 2**30:.1f} GiB free for {data_dir}"
     if free < FULL_DISK_BYTES:
-        return Check("disk", "wrong", text, "Free some space: sessions cannot be written soon.")
+        return Check("disk", "wrong", text, "Free some space: the server will soon fail to write sessions.")
     if free < LOW_DISK_BYTES:
         return Check("disk", "warning", text, "Free some space.")
     return Check("disk", "ok", text)
 
 
 def check_clock(today: date, build: Build) -> Check:
-    """Whether the clock can be right: it cannot stand before our own release."""
+    """Check that the clock is not before the day of our own release."""
     newest = max((release.day for release in build.releases), default=None)
     if newest is not None and today < newest:
         remedy = "Set the clock: pairing tokens, certificates and the agents' logins depend on it."
@@ -122,7 +122,7 @@ def check_clock(today: date, build: Build) -> Check:
 
 
 def check_release(today: date, build: Build) -> Check:
-    """Which release this is, and whether it is time to look for another. The package knows those of its own changelog only."""
+    """Check the age of this release. The package knows only the releases in its own changelog."""
     age = build.age_days(today)
     if age is None:
         return Check("release", "ok", f"{build}, not a release" if build.commit else str(build))
@@ -133,7 +133,7 @@ def check_release(today: date, build: Build) -> Check:
 
 
 def show(out: screen.Console, checks: Sequence[Check]) -> None:
-    """A line for each, and what to do below."""
+    """Print a line for each check and its remedy below it."""
     for check in checks:
         mark = "" if check.status == "ok" else f"{'WRONG' if check.status == 'wrong' else 'warning'}: "
         screen.line(out, f"{check.name + ':':<10} {mark}{check.text}", None if check.status == "ok" else STYLES[check.status])
@@ -142,13 +142,13 @@ def show(out: screen.Console, checks: Sequence[Check]) -> None:
 
 
 def as_json(checks: Sequence[Check]) -> str:
-    """The same for programs: a list of objects with the fields of `Check`."""
+    """Return a JSON list of objects with the fields of `Check`."""
     return json.dumps([asdict(check) for check in checks], indent=2)
 
 
 def now() -> datetime:
-    """The time of this machine."""
-    return datetime.now(UTC)  # noqa: TID251 - what is looked at is the machine's own clock
+    """Return the time of this machine."""
+    return datetime.now(UTC)  # noqa: TID251 - `check_clock` checks the machine's own clock
 
 
 def _is_taken(hostname: str, port: int) -> bool:
@@ -163,11 +163,11 @@ def _is_taken(hostname: str, port: int) -> bool:
 
 
 def _free_bytes(data_dir: Path) -> int:
-    """Of the file system that the directory is on, or will be."""
+    """Return the free bytes of the file system that holds the directory, or will hold it."""
     place = next(path for path in (data_dir, *data_dir.parents) if path.exists())
     return shutil.disk_usage(place).free
 
 
 def _is_mounted(path: Path) -> bool:
-    """Whether the path lies on something mounted, below the container's own root."""
+    """Return True if the path lies on a mount other than the container's root."""
     return any(os.path.ismount(place) for place in (path, *path.parents) if place != Path("/"))

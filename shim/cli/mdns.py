@@ -24,43 +24,43 @@ log = structlog.get_logger(__name__)
 TYPE = "_http._tcp.local."
 EVERY = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 CLOSE_S = 2.0
-"""For the goodbye to go out."""
+"""Seconds for the goodbye message to be sent."""
 
 
 class MdnsError(ShimError):
-    """The server cannot be announced; the text says why and what to do."""
+    """The server cannot be announced. The text says why and what to do."""
 
 
 def require_zeroconf() -> None:
-    """Raise MdnsError where zeroconf is not installed."""
+    """Raise MdnsError if zeroconf is not installed."""
     if importlib.util.find_spec("zeroconf") is None:
         raise MdnsError("--mdns needs the package zeroconf: uv tool install 'opencode-shim[mdns]', or leave --mdns out.")
 
 
 def addresses(hostname: str) -> list[str]:
-    """IP addresses at which other machines reach a server that listens on `hostname`; [] for loopback ones."""
-    import ifaddr  # of the extra; it comes with zeroconf
+    """Return the IP addresses at which other machines reach a server on `hostname`, or [] for a loopback address."""
+    import ifaddr  # part of the extra `mdns`: zeroconf depends on it
 
     if hostname not in EVERY:
         try:
             return [] if ipaddress.ip_address(hostname).is_loopback else [hostname]
         except ValueError:
             return []
-    found: list[str] = []
+    reachable: list[str] = []
     for adapter in ifaddr.get_adapters():
         for ip in adapter.ips:
             address = ipaddress.ip_address(ip.ip if isinstance(ip.ip, str) else ip.ip[0])
             if not address.is_loopback and not address.is_link_local and (address.version == 4 or hostname == "::"):
-                found.append(str(address))
-    return found
+                reachable.append(str(address))
+    return reachable
 
 
 @asynccontextmanager
 async def announce(settings: Settings, host: str, port: int) -> AsyncGenerator[None]:
-    """While it lasts, the server at this address is announced. What goes wrong is logged: the server works without."""
+    """Announce the server at this address until the context ends. Failures are only logged: the server works without it."""
     where = addresses(host) if settings.mdns else []
     if settings.mdns and not where:
-        log.warning("mdns.skipped", why=f"{host} is reached by this machine only; use --hostname 0.0.0.0 and a password")
+        log.warning("mdns.skipped", why=f"only this machine reaches {host}; use --hostname 0.0.0.0 and a password")
     if not where:
         yield
         return
@@ -91,5 +91,5 @@ async def announce(settings: Settings, host: str, port: int) -> AsyncGenerator[N
 
 
 async def _register(zeroconf: Any, info: object) -> None:
-    """Ask whether the name is free, then announce it; half a second."""
+    """Check that the name is free and announce it. Takes half a second."""
     await (await zeroconf.async_register_service(info))

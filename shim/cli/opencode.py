@@ -1,10 +1,10 @@
-"""The program `opencode`, as those that start it call it: its commands and options, done by this server.
+"""The program `opencode`, implemented by this server: its commands and options.
 
 An alias (`shim.cli.alias`) calls it as `python -m shim.cli.opencode NAME ARGUMENTS...`, where NAME is `opencode` or `opencode2`.
-What is not in `COMMANDS` is handed to a real program of that name, or refused with a sentence. Options that this server has no
-use for are taken, and stderr says that they are ignored: a client that sends a new one must still start.
+A command that is not in `COMMANDS` goes to a real program of that name, or fails with one sentence. Options that this server
+does not use are accepted, and stderr says that they are ignored: a client that sends a new option must still start.
 
-Exit codes: those of `opencode-shim`; 1 for a command that is neither done here nor handed over.
+Exit codes: those of `opencode-shim`; 1 for a command that neither this server nor a real program can run.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from shim.runtime.aliases import NAMES, find_program
 IGNORED_OPTIONS: Mapping[str, str] = {
     "pure": "this server loads no plugins of OpenCode",
 }
-"""Option of OpenCode -> why this server ignores it."""
+"""OpenCode option -> why this server ignores it."""
 
 VARIABLE_NOTES: Mapping[str, str] = {
     "OPENCODE_DISABLE_CLAUDE_CODE": "reaches the agent OpenCode only: Claude Code reads its own instructions all the same",
     "OPENCODE_CONFIG_PROJECT_DISABLE": "holds for OpenCode's configuration only: other agents read their files of the project",
 }
-"""Variable that clients set -> what it does here, where that is less than in OpenCode."""
+"""Variable that clients set -> its effect here, if that is less than in OpenCode."""
 
 Options = argparse.Namespace
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that is done here. `add` declares its options; `run` does it and gives the exit code."""
+    """A command that this server implements. `add` declares its options; `run` executes it and returns the exit code."""
 
     words: tuple[str, ...]
     add: Callable[[argparse.ArgumentParser], object]
@@ -43,7 +43,7 @@ class Command:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The entry point of an alias: `NAME ARGUMENTS...`."""
+    """Run an alias with `NAME ARGUMENTS...`, and exit with its code."""
     from shim.cli import without_rich_tracebacks
 
     without_rich_tracebacks()
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def call(name: str, arguments: Sequence[str]) -> int:
-    """Do what `opencode ARGUMENTS` asks for. Raises ShimError with a sentence for the person."""
+    """Run `opencode ARGUMENTS` and return its exit code. Raises ShimError with a sentence for the person."""
     if name not in NAMES:
         raise ShimError(f"An alias is called {' or '.join(NAMES)}, not {name}.")
     if arguments and arguments[0] in ("--version", "-v"):
@@ -68,7 +68,7 @@ def call(name: str, arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in ("--help", "-h"):
         sys.stdout.write(help_text(name))
         return 0
-    command = next((one for one in COMMANDS if tuple(arguments[: len(one.words)]) == one.words), None)
+    command = next((entry for entry in COMMANDS if tuple(arguments[: len(entry.words)]) == entry.words), None)
     if command is None and (not arguments or arguments[0].startswith("-") or Path(arguments[0]).is_dir()):
         command = TUI
     if command is None:
@@ -77,12 +77,12 @@ def call(name: str, arguments: Sequence[str]) -> int:
     _add_common(parser)
     command.add(parser)
     options, unknown = parser.parse_known_intermixed_args(arguments[len(command.words) :])
-    _say_what_is_ignored(name, options, [one for one in unknown if one.startswith("-")])
+    _say_what_is_ignored(name, options, [entry for entry in unknown if entry.startswith("-")])
     return command.run(name, options)
 
 
 def version(name: str) -> str:
-    """The version of OpenCode whose wire the server speaks, as clients compare it."""
+    """Return the version of OpenCode whose wire the server speaks. Clients compare it with their own."""
     if name == "opencode2":
         from shim.faces.opencode2.operations import OPENCODE2_VERSION
 
@@ -93,24 +93,24 @@ def version(name: str) -> str:
 
 
 def help_text(name: str) -> str:
-    """What is done here, and by whom."""
+    """Return the text of `--help`: the commands that this server implements."""
     lines = "\n".join(f"  {name} {' '.join(command.words)}" for command in COMMANDS)
     return (
         f"opencode-shim under the name {name}: OpenCode's server with other agents behind it.\n\n{lines}\n"
-        f"\nOther commands are handed to a real {name}, if there is one on PATH. `opencode-shim --help` shows the rest.\n"
+        f"\nA real {name} on PATH runs the other commands. `opencode-shim --help` shows this server's own.\n"
     )
 
 
 def hand_over(name: str, arguments: Sequence[str]) -> int:
-    """Become the real program of this name. Raises ShimError if there is none."""
+    """Replace this process with the real program of this name. Raises ShimError if there is none."""
     from shim.runtime import child
     from shim.runtime.environment import OWN_PASSWORDS, child_environment
 
     real = find_program(name, os.environ.get("PATH", os.defpath))
     if real is None:
         raise ShimError(
-            f"`{' '.join(arguments)}` is a command of OpenCode itself, and there is no real {name} on PATH to hand it to."
-            f" Install OpenCode (npm install -g opencode-ai), or use what this server does itself: {name} --help."
+            f"Only OpenCode itself has the command `{' '.join(arguments)}`, and there is no real {name} on PATH."
+            f" Install OpenCode (npm install -g opencode-ai), or use a command of this server: {name} --help."
         )
     kept = {key: os.environ[key] for key in (*OWN_PASSWORDS, "OPENCODE_SERVER_USERNAME") if key in os.environ}
     try:
@@ -148,7 +148,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
-    """Options of commands that need a server: the one that runs, or one that is started for them."""
+    """Add the options of commands that need a server: a running one, or one that starts for the command."""
     parser.add_argument("--attach", "--server", metavar="URL", help="a server that runs already")
     parser.add_argument("-u", "--username", help="user of that server")
     parser.add_argument("-p", "--password", help="password of that server")
@@ -249,7 +249,7 @@ def _run(_name: str, options: Options) -> int:
 
 
 def _late_command(work: str) -> Callable[[str, Options], int]:
-    """A command of `shim.cli.opencode_client` by its name: loaded late, since most calls need none of them."""
+    """Return the named command of `shim.cli.opencode_client`. It is imported late, since most calls do not need it."""
 
     def run(_name: str, options: Options) -> int:
         from shim.cli import opencode_client
@@ -270,10 +270,10 @@ COMMANDS: tuple[Command, ...] = (
     Command(("models",), _add_models, _late_command("models")),
     Command(("agent", "list"), _add_server, _late_command("agent_list")),
 )
-"""What is done here, in the order of the help. `attach` is the TUI of the real program, so it is handed over as the rest is."""
+"""The commands of this server, in the order of the help. `attach` is missing: it opens the TUI of the real program."""
 
 TUI = Command((), _add_tui, _tui)
-"""`opencode [PROJECT]`: the real program's TUI on this server."""
+"""`opencode [PROJECT]`: opens the real program's TUI on this server."""
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,7 @@
-"""Commands of `opencode` that ask a server: `api`, `session list`, `export`, `import`, `models`, `agent list`.
+"""The commands of `opencode` that ask a server: `api`, `session list`, `export`, `import`, `models`, `agent list`.
 
-The server is the one that `--attach` names, the one on the person's data directory, or one that is started for the command.
-What they print has the form of OpenCode 1.18.33's own.
+They use the server of `--attach`, the one on the person's data directory, or one that starts for the command. Their output
+has the format of OpenCode 1.18.33.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ Options = argparse.Namespace
 Job = Callable[[Settings, str], Awaitable[int]]
 
 START_S = 20.0
-"""For a server that `api` has started to answer."""
+"""Seconds for a server that `api` started to answer."""
 LOOK_EVERY_S = 0.1
 API_S = 100.0
-"""For one answer; `opencode-fleet` waits 120 s for the whole command."""
+"""Timeout in seconds of one request. `opencode-fleet` waits 120 s for the whole command."""
 LEAST_ID, LEAST_TITLE = 20, 25
-"""Widths of the columns of `session list`."""
+"""Least widths of the columns of `session list`, in characters."""
 FAILED = 400
 
 
 def settings_of(options: Options) -> Settings:
-    """The settings, with what the options of a command say of the server."""
+    """Return the settings, changed by the server options of a command."""
     settings = Settings.load({"directory": options.dir, "username": options.username})
     changes = {"password": SecretStr(options.password)} if options.password else {}
     return settings.model_copy(update=changes)
 
 
 def on_server(options: Options, job: Job) -> int:
-    """Do a job on the server that the options name, that runs, or that is started for it."""
+    """Run a job on the server that the options name, on a running one, or on one that starts for the job."""
     settings = settings_of(options)
     return serving.with_server(settings, options.attach, lambda url: job(settings, url))
 
@@ -59,9 +59,9 @@ def on_server(options: Options, job: Job) -> int:
 
 
 def api(options: Options) -> int:
-    """One request: the body of the answer goes to stdout. 1 if the server refuses it; stderr then has the status.
+    """Make one request and write the response body to stdout. Returns 1 for an error status, which goes to stderr.
 
-    Without a server one is started that stays: an answer to a prompt goes on long after this command.
+    Without a server it starts one that stays, since the answer to a prompt goes on long after this command.
     """
     settings = settings_of(options)
     return asyncio.run(_api(settings, options))
@@ -80,11 +80,11 @@ async def _api(settings: Settings, options: Options) -> int:
                 options.method.upper(), url.rstrip("/") + path, params=params, data=body, headers=headers, ssl=transfer.trust(url)
             ) as answer,
         ):
-            said = await answer.text()
+            body_text = await answer.text()
     except (ClientError, TimeoutError, ValueError) as error:
-        raise ShimError(f"The server at {url} does not answer: {error or 'not in time'}.") from error
-    if said:
-        sys.stdout.write(said + "\n")
+        raise ShimError(f"The server at {url} does not answer: {error or 'timeout'}. Check that it runs.") from error
+    if body_text:
+        sys.stdout.write(body_text + "\n")
     if answer.status >= FAILED:
         sys.stderr.write(f"{answer.status} {answer.reason}\n")
         return 1
@@ -92,7 +92,7 @@ async def _api(settings: Settings, options: Options) -> int:
 
 
 async def _start(settings: Settings) -> str:
-    """Start a server that outlives us, and wait until it answers. Raises ShimError if it does not."""
+    """Start a server that outlives this command, and return its URL once it answers. Raises ShimError if it does not."""
     argv = [sys.executable, "-P", "-m", "shim.cli.opencode", "opencode", "serve", "--port", "0"]
     secrets = {name: value for name, value in os.environ.items() if name in DENIED or name.startswith(DENIED_PREFIX)}
     with serving.open_log(settings) as log:
@@ -102,9 +102,7 @@ async def _start(settings: Settings) -> str:
             return await _wait_for_server(settings, pid)
     except TimeoutError:
         log_file = settings.data_dir / serving.LOG_FILE
-        raise ShimError(
-            f"The server that was started (pid {pid}) does not answer within {START_S:g} s: see {log_file}."
-        ) from None
+        raise ShimError(f"The new server (pid {pid}) did not answer within {START_S:g} s. See its log: {log_file}.") from None
 
 
 async def _wait_for_server(settings: Settings, pid: int) -> str:
@@ -120,7 +118,7 @@ async def _wait_for_server(settings: Settings, pid: int) -> str:
 
 
 def session_list(options: Options) -> int:
-    """The sessions of the directory, the last changed first, as a table or as JSON."""
+    """Print the sessions of the directory, the last changed first, as a table or as JSON."""
     configure("error", "console", sys.stderr)
 
     async def show(settings: Settings, url: str) -> int:
@@ -160,14 +158,14 @@ def _when(epoch_ms: float) -> str:
 
 
 def models(options: Options) -> int:
-    """`PROVIDER/MODEL`, a line each; with `--verbose` what is known of each as JSON below it."""
+    """Print `PROVIDER/MODEL`, a line each. `--verbose` adds the model's JSON below its line."""
 
     async def show(settings: Settings, url: str) -> int:
         providers = [obj(row) for row in arr(obj(await request(settings, "GET", f"{url}/config/providers"))["providers"])]
         wanted = [row for row in providers if options.provider in (None, row["id"])]
         if options.provider and not wanted:
             names = ", ".join(text(row["id"]) for row in providers)
-            raise ShimError(f'There is no provider "{options.provider}". There are: {names}.')
+            raise ShimError(f'There is no provider "{options.provider}". Choose one of: {names}.')
         for provider in wanted:
             for name, model in sorted(obj(provider["models"]).items()):
                 sys.stdout.write(f"{provider['id']}/{name}\n")
@@ -179,7 +177,7 @@ def models(options: Options) -> int:
 
 
 def agent_list(options: Options) -> int:
-    """Each agent with its mode, and its permission rules as JSON below it."""
+    """Print each agent with its mode, and its permission rules as JSON below it."""
 
     async def show(settings: Settings, url: str) -> int:
         for row in map(obj, arr(await request(settings, "GET", f"{url}/agent"))):
@@ -194,26 +192,28 @@ def agent_list(options: Options) -> int:
 
 
 def export(options: Options) -> int:
-    """Write a session to stdout. `--sanitize` is refused: what would look clean must be clean."""
+    """Write a session to stdout. `--sanitize` is refused: a partly cleaned document would look safe."""
     if options.sanitize:
-        raise ShimError("--sanitize is not done here. `GET /v1/sessions/{id}/export` makes an archive without paths and keys.")
+        raise ShimError(
+            "This server cannot do --sanitize. `GET /v1/sessions/{id}/export` makes an archive without paths and keys."
+        )
     return on_server(options, lambda settings, url: transfer.export(settings, url, options.session))
 
 
 def import_(options: Options) -> int:
-    """Add a session from a file."""
+    """Import a session from a file."""
     document = transfer.read(options.file)
     return on_server(options, lambda settings, url: transfer.import_(settings, url, document))
 
 
 def file_part(name: str, directory: Path) -> dict[str, Any]:
-    """A file or folder as a part of a prompt. Raises ShimError if there is none."""
+    """Return a file or folder as a part of a prompt. Raises ShimError if it does not exist."""
     import mimetypes
 
     path = (directory / name).resolve()
     if not path.exists():
         raise ShimError(f"There is no file {path}.")
     guess = mimetypes.guess_type(path.name)[0] or ""
-    seen = guess if guess.startswith("image/") or guess == "application/pdf" else "text/plain"
-    mime = "application/x-directory" if path.is_dir() else seen
+    file_mime = guess if guess.startswith("image/") or guess == "application/pdf" else "text/plain"
+    mime = "application/x-directory" if path.is_dir() else file_mime
     return {"type": "file", "url": f"file://{quote(str(path))}", "filename": path.name, "mime": mime}

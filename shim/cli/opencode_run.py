@@ -1,7 +1,7 @@
-"""`opencode run`: one prompt, what the agent says on stdout, and the end of the turn.
+"""`opencode run`: sends one prompt and prints the agent's turn until it ends.
 
-Texts go to stdout, tools and errors to stderr; `--format json` writes a line of JSON for each finished part to stdout, as
-OpenCode 1.18.33 does. Nobody is there to be asked: permissions are rejected (`--auto`: allowed once), questions are not asked.
+Texts go to stdout, tools and errors to stderr. `--format json` writes a line of JSON for each finished part to stdout, as
+OpenCode 1.18.33 does. No person can answer: permissions are rejected (`--auto`: allowed once), and questions are denied.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Json: TypeAlias = dict[str, Any]
 
 CONNECT_S = 10.0
 SILENCE_S = 60.0
-"""A stream that says nothing for so long is dead: the server sends a heartbeat every 10 s."""
+"""Seconds without any byte after which the stream is dead. The server sends a heartbeat every 10 s."""
 MAX_EVENT_BYTES = 2**26
 NOBODY_ANSWERS = [{"permission": name, "action": "deny", "pattern": "*"} for name in ("question", "plan_enter", "plan_exit")]
-"""Rules of a session that is made for a run, as OpenCode's own."""
+"""Permission rules of a session that `run` creates. OpenCode sets the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asks for."""
+    """The parsed command line of `run`."""
 
     message: str
     command: str | None = None
@@ -57,9 +57,9 @@ class Request:
 
 
 def read(options: argparse.Namespace) -> Request:
-    """The request of a command line; words with blanks get quotation marks, and what is piped in is added, as OpenCode does.
+    """Return the request of a command line. Raises ShimError for an option that this server does not support.
 
-    Raises ShimError for what cannot be done.
+    Like OpenCode, it quotes words with blanks and appends the text from stdin.
     """
     if options.interactive:
         raise ShimError("`run --interactive` needs OpenCode's own terminal. Use `opencode attach URL --mini` with a real one.")
@@ -69,7 +69,7 @@ def read(options: argparse.Namespace) -> Request:
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
     message = "\n".join(part for part in (words, piped) if part)
     if not message.strip() and not options.command:
-        raise ShimError("There is nothing to send: give a message or a command.")
+        raise ShimError("There is nothing to send. Give a message or a command.")
     return Request(
         message,
         command=options.command,
@@ -89,7 +89,7 @@ def read(options: argparse.Namespace) -> Request:
 
 
 async def run(settings: Settings, url: str, request: Request) -> int:
-    """Send the prompt and show its turn until it has ended. 1 if it failed."""
+    """Send the prompt and print its turn until it ends. Returns 1 if the turn failed."""
     session = await _session(settings, url, request)
     if request.share:
         shared = await ask(settings, "POST", f"{url}/session/{session}/share")
@@ -97,7 +97,7 @@ async def run(settings: Settings, url: str, request: Request) -> int:
     path, body = _prompt(settings, request)
     printer = Printer(session, json_lines=request.json, thinking=request.thinking)
     async with contextlib.aclosing(_events(settings, url)) as events:
-        await anext(events)  # `server.connected`: what comes from now on is seen
+        await anext(events)  # `server.connected`: no later event is missed
         sending = asyncio.create_task(ask(settings, "POST", f"{url}/session/{session}/{path}", body))
         try:
             await _until_idle(settings, url, session, events, printer, sending, allow=request.allow)
@@ -110,10 +110,10 @@ async def run(settings: Settings, url: str, request: Request) -> int:
 async def _session(settings: Settings, url: str, request: Request) -> str:
     session = request.session
     if session is None and request.last:
-        found = arr(await ask(settings, "GET", f"{url}/session", params={"roots": "true", "limit": "1"}))
-        if not found:
+        sessions = arr(await ask(settings, "GET", f"{url}/session", params={"roots": "true", "limit": "1"}))
+        if not sessions:
             raise ShimError(f"There is no session in {settings.directory} to continue.")
-        session = text(obj(found[0])["id"])
+        session = text(obj(sessions[0])["id"])
     if session is None:
         title = {"title": request.title} if request.title else {}
         session = text(obj(await ask(settings, "POST", f"{url}/session", {**title, "permission": NOBODY_ANSWERS}))["id"])
@@ -123,7 +123,7 @@ async def _session(settings: Settings, url: str, request: Request) -> str:
 
 
 def _prompt(settings: Settings, request: Request) -> tuple[str, Json]:
-    """The end of the path, and the body."""
+    """Return the last segment of the request's path, and its body."""
     files = [file_part(name, Path(settings.directory)) for name in request.files]
     more: Json = {key: value for key, value in (("agent", request.agent), ("variant", request.variant)) if value}
     if request.command:
@@ -145,7 +145,7 @@ async def _until_idle(
     *,
     allow: bool,
 ) -> None:
-    """Show events until the session is idle. Raises ShimError if the prompt is refused, or the stream ends."""
+    """Print events until the session is idle. Raises ShimError if the prompt is refused or the stream ends."""
     while True:
         following = asyncio.ensure_future(anext(events, None))
         try:
@@ -158,7 +158,9 @@ async def _until_idle(
                 following.cancel()
                 await asyncio.wait({following})
         if event is None:
-            raise ShimError("The server has closed the stream of events before the turn was over.")
+            raise ShimError(
+                "The server closed the event stream before the turn ended. See its log, then `opencode run --continue`."
+            )
         properties = obj(event.get("properties"))
         if text(properties.get("sessionID")) != session:
             continue
@@ -175,7 +177,7 @@ async def _until_idle(
 
 @dataclass(slots=True)
 class Printer:
-    """Writes the parts of one session's turn, each once when it is whole."""
+    """Prints each part of one session's turn once, when the part is complete."""
 
     session: str
     json_lines: bool = False
@@ -185,7 +187,7 @@ class Printer:
     _shown: set[str] = field(default_factory=set[str])
 
     def show(self, event: Json) -> None:
-        """Write what an event adds."""
+        """Print the part that an event completes."""
         properties = obj(event.get("properties"))
         match event.get("type"):
             case "message.updated":
@@ -245,7 +247,7 @@ class Printer:
 
 
 async def _events(settings: Settings, url: str) -> AsyncGenerator[Json]:
-    """The events of the directory. Raises ShimError when the stream breaks."""
+    """Yield the events of the directory. Raises ShimError when the stream breaks."""
     timeout = ClientTimeout(total=None, connect=CONNECT_S, sock_read=SILENCE_S)
     params = {"directory": str(settings.directory)}
     try:
@@ -254,9 +256,9 @@ async def _events(settings: Settings, url: str) -> AsyncGenerator[Json]:
             client.get(f"{url}/event", params=params, ssl=transfer.trust(url)) as answer,
         ):
             if answer.status != 200:
-                raise ShimError(f"The server at {url} refuses the stream of events: status {answer.status}.")
+                raise ShimError(f"The server at {url} refused the event stream: status {answer.status}.")
             async for line in answer.content:
                 if line.startswith(b"data:"):
                     yield obj(json.loads(line[5:]))
     except (ClientError, TimeoutError, ValueError) as error:
-        raise ShimError(f"The stream of events from {url} broke: {error or 'nothing came in time'}.") from error
+        raise ShimError(f"The event stream from {url} broke: {error or 'it was silent for too long'}.") from error

@@ -1,7 +1,7 @@
-"""`opencode serve` and `opencode web`: the server as those that start it read it.
+"""`opencode serve` and `opencode web`: the server with the output that programs expect from OpenCode.
 
-opencode server listening on URL    the first line on stdout
-{"url": URL}                        the first line with `--stdio`; the end of stdin then stops the server
+opencode server listening on URL    first line on stdout
+{"url": URL}                        first line with `--stdio`; the end of stdin then stops the server
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shim.logging import configure
 from shim.settings import Settings
 
 READ_BYTES = 65_536
-"""Read at once from stdin, which is thrown away until its end."""
+"""Bytes per read from stdin. The content is dropped; only its end matters."""
 
 
 def serve(options: argparse.Namespace, *, page: bool = False) -> int:
@@ -63,7 +63,7 @@ def serve(options: argparse.Namespace, *, page: bool = False) -> int:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """As OpenCode: a port that nobody has chosen is 4096, or a free one if that is taken."""
+    """Listen as OpenCode does: without a configured port on 4096, or on a free port if 4096 is taken."""
     protected = settings.password is not None
     try:
         return listen(settings.hostname, settings.port, protected=protected)
@@ -74,7 +74,7 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def _set_at_end_of_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Set the event when stdin ends. A thread: stdin may be a file, which no event loop can wait for."""
+    """Set the event when stdin ends. It reads in a thread, since stdin may be a file and loops cannot wait for files."""
 
     def read() -> None:
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""`opencode-shim pair`: a link for another device as a QR code, the tokens of those that came in, and how to take one back.
+"""`opencode-shim pair`: shows a link for another device as a QR code, lists the paired devices and revokes them.
 
-Over HTTP, as `shim.cli.transfer`.
+It talks to the server over HTTP, like `shim.cli.transfer`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from shim.settings import Settings
 from universal.jsonvalue import arr, obj, text
 
 ELSEWHERE = ("192.0.2.1", 9)
-"""An address of nobody (RFC 5737), asked for only to learn from which of ours packets would leave."""
+"""An unused address (RFC 5737). Connecting a UDP socket to it shows which of our addresses packets would leave from."""
 QUIET = 2
-"""Light modules around the code: half of what the norm wants, which cameras read as well."""
+"""Light modules around the code. The norm asks for twice as many, but cameras read this too."""
 BLOCKS = {(False, False): "█", (False, True): "▀", (True, False): "▄", (True, True): " "}
 """(upper is dark, lower is dark) -> character, for light text on a dark terminal."""
 NAME_SHOWN = 60
-"""Characters of a client's name that the list shows."""
+"""Maximum number of characters of a client's name in the list."""
 
 
 async def show(settings: Settings, url: str, out: screen.Console) -> int:
-    """The tokens that are good, the newest first, a line each."""
+    """Print the valid tokens, the newest first, a line each."""
     rows = [obj(row) for row in arr(await request(settings, "GET", f"{url}/api/pair"))]
     for row in rows:
         name = "".join(c if c.isprintable() else " " for c in text(row.get("name")))[:NAME_SHOWN] or "(no name)"
         screen.line(out, f"{text(row.get('id'))}  {_day(row.get('created'))} to {_day(row.get('expires'))}  {name}")
     if not rows:
-        screen.line(out, "No device is paired. POST /api/pair makes a code for one (docs/clients.md).")
+        screen.line(out, "No device is paired. `opencode-shim pair` shows a link for one (docs/clients.md).")
     return 0
 
 
 async def revoke(settings: Settings, url: str, token_id: str, out: screen.Console) -> int:
-    """Take a token back. Raises ShimError if there is none of this id."""
+    """Revoke a token. Raises ShimError if there is none with this id."""
     await request(settings, "DELETE", f"{url}/api/pair/{quote(token_id, safe='')}")
-    screen.line(out, f"Revoked: {token_id} is refused from now on, and what was opened with it is closed.")
+    screen.line(out, f"Revoked: the server now refuses {token_id} and has closed its streams and terminals.")
     return 0
 
 
@@ -50,7 +50,7 @@ def _day(epoch_ms: object) -> str:
 
 
 async def invite(settings: Settings, url: str, out: screen.Console, at: str | None) -> int:
-    """Show a link that lets one device in, as text and as a QR code. Raises ShimError where no device could use it."""
+    """Print a link that lets one device in, as text and as a QR code. Raises ShimError if no device could reach it."""
     base = (at or settings.public_url or reachable(url)).rstrip("/")
     answer = obj(await request(settings, "POST", f"{url}/api/pair"))
     link = f"{base}/auth/connect/{text(answer.get('code'))}"
@@ -60,19 +60,22 @@ async def invite(settings: Settings, url: str, out: screen.Console, at: str | No
     screen.line(out, link, "bold")
     seconds = answer.get("expires_in")
     minutes = int(seconds) // 60 if isinstance(seconds, int | float) else 0
-    screen.line(out, f"Open it on the other device within {minutes} minutes. It works once. Who came in: opencode-shim pair list")
+    screen.line(
+        out,
+        f"Open it on the other device within {minutes} minutes. It works once. List the devices: opencode-shim pair list",
+    )
     if base.startswith("http://"):
-        screen.line(out, "Without HTTPS, who listens in on the network can read all of it (docs/install.md).", "yellow")
+        screen.line(out, "Without HTTPS, anyone who listens in on the network can read everything (docs/install.md).", "yellow")
     return 0
 
 
 def reachable(url: str, own_address: Callable[[], str] | None = None) -> str:
-    """The server's URL as other machines write it. Raises ShimError for a server that only this machine reaches."""
+    """Return the server's URL for other machines. Raises ShimError for a server that only this machine reaches."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if host in LOOPBACK or host.startswith("127."):
         raise ShimError(
-            f"The server listens on {host}, which only this machine reaches. Name its address behind a proxy or tunnel"
+            f"The server listens on {host}, which only this machine reaches. Give its address behind a proxy or tunnel"
             " (opencode-shim pair --at https://HOST, or the setting public_url), or serve with --hostname 0.0.0.0 and a password."
         )
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
@@ -81,17 +84,20 @@ def reachable(url: str, own_address: Callable[[], str] | None = None) -> str:
 
 
 def lan_address() -> str:
-    """This machine's address on its network: the one that packets to elsewhere leave from. None is sent. Raises ShimError."""
+    """Return the address from which this machine's packets leave. It sends no packet. Raises ShimError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(ELSEWHERE)
         except OSError as error:
-            raise ShimError(f"This machine has no network: {error.strerror}. Name an address: --at http://HOST:PORT") from error
+            raise ShimError(f"This machine has no network: {error.strerror}. Give an address: --at http://HOST:PORT") from error
         return str(sock.getsockname()[0])
 
 
 def qr_rows(link: str) -> list[str]:
-    """A QR code as lines of half blocks, two rows of it in each, with its quiet zone. Dark on a light terminal, and reversed."""
+    """Return a QR code with its quiet zone as lines of half blocks, two rows of modules in each line.
+
+    Light terminals show it with dark and light reversed, which cameras read too.
+    """
     import segno  # late: only this command needs it
 
     rows = [list(row) for row in segno.make(link, error="m", micro=False).matrix_iter(border=QUIET)]

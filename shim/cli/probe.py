@@ -1,6 +1,7 @@
-"""A real prompt through the whole chain, timed: our server on a free port, a client of it, the agent, and its model.
+"""Sends a real prompt through the whole chain and times it: our server on a free port, a client, the agent and its model.
 
-The agent works in an empty folder that is removed afterwards. What it asks is refused. It costs what one short answer costs.
+The agent works in an empty folder that is removed afterwards. Its permission requests and questions are rejected. A probe
+costs one short answer.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from universal.jsonvalue import arr, obj, text
 
 PROMPT = "Answer with the single word: ready. Use no tools."
 PROBE_S = 90.0
-"""For one agent, from the prompt to idle. A first answer takes 3 to 20 s; some agents retry a model that fails for a minute."""
+"""Seconds for one agent from the prompt to idle. A first answer takes 3 to 20 s; some agents retry a failing model for 60 s."""
 REQUEST_S = 30.0
-"""For every single request beside the stream."""
+"""Timeout in seconds of each request except the stream."""
 USER = "opencode"
 
 
 def private(settings: Settings) -> Settings:
-    """The person's settings for a server that only this process can use."""
+    """Return the person's settings, changed for a server that only this process can use."""
     password = SecretStr(secrets.token_urlsafe())
-    own = {"web_ui": False, "base_path": "", "username": USER, "password": password, "tls_cert": None, "tls_key": None}
-    return settings.model_copy(update=own)
+    changes = {"web_ui": False, "base_path": "", "username": USER, "password": password, "tls_cert": None, "tls_key": None}
+    return settings.model_copy(update=changes)
 
 
 async def probe(runner: web.AppRunner, settings: Settings, agent: str, model: str, clock: Clock) -> Probe:
-    """One prompt to one agent. Bounded; what goes wrong is in the answer."""
+    """Send one prompt to one agent. Bounded; a failure is reported in `Probe.error`."""
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[-1][:2]
@@ -53,7 +54,7 @@ async def probe(runner: web.AppRunner, settings: Settings, agent: str, model: st
 
 
 class _Turn:
-    """One turn and its times."""
+    """Runs one turn and measures its times."""
 
     def __init__(self, http: ClientSession, app: web.Application, folder: str, clock: Clock) -> None:
         self._http = http
@@ -64,7 +65,7 @@ class _Turn:
         self._seen: dict[str, Any] = {}
 
     async def run(self, agent: str, model: str) -> Probe:
-        """Session, stream, prompt, events until idle; then what HTTP says of the answer."""
+        """Create a session, open the stream, send the prompt, wait for idle, then read the answer over HTTP."""
         session = ""
         self._agents.on_spawned = lambda name: self._mark("started_ms") if name == agent else None
         try:
@@ -87,7 +88,7 @@ class _Turn:
         timeout = ClientTimeout(total=None, sock_read=PROBE_S)
         async with self._http.get("/event", params=self._query, timeout=timeout) as stream:
             events = _events(stream)
-            await anext(events)  # server.connected: from here on nothing is missed
+            await anext(events)  # `server.connected`: no later event is missed
             self._began = self._clock.now_ms()
             body = {"parts": [{"type": "text", "text": PROMPT}], "model": model}
             await self._post(f"/session/{session}/prompt_async", body)
@@ -96,7 +97,7 @@ class _Turn:
                     return
 
     async def _event(self, session: str, kind: str, properties: dict[str, Any]) -> bool:
-        """One event; whether the turn is over with it."""
+        """Handle one event. Returns True if it ends the turn."""
         if properties.get("sessionID") != session:
             return False
         if kind == "message.updated" and obj(properties.get("info")).get("role") == "assistant":
@@ -120,21 +121,21 @@ class _Turn:
     async def _answer(self, session: str) -> str:
         async with self._http.get(f"/session/{session}/message", params=self._query) as answer:
             messages = arr(await answer.json())
-        said = [
+        texts = [
             text(obj(part).get("text"))
             for message in messages
             if obj(obj(message).get("info")).get("role") == "assistant"
             for part in arr(obj(message).get("parts"))
             if obj(part).get("type") == "text"
         ]
-        return " ".join(said).strip()
+        return " ".join(texts).strip()
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         async with self._http.post(path, params=self._query, json=body) as answer:
-            told = await answer.text()
+            body_text = await answer.text()
             if answer.status >= 400:
-                raise ValueError(f"{path} answered {answer.status}: {told[:300]}")
-            return obj(json.loads(told)) if told else {}
+                raise ValueError(f"{path} answered {answer.status}: {body_text[:300]}")
+            return obj(json.loads(body_text)) if body_text else {}
 
     async def _delete(self, path: str) -> None:
         async with self._http.delete(path, params=self._query):
@@ -142,7 +143,7 @@ class _Turn:
 
 
 async def _events(stream: Any) -> AsyncIterator[dict[str, Any]]:
-    """Events of an SSE answer."""
+    """Yield the events of an SSE response."""
     async for line in stream.content:
         if line.startswith(b"data:"):
             yield obj(json.loads(line[5:]))

@@ -1,4 +1,4 @@
-"""`opencode-shim record`: a real agent through our scenes, into a folder of fixtures, with a report."""
+"""`opencode-shim record`: plays our scenes to a real agent, writes a folder of fixtures, and reports what changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from universal.registry import agents
 
 
 def record(name: str, out: Path, binary: str | None, version: str | None, scenes: Sequence[str]) -> Taken:
-    """Record one agent. Raises ShimError for one that is not known or cannot be recorded, with why."""
+    """Record one agent. Raises ShimError, with the reason, for an unknown agent and one that cannot be recorded."""
     spec = agents().get(name)
     if spec is None:
         raise ShimError(f"There is no agent {name}. Known: {', '.join(agents())}.")
@@ -25,12 +25,12 @@ def record(name: str, out: Path, binary: str | None, version: str | None, scenes
 
 
 def print_line(line: str) -> None:
-    """A line for the person, at once."""
+    """Print a line for the person without buffering."""
     os.write(1, f"  {line}\n".encode())
 
 
 def report_lines(taken: Taken) -> list[str]:
-    """The end of the command's output: the report as Markdown."""
+    """Return the report that ends the command's output, as lines of Markdown."""
     out = [f"## {taken.agent} {taken.version}", "", f"{len(taken.scenes)} scenes in {taken.folder}"]
     out += [f"- {name}: not recorded. {why}" for name, why in taken.skipped.items()]
     out += [f"- {name}: **failed**. {why}" for name, why in taken.failed.items()]

@@ -1,6 +1,6 @@
-"""The settings of a running server, read again: at SIGHUP, and when a file that they came from has changed.
+"""Reloads the settings of a running server at SIGHUP and when one of their files has changed.
 
-What is in `LIVE` is taken over; what needs a restart is named in the log; settings that cannot be used change nothing.
+It applies the settings in `LIVE` and logs the names of those that need a restart. Invalid settings change nothing.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ from shim.settings import LIVE, Settings, config_files
 log = structlog.get_logger(__name__)
 
 CHECK_S = 2.0
-"""Between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 Stamp = tuple[int, int] | None
-"""Time and size of a file; None if it is not there."""
+"""Modification time (ns) and size (bytes) of a file, or None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Names of settings that differ: those that a running server takes over, and those that need a restart."""
+    """Names of the changed settings: those that a running server applies, and those that need a restart."""
 
     live: tuple[str, ...]
     restart: tuple[str, ...]
 
 
 def compare(current: Settings, wanted: Settings) -> Changes:
-    """What differs."""
+    """Return the names of the settings that differ."""
     names = [name for name in Settings.model_fields if getattr(current, name) != getattr(wanted, name)]
     return Changes(tuple(n for n in names if n in LIVE), tuple(n for n in names if n not in LIVE))
 
 
 class Reloader:
-    """Keeps the settings of one server current. In: `load`, which reads them as at the start; `settings`, those in force.
+    """Keeps the settings of one server current.
 
-    `apply` takes over the live ones, `relog` sets up the log anew.
+    `load` reads the settings as at the start, and `settings` are those in force. `apply` applies the live ones, and `relog`
+    configures the log again.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class Reloader:
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """A reload is wanted; called in the event loop."""
+        """Request a reload. Call it in the event loop."""
         self._asked.set()
 
     async def work(self, running: RunningServer) -> None:
-        """Reload whenever it is asked for or a file has changed, until cancelled."""
+        """Reload after each request and after each change of a file, until cancelled."""
         stamps = await asyncio.to_thread(self._stamps)
         while True:
             asked = False
@@ -88,7 +89,7 @@ class Reloader:
                 stamps = await asyncio.to_thread(self._stamps)
 
     async def reload(self, running: RunningServer) -> Changes | None:
-        """Read the settings again and take over what is live. None if they cannot be used: the log says why."""
+        """Read the settings again and apply the live ones. Returns None, and logs why, if they are invalid."""
         self._notifier.notify_reloading()
         try:
             wanted = await asyncio.to_thread(self._load)
@@ -114,14 +115,14 @@ class Reloader:
 
 
 def _reload_certificate(tls: ssl.SSLContext | None, settings: Settings) -> None:
-    """Connections from now on get the certificate that is in the files now."""
+    """Load the current certificate files. New connections get them."""
     if tls is not None and settings.tls_cert is not None:
         tls.load_cert_chain(settings.tls_cert, settings.tls_key)
 
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116 - follows links, as renewed certificates are
+        status = os.stat(path)  # noqa: PTH116 - follows links, as renewed certificates are
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size)
+    return (status.st_mtime_ns, status.st_size)

@@ -1,4 +1,4 @@
-"""What the command shows: plain lines and tables, coloured on a terminal, free of escapes and breaks elsewhere."""
+"""Prints lines and tables: coloured on a terminal, elsewhere without escape sequences and line breaks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from shim.cli.server import RunningServer
 from shim.settings import Settings, env_name
 
 BUILT_IN = "built in"
-"""Where an agent is that has no program of its own."""
+"""Shown instead of a path for an agent that has no program of its own."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""Variables by which a person asks for colours where there is no terminal."""
+"""Variables that ask for colours without a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """What is told of one agent. `where`: its path, or `built in`.
+    """One agent in the lists. `where` is its path, or `built in`.
 
-    problem   why it cannot be used, None when it can
-    absent    it is not installed
-    trouble   why it did not tell what it offers (it may work all the same), None when it did
+    problem   why the agent cannot be used, or None
+    absent    True if the agent is not installed
+    trouble   why the agent did not report what it offers, or None; it may still work
     """
 
     name: str
@@ -44,7 +44,7 @@ class AgentRow:
 
 @dataclass(slots=True)
 class Table:
-    """Rows of cells below their titles. A row's style is rich's: `dim`, `bold`, `yellow`."""
+    """Rows of cells below their titles. Styles are those of rich: `dim`, `bold`, `yellow`."""
 
     titles: tuple[str, ...]
     rows: list[tuple[tuple[str, ...], str | None]] = field(default_factory=list[tuple[tuple[str, ...], str | None]])
@@ -54,17 +54,17 @@ class Table:
 
 
 class Console(Protocol):
-    """Where something is shown."""
+    """An output for lines and tables."""
 
     def line(self, text: str, style: str | None) -> None:
-        """One line, never broken: it may be copied or parsed. Brackets in it are no markup."""
+        """Print one line without wrapping it, since people copy it and programs parse it. Brackets are no markup."""
         ...
 
     def table(self, table: Table) -> None: ...
 
 
 class Plain:
-    """No terminal: scripts read the lines, so nothing is wrapped or coloured."""
+    """Output without a terminal. Scripts read it, so it wraps and colours nothing."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -81,8 +81,10 @@ class Plain:
 
 
 class Terminal:
-    """A terminal, by rich, which reads NO_COLOR and the width itself. It is loaded for this only: it takes as long as a tenth of
-    a start."""
+    """Output to a terminal by rich, which reads NO_COLOR and the width itself.
+
+    rich is imported only here: the import takes a tenth of the start.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -105,27 +107,27 @@ class Terminal:
 
 
 def console(stream: TextIO) -> Console:
-    """For stdout or stderr."""
+    """Return the output for stdout or stderr."""
     return Terminal(stream) if stream.isatty() or any(map(os.environ.get, FORCED)) else Plain(stream)
 
 
 def line(out: Console, text: str, style: str | None = None) -> None:
-    """See `Console.line`."""
+    """Print one line (see `Console.line`)."""
     out.line(text, style)
 
 
 def print_listening_line(out: Console, running: RunningServer) -> None:
-    """The line that OpenCode's server prints too: the SDK's `createOpencodeServer` and scripts wait for it."""
+    """Print the line that OpenCode's server prints. The SDK's `createOpencodeServer` and scripts wait for it."""
     line(out, f"opencode server listening on {running.url}")
 
 
 def print_start(out: Console, running: RunningServer, rows: Sequence[AgentRow], warnings: Iterable[str] = ()) -> None:
-    """After the start: the agents, how to attach, where things are, and what the person should know."""
+    """Print, after the start, the agents, how to attach, where the data is, and the warnings."""
     settings = running.settings
     line(out, "")
     agent_table(out, [row for row in rows if not row.absent])
     if absent := ", ".join(row.name for row in rows if row.absent):
-        line(out, f"not installed: {absent} (`opencode-shim agents` says how they are)", "dim")
+        line(out, f"not installed: {absent} (`opencode-shim agents` says how to install them)", "dim")
     line(out, "")
     line(out, f"attach   {attach_line(running.url, settings.directory)}", "bold")
     line(out, f"inspect  {running.url}/inspector")
@@ -139,18 +141,18 @@ def print_start(out: Console, running: RunningServer, rows: Sequence[AgentRow], 
 
 
 def notes(settings: Settings, rows: Sequence[AgentRow]) -> list[str]:
-    """What a person may wrongly believe of this server."""
-    found: list[str] = []
+    """Return notes that correct wrong expectations: no agent, password without TLS, recorded traffic."""
+    messages: list[str] = []
     if not any(row.problem is None and row.where != BUILT_IN for row in rows):
-        found.append("No agent is installed, so prompts go to the built-in mock. Send it `help` to see what it can play.")
-    found += [row.trouble for row in rows if row.trouble and not row.problem]
+        messages.append("No agent is installed, so prompts go to the built-in mock. Send it `help` to see what it can play.")
+    messages += [row.trouble for row in rows if row.trouble and not row.problem]
     if settings.password is not None and settings.tls_cert is None and settings.hostname not in LOOPBACK:
-        found.append(
-            "Without --tls-cert, who listens in on the network reads the password. Behind a proxy with TLS that is fine."
+        messages.append(
+            "Without --tls-cert, anyone who listens in on the network reads the password. Behind a proxy with TLS that is fine."
         )
     if settings.record_dir is not None:
-        found.append(f"All traffic with agents, prompts included, is recorded in {settings.record_dir}.")
-    return found
+        messages.append(f"All traffic with agents, prompts included, is recorded in {settings.record_dir}.")
+    return messages
 
 
 def _access(settings: Settings) -> str:
@@ -160,16 +162,16 @@ def _access(settings: Settings) -> str:
 
 
 def _from_files(settings: Settings) -> dict[str, list[str]]:
-    """path -> names of the settings that it holds: a file in a strange checkout must not go unseen."""
-    found: dict[str, list[str]] = {}
+    """Return path -> names of the settings in that file. The person must notice a settings file of an unknown checkout."""
+    files: dict[str, list[str]] = {}
     for name, source in settings.sources().items():
         if source.startswith("file "):
-            found.setdefault(source.removeprefix("file "), []).append(name)
-    return found
+            files.setdefault(source.removeprefix("file "), []).append(name)
+    return files
 
 
 def agent_table(out: Console, rows: Sequence[AgentRow]) -> None:
-    """name, version, path or why not."""
+    """Print name, version, and path or problem of each agent."""
     table = Table(("agent", "version", "where"))
     for row in rows:
         style = "dim" if row.problem else None
@@ -179,7 +181,7 @@ def agent_table(out: Console, rows: Sequence[AgentRow]) -> None:
 
 
 def agent_details(out: Console, rows: Sequence[AgentRow]) -> None:
-    """The table, and for each usable agent its models and what it can do."""
+    """Print the table, and for each usable agent its models and capabilities."""
     agent_table(out, rows)
     for row in rows:
         if row.problem is None:
@@ -193,12 +195,12 @@ def agent_details(out: Console, rows: Sequence[AgentRow]) -> None:
 
 
 def agents_json(rows: Sequence[AgentRow]) -> str:
-    """The same as JSON: a list of objects with the fields of `AgentRow`."""
+    """Return a JSON list of objects with the fields of `AgentRow`."""
     return json.dumps([asdict(row) for row in rows], indent=2)
 
 
 def settings_table(out: Console, settings: Settings) -> None:
-    """name, value, where it came from."""
+    """Print name, value and source of each setting."""
     table = Table(("setting", "value", "from"))
     for name, source in settings.sources().items():
         table.add(name, _display(getattr(settings, name)), source)
@@ -206,7 +208,7 @@ def settings_table(out: Console, settings: Settings) -> None:
 
 
 def settings_json(settings: Settings) -> str:
-    """The same as JSON: name -> {value, source, env, description}."""
+    """Return the settings as JSON: name -> {value, source, env, description}."""
     values = settings.model_dump(mode="json")
     fields = type(settings).model_fields
     return json.dumps(

@@ -1,11 +1,11 @@
 """Runs the application of `shim.app` in this process: the socket, the signals, a clean stop and its exit code.
 
     first Ctrl-C, SIGTERM           stop taking requests, end streams and agents, close the store: exit code 0
-    SIGHUP                          the same when our terminal has gone; else the settings are read again (`shim.cli.reload`)
+    SIGHUP                          the same if our terminal is gone; else reload the settings (`shim.cli.reload`)
     second Ctrl-C                   end at once: 130
-    not stopped after STOP_S        end at once: 1, also when the event loop hangs
+    not stopped after STOP_S        end at once: 1, also if the event loop hangs
 
-When we end at once, our children and theirs are killed first: no agent stays, but its last words may be lost.
+Before it ends at once, the process kills its children and their children. No agent stays, but its last output may be lost.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from shim.runtime.environment import blank_passwords
 from shim.settings import Settings
 
 STOP_S = 5.0
-"""From the first signal to the end of the process, whatever hangs."""
+"""Seconds from the first signal to the end of the process, whatever hangs."""
 DRAIN_S = 1.0
-"""What requests in flight get to finish. Streams are closed at once, so only prompts that wait for a turn need it."""
+"""Seconds for requests in flight to finish. Streams close at once, so only prompts that wait for a turn need it."""
 BACKLOG = 128
 """Connections that may wait to be accepted, also while the application starts."""
 HEADER_LIMIT_BYTES = 16 * 2**10
-"""Of one header, and of the line with the path: a directory of 4096 bytes, percent-encoded, fits."""
+"""Maximum size of one header and of the request line. A percent-encoded directory of 4096 bytes fits."""
 HEADER_LIMIT = 128
-"""Headers of one request."""
+"""Maximum number of headers of one request."""
 KILL_S = 1.0
-"""For children to be gone after SIGKILL, when we end at once."""
+"""Seconds for children to be gone after SIGKILL, when the process ends at once."""
 OPEN_FILES = 65_536
-"""So many we want to be allowed: a subscriber is one, an agent five. The usual limit is 1,024."""
+"""Open files that the server asks for: a subscriber takes one, an agent five. The usual limit is 1,024."""
 GONE_S = 60
-"""A connection whose other end acknowledges nothing for so long is closed: a machine that lost its network never says goodbye."""
+"""Seconds without an acknowledgement after which a connection is closed. A machine that lost its network never says goodbye."""
 LARGE_BYTES = 2**20
-"""Memory of this size or more is given back to the system as soon as it is free."""
+"""Memory blocks of this size or more go back to the system as soon as they are free."""
 FORCED_EXIT = 130
 STUCK_EXIT = 1
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -66,7 +66,7 @@ MakeApp = Callable[[Settings], web.Application]
 
 
 class ListenError(ShimError):
-    """The address cannot be listened on; the text says why and what to do."""
+    """The server cannot listen on the address. The text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +80,17 @@ class RunningServer:
 
 
 def listen(hostname: str, port: int, *, protected: bool = False) -> socket.socket:
-    """A listening socket, before anything else is started: a taken port leaves no trace.
+    """Return a listening socket. It is opened before anything else starts, so that a taken port leaves no trace.
 
-    In: `protected`, whether a password is set. Raises: ListenError for names that are not found, ports that are taken or not
-    ours to use, and without a password for every address that other machines can reach: whoever reaches the server can run
-    commands here.
+    `protected` says whether a password is set. Raises ListenError for an unknown name, for a port that is taken or forbidden,
+    and, without a password, for every address that other machines reach: whoever reaches the server can run commands here.
     """
     try:
-        found = socket.getaddrinfo(hostname, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(hostname, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise ListenError(f"Cannot listen on {hostname}: {error.strerror or error}. Try --hostname 127.0.0.1.") from error
-    # `localhost` is both 127.0.0.1 and ::1; clients that are told 127.0.0.1 must find us.
-    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    # `localhost` is both 127.0.0.1 and ::1. Clients that use 127.0.0.1 must find us.
+    family, _, _, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
     host = str(address[0])
     if not protected and not is_loopback(host):
         raise ListenError(
@@ -106,7 +105,7 @@ def listen(hostname: str, port: int, *, protected: bool = False) -> socket.socke
 
 
 def need_directory_inside(settings: Settings) -> None:
-    """Raise ListenError for a directory outside of `roots`: every request would be refused, and no client would start."""
+    """Raise ListenError for a directory outside of `roots`. The server would refuse every request, and no client would start."""
     if not within(str(settings.directory), settings.roots):
         allowed = ", ".join(map(str, settings.roots))
         raise ListenError(
@@ -116,9 +115,9 @@ def need_directory_inside(settings: Settings) -> None:
 
 
 def notice_the_gone(sock: socket.socket) -> socket.socket:
-    """Ask the kernel to close connections whose other end has vanished (half-open ones). What it accepts inherits this."""
+    """Make the kernel close half-open connections of this listening socket. Accepted sockets inherit the options."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Unanswered data: TCP_USER_TIMEOUT; silence: GONE_S / 2, and three questions in the rest. Where the system has them.
+    # TCP_USER_TIMEOUT limits unanswered data. After GONE_S / 2 of silence the kernel probes three times in the other half.
     wanted = {"TCP_USER_TIMEOUT": GONE_S * 1000, "TCP_KEEPIDLE": GONE_S // 2, "TCP_KEEPINTVL": GONE_S // 6, "TCP_KEEPCNT": 3}
     for name, value in wanted.items():
         if (option := getattr(socket, name, None)) is not None:
@@ -127,26 +126,26 @@ def notice_the_gone(sock: socket.socket) -> socket.socket:
 
 
 def allow_open_files(wanted: int = OPEN_FILES) -> int:
-    """Raise this process's own limit of open files as far as we may; what it is then. The hard limit stays."""
+    """Raise this process's soft limit of open files up to `wanted` or the hard limit, and return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        except (OSError, ValueError):  # macOS has a lower one beside it
+        except (OSError, ValueError):  # macOS has another, lower limit
             return soft
         return most
     return soft
 
 
 def give_back_large_memory() -> None:
-    """Ask glibc to take LARGE_BYTES and more from the system each time, and give it back at once.
+    """Make glibc map blocks of LARGE_BYTES or more separately, so that it returns them to the system when they are freed.
 
-    By itself it takes the largest block that was ever freed (a line of an agent, an answer) as the new bound, up to 32 MiB. Such
-    blocks are cut out of the heap then, small ones settle between them, and the heap grows by a MiB a minute under mixed work
-    though nothing is kept (docs/SOAK.md).
+    By default glibc raises this threshold to the size of the largest freed block (a line of an agent, an answer), up to 32 MiB.
+    It then cuts such blocks out of the heap, small blocks settle between them, and the heap grows by a MiB a minute under mixed
+    work although nothing is kept (docs/SOAK.md).
     """
-    import ctypes  # here: an import of four milliseconds, which only a server needs
+    import ctypes  # imported here: it takes 4 ms, and only a server needs it
 
     mmap_threshold = -3  # M_MMAP_THRESHOLD of malloc.h
     with suppress(OSError, AttributeError):  # another C library
@@ -154,7 +153,7 @@ def give_back_large_memory() -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an IP address."""
+    """Return True if only this machine reaches the IP address."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
@@ -167,21 +166,21 @@ def _why_not(hostname: str, port: int, error: OSError) -> str:
             " Choose another one with --port, or --port 0 for one that is free."
         )
     if error.errno == errno.EACCES:
-        return f"Port {port} may not be used by you; ports from 1024 on may."
+        return f"You may not use port {port}. Choose one from 1024 on with --port."
     return f"Cannot listen on {hostname}, port {port}: {error.strerror}."
 
 
 def url_of(sock: socket.socket, *, tls: bool = False) -> str:
-    """`http://127.0.0.1:4096`, with brackets around IPv6 addresses."""
+    """Return the socket's URL, such as `http://127.0.0.1:4096`, with brackets around an IPv6 address."""
     host, port = sock.getsockname()[:2]
     return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def tls_of(settings: Settings) -> ssl.SSLContext | None:
-    """What HTTPS is served with; None for HTTP. Raises: ListenError that says which file is wrong."""
+    """Return the TLS context for HTTPS, or None for HTTP. Raises ListenError that says which file is wrong."""
     if settings.tls_cert is None:
         if settings.tls_key is not None:
-            raise ListenError("tls_key is set, but not tls_cert: name the certificate too (--tls-cert FILE).")
+            raise ListenError("tls_key is set, but tls_cert is not. Give the certificate too: --tls-cert FILE.")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
@@ -204,10 +203,10 @@ def run(
     stop_s: float = STOP_S,
     on_hangup: Callable[[], None] | None = None,
 ) -> int:
-    """Serve on `sock` until `during` returns or a signal comes; then stop. Gives `during`'s exit code, 0 for a signal.
+    """Serve on `sock` until `during` returns or a signal comes. Returns the exit code of `during`, or 0 for a signal.
 
-    In: `on_hangup`, called in the event loop at a SIGHUP that does not come from the loss of our terminal; None: stop then too.
-    Raises: ShimError if the application cannot start; whatever `during` raises.
+    `on_hangup` is called in the event loop at a SIGHUP that does not come from the loss of our terminal. Without it such a
+    SIGHUP stops the server. Raises ShimError if the application cannot start, and whatever `during` raises.
     """
     need_directory_inside(settings)
     tls = tls_of(settings)
@@ -237,7 +236,7 @@ async def _serve(
     with _signals(task, watchdog, on_hangup) as stopping:
         gc.disable()
         app = make_app(settings)
-        # handler_cancellation: a client that hangs up must not undo half of what its request began.
+        # No handler_cancellation: a client that hangs up must not leave its request half done.
         runner = web.AppRunner(
             app,
             handler_cancellation=False,
@@ -251,7 +250,7 @@ async def _serve(
             await runner.setup()
             await web.SockSite(runner, sock, backlog=BACKLOG, ssl_context=tls).start()
             url = url_of(sock, tls=tls is not None)
-            # Whatever is here now stays until the end: from now on only what comes later is looked through.
+            # All objects of the start live until the end. The collector then looks only at later ones.
             gc.freeze()
             gc.enable()
             _announce(app, url + (settings.base_path or "").rstrip("/"))
@@ -269,9 +268,9 @@ async def _serve(
 
 
 class _Watchdog:
-    """A thread that ends the process when a stop takes longer than `stop_s`, from the first `arm`.
+    """A thread that ends the process if a stop takes longer than `stop_s` seconds after the first `arm`.
 
-    It is armed through a pipe: a signal handler may interrupt any code of its thread, and must take no lock.
+    `arm` writes to a pipe: a signal handler may interrupt any code of its thread, so it must take no lock.
     """
 
     def __init__(self, stop_s: float) -> None:
@@ -282,12 +281,12 @@ class _Watchdog:
         self._thread.start()
 
     def arm(self) -> None:
-        """The stop has begun. Again is fine."""
+        """Start the countdown. Further calls change nothing."""
         with suppress(OSError):
             os.write(self._outer, b"a")
 
     def close(self) -> None:
-        """The stop has ended in time."""
+        """End the countdown: the server stopped in time."""
         with suppress(OSError):
             os.write(self._outer, b"c")
         self._thread.join(KILL_S)
@@ -307,9 +306,9 @@ class _Watchdog:
 
 @contextmanager
 def _signals(task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[], None] | None = None) -> Generator[list[str]]:
-    """The first stop signal cancels `task`, a further Ctrl-C ends the process. Out: a list, empty until we stop.
+    """Handle stop signals: the first cancels `task`, a further Ctrl-C ends the process. Yields the names of the signals.
 
-    Python-level handlers, not the loop's: a second Ctrl-C must work also when the loop hangs.
+    The handlers are Python's, not the loop's: a second Ctrl-C must work also if the loop hangs.
     """
     stopping: list[str] = []
     loop = task.get_loop()
@@ -327,7 +326,7 @@ def _signals(task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[
             _end_at_once(FORCED_EXIT, "Ended at once.")
         stopping.append(signal.Signals(number).name)
 
-    # Under nohup the hang-up is ignored, and stays so.
+    # nohup makes the process ignore SIGHUP. That must stay.
     ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set[signal.Signals]()
     before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS if number not in ignored}
     try:
@@ -338,7 +337,7 @@ def _signals(task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[
 
 
 def has_terminal() -> bool:
-    """Whether this process has a terminal that it can open. The kernel takes it away before it sends SIGHUP for its loss."""
+    """Return True if this process can open its terminal. The kernel takes a lost terminal away before it sends SIGHUP."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -347,21 +346,21 @@ def has_terminal() -> bool:
 
 
 def _application(settings: Settings) -> web.Application:
-    # Here and not above: `opencode-shim config` and `--help` need not load the whole server.
+    # Imported here, so that `opencode-shim config` and `--help` do not load the whole server.
     from shim.app import build_app
 
     return build_app(settings)
 
 
 def _announce(app: web.Application, url: str) -> None:
-    from shim.app import ANNOUNCE  # here: as above
+    from shim.app import ANNOUNCE  # imported here for the same reason
 
     if (announce := app.get(ANNOUNCE)) is not None:
         announce(url)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's if it is installed (the extra `speed`), else asyncio's own."""
+    """Return the loop factory of uvloop if it is installed (the extra `speed`), else None for asyncio's own loop."""
     if importlib.util.find_spec("uvloop") is None:
         _watch_children_without_threads()
         return None
@@ -370,20 +369,20 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _watch_children_without_threads() -> None:
-    """As asyncio does by itself since 3.12, where the kernel can tell of a child's end (Linux 5.3): else each has a thread."""
+    """Let a pidfd report the end of a child (Linux 5.3), as asyncio does since 3.12. By default 3.11 has a thread per child."""
     if sys.version_info >= (3, 12) or not hasattr(os, "pidfd_open"):
         return
     with suppress(OSError):
         os.close(os.pidfd_open(os.getpid()))
-        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # pyright: ignore[reportDeprecated] - in what we do not run it with
+        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # pyright: ignore[reportDeprecated] - deprecated only in versions that return above
 
 
 def _end_at_once(code: int, why: str) -> None:
-    """The last resort: no goodbye to anyone, but nothing of ours stays behind."""
+    """End the process without a clean stop, but kill all processes that it started."""
     try:
         last_words(f"opencode-shim: {why}\n")
         kin = family.members(os.getpid(), token="")
-        # Each with its own session too: one that forks while its parent is killed is nobody's child afterwards.
+        # Sweep each process's session too: one that forks while its parent is killed has no parent afterwards.
         any(family.sweep(process.pid, "", 0, kin, KILL_S) for process in kin)
     finally:
         os._exit(code)

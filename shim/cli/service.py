@@ -1,9 +1,9 @@
-"""`opencode-shim service`: the server as a service of this user, by systemd or launchd.
+"""`opencode-shim service`: installs and controls the server as a service of this user, by systemd or launchd.
 
-    <config>/opencode-shim/service.env   PATH and the like, written by `install`
-    <config>/opencode-shim/keys.env      keys, written by the person; `install` makes an empty one
+    <config>/opencode-shim/service.env   PATH and similar variables, written by `install`
+    <config>/opencode-shim/keys.env      keys, written by the person; `install` creates it empty
 
-What the managers are asked to do stands in tables, `SYSTEMD` and `LAUNCHD`.
+The tables `SYSTEMD` and `LAUNCHD` hold the command lines of each action.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from shim.settings import Settings, config_files
 
 Action = Literal["start", "stop", "restart", "status", "logs"]
 ASK_S = 60.0
-"""For one command of the service manager: a stop may take units.STOP_S."""
+"""Timeout in seconds of one command of the service manager. A stop may take units.STOP_S."""
 TEMPORARY = "/archive-v"
-"""Part of the path of uvx's installations, which do not last."""
+"""Part of the path of an installation by uvx, which is temporary."""
 SERVICE, SOCKET = f"{units.NAME}.service", f"{units.NAME}.socket"
 USER = ("systemctl", "--user")
 
@@ -48,30 +48,30 @@ LAUNCHD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
 
 
 class ServiceError(ShimError):
-    """The service manager did not do it, or there is none; the text says what to do."""
+    """The service manager failed, or there is none. The text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """A service manager of this user. `units`: file -> text, for `install`."""
+    """A service manager of this user: its kind, the folder of its unit files, and the server's log."""
 
     kind: Literal["systemd", "launchd"]
     folder: Path
     log: Path
 
     def files(self, plan: units.Plan) -> dict[Path, str]:
-        """What `install` writes."""
+        """Return file -> text that `install` writes."""
         if self.kind == "launchd":
             return {self.folder / f"{units.LABEL}.plist": units.property_list(plan)}
         return {self.folder / SERVICE: units.service_unit(plan), self.folder / SOCKET: units.socket_unit(plan)}
 
     def commands(self, action: Action) -> list[tuple[str, ...]]:
-        """Command lines of an action."""
+        """Return the command lines of an action."""
         table = SYSTEMD if self.kind == "systemd" else LAUNCHD
         return [self._fill_names(argv) for argv in table[action]]
 
     def after_install(self, *, on_demand: bool) -> list[tuple[str, ...]]:
-        """What makes the manager run what was written."""
+        """Return the command lines that start the written service."""
         if self.kind == "launchd":
             plist = str(self.folder / f"{units.LABEL}.plist")
             return [("launchctl", "bootstrap", f"gui/{os.getuid()}", plist)]
@@ -80,13 +80,13 @@ class Manager:
         return [(*USER, "daemon-reload"), *enable, (*USER, "restart", *started)]
 
     def before_removal(self) -> list[tuple[str, ...]]:
-        """What makes the manager forget it."""
+        """Return the command lines that stop and unregister the service."""
         if self.kind == "launchd":
             return [self._fill_names(("launchctl", "bootout", "{target}"))]
         return [(*USER, "disable", "--now", SOCKET, SERVICE)]
 
     def after_removal(self) -> list[tuple[str, ...]]:
-        """What makes the manager look again."""
+        """Return the command lines that make the manager read its folder again."""
         return [] if self.kind == "launchd" else [(*USER, "daemon-reload")]
 
     def _fill_names(self, argv: Sequence[str]) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class Manager:
 
 
 def manager(settings: Settings, platform: str = sys.platform) -> Manager:
-    """The one of this machine. Raises ServiceError where there is none (a container, Windows)."""
+    """Return the service manager of this machine. Raises ServiceError if there is none (a container, Windows)."""
     log = settings.data_dir / "service.log"
     if platform == "darwin":
         return Manager("launchd", Path.home() / "Library" / "LaunchAgents", log)
@@ -108,9 +108,9 @@ def manager(settings: Settings, platform: str = sys.platform) -> Manager:
 
 
 def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden: bool, linger: bool) -> int:
-    """Write the units and the environment, and start the service. The exit code. Raises ServiceError."""
-    found = manager(settings)
-    if on_demand and found.kind == "launchd":
+    """Write the units and the environment, start the service, and return the exit code. Raises ServiceError."""
+    service_manager = manager(settings)
+    if on_demand and service_manager.kind == "launchd":
         raise ServiceError("--on-demand needs systemd's sockets. On macOS the service starts when you log in: leave it out.")
     if settings.port == 0:
         raise ServiceError("A service needs a port that clients know: opencode-shim config set port 4096")
@@ -122,18 +122,18 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
     if not keys.exists():
         _write(keys, "# NAME=VALUE lines for the service: API keys, OPENCODE_SERVER_PASSWORD. Only you can read this file.\n")
     plan = units.Plan(
-        (program(),), (environment, keys), Path.home(), settings.hostname, settings.port, harden=harden, log=found.log
+        (program(),), (environment, keys), Path.home(), settings.hostname, settings.port, harden=harden, log=service_manager.log
     )
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for path, text in found.files(plan).items():
+    for path, text in service_manager.files(plan).items():
         _write(path, text, 0o644)
         screen.line(out, f"wrote    {path}")
     screen.line(out, f"wrote    {environment}")
     missing = [name for name in env_file.keys(os.environ) if name not in env_file.read(keys)]
     if missing:
-        screen.line(out, f"note     set here, but not copied: {', '.join(missing)}. Write NAME=VALUE lines into {keys}", "yellow")
-    _run_all(found.after_install(on_demand=on_demand))
-    if linger and found.kind == "systemd" and not _ask(("loginctl", "enable-linger"))[0]:
+        screen.line(out, f"note     keys are not copied: {', '.join(missing)}. Write NAME=VALUE lines into {keys}", "yellow")
+    _run_all(service_manager.after_install(on_demand=on_demand))
+    if linger and service_manager.kind == "systemd" and not _ask(("loginctl", "enable-linger"))[0]:
         note = "it starts when you log in. For a start with the machine: sudo loginctl enable-linger $USER"
         screen.line(out, f"note     {note}", "yellow")
     started = "starts with its first client" if on_demand else "runs"
@@ -142,47 +142,47 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
 
 
 def uninstall(settings: Settings, out: screen.Console) -> int:
-    """Stop the service and remove its units. Settings, keys and sessions stay. The exit code. Raises ServiceError."""
-    found = manager(settings)
-    paths = [path for path in found.files(units.Plan((), (), Path.home())) if path.exists()]
+    """Stop the service, remove its units, and return the exit code. Settings, keys and sessions stay. Raises ServiceError."""
+    service_manager = manager(settings)
+    paths = [path for path in service_manager.files(units.Plan((), (), Path.home())) if path.exists()]
     if not paths:
         raise ServiceError("The service is not installed.")
-    _run_all(found.before_removal())
+    _run_all(service_manager.before_removal())
     for path in paths:
         path.unlink()
         screen.line(out, f"removed  {path}")
-    _run_all(found.after_removal())
+    _run_all(service_manager.after_removal())
     screen.line(out, f"kept     {_config_folder()} and {settings.data_dir}")
     return 0
 
 
 def act(settings: Settings, action: Action, *, follow: bool = False) -> int:
-    """Have the manager do one thing, in this terminal; its exit code."""
-    found = manager(settings)
-    if not any(path.exists() for path in found.files(units.Plan((), (), Path.home()))):
+    """Run an action of the service manager in this terminal, and return its exit code. Raises ServiceError."""
+    service_manager = manager(settings)
+    if not any(path.exists() for path in service_manager.files(units.Plan((), (), Path.home()))):
         raise ServiceError("The service is not installed: opencode-shim service install")
     code = 0
-    for argv in found.commands(action):
+    for argv in service_manager.commands(action):
         words = (*argv, "-f") if follow else argv
         try:
             code = child.foreground(words, environment=child_environment(os.environ, {})).wait() or code
         except OSError as error:
-            raise ServiceError(f"{words[0]} cannot be started: {error.strerror}.") from error
+            raise ServiceError(f"Cannot start {words[0]}: {error.strerror}.") from error
         except KeyboardInterrupt:  # how `logs -f` ends
             return 0
     return code
 
 
 def state(settings: Settings) -> str:
-    """`active`, `on demand`, `failed`, `inactive`; "" where it is not installed or cannot be asked."""
+    """Return `active`, `on demand`, `failed` or `inactive`, or "" if there is no service or no service manager."""
     try:
-        found = manager(settings)
+        service_manager = manager(settings)
     except ServiceError:
         return ""
-    if not any(path.exists() for path in found.files(units.Plan((), (), Path.home()))):
+    if not any(path.exists() for path in service_manager.files(units.Plan((), (), Path.home()))):
         return ""
-    if found.kind == "launchd":
-        loaded, text = _ask(found.commands("status")[0])
+    if service_manager.kind == "launchd":
+        loaded, text = _ask(service_manager.commands("status")[0])
         return "active" if loaded and "state = running" in text else "inactive"
     service = _ask((*USER, "is-active", SERVICE))[1].strip()
     waiting = _ask((*USER, "is-active", SOCKET))[1].strip() == "active"
@@ -190,13 +190,13 @@ def state(settings: Settings) -> str:
 
 
 def program() -> str:
-    """The path of this very `opencode-shim`. Raises ServiceError for an installation that does not last."""
+    """Return the path of this `opencode-shim`. Raises ServiceError for a temporary installation."""
     place = Path(sysconfig.get_path("scripts")) / units.NAME
     if not place.exists():
         place = Path(shutil.which(units.NAME) or place)
     if not place.exists() or TEMPORARY in str(place):
         raise ServiceError(
-            f"{place} is a temporary installation, which a service cannot start later. Install it: uv tool install opencode-shim"
+            f"{place} is temporary, so a service could not start it later. Install it: uv tool install opencode-shim"
         )
     return str(place)
 
@@ -218,10 +218,10 @@ def _run_all(commands: Sequence[Sequence[str]]) -> None:
     for argv in commands:
         done, text = _ask(argv)
         if not done:
-            raise ServiceError(f"`{' '.join(argv)}` failed: {text.strip() or 'it cannot be started'}")
+            raise ServiceError(f"`{' '.join(argv)}` failed: {text.strip() or 'it did not start or took too long'}")
 
 
 def _ask(argv: Sequence[str]) -> tuple[bool, str]:
-    """(whether it succeeded, what it wrote)."""
+    """Run a command and return whether it succeeded, and its output."""
     done = child.ask(argv, environment=child_environment(os.environ, {}), timeout_s=ASK_S)
     return (False, "") if done is None else (done.returncode == 0, done.stdout + done.stderr)

@@ -1,4 +1,4 @@
-"""`serve` and `web` once their flags are read. Imports no rich where there is no terminal."""
+"""Runs `serve` and `web` after their flags are parsed. It imports no rich without a terminal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from shim.version import build
 
 LOG_FILE = "opencode-shim.log"
 LOG_KEEP_BYTES = 10 * 2**20
-"""A log file above this is set aside as `.1` when it is opened."""
+"""Size in bytes above which a log file is renamed to `.1` when it is opened."""
 
 
 def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False) -> int:
-    """Serve until a signal; `page`: with the web UI. The exit code. Raises ShimError if it cannot start."""
+    """Serve until a signal and return the exit code. `page` adds the web UI. Raises ShimError if the server cannot start."""
     with bounded_output():
         return _serve(flags, page=page, browser=browser)
 
@@ -37,8 +37,8 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
     notifier = Notifier.take(os.environ)
 
     def load() -> Settings:
-        found = Settings.load(flags)
-        return Settings.load({**flags, "web_ui": True}) if page and found.web_ui is False else found
+        settings = Settings.load(flags)
+        return Settings.load({**flags, "web_ui": True}) if page and settings.web_ui is False else settings
 
     def relog(current: Settings) -> None:
         configure(current.log_level, current.log_format, sys.stderr, secrets(current))
@@ -81,26 +81,29 @@ def _apply(app: web.Application, settings: Settings) -> None:
 
 
 def add_environment(files: Sequence[Path]) -> None:
-    """Set the variables of these files: stronger than what is set, later files than earlier ones. Raises EnvFileError."""
+    """Set the variables of these files. They override the environment, and later files override earlier ones.
+
+    Raises EnvFileError.
+    """
     for file in files:
         os.environ.update(env_file.read(file))
 
 
 def show_page(page: str, *, browser: bool) -> None:
-    """The page's address, and the page itself if there is to be a browser."""
+    """Print the page's address, and with `browser` open the page."""
     screen.line(screen.console(sys.stdout), f"web UI   {page}", "bold")
     if browser:
         clients.open_browser(page)
 
 
 def secrets(settings: Settings) -> frozenset[str]:
-    """What no log may hold."""
-    own = {settings.password.get_secret_value()} if settings.password is not None else set[str]()
-    return secrets_of(os.environ) | own
+    """Return the texts that no log may hold."""
+    password = {settings.password.get_secret_value()} if settings.password is not None else set[str]()
+    return secrets_of(os.environ) | password
 
 
 def open_log(settings: Settings) -> TextIO:
-    """The log of a server whose stderr is not to be written to. Only the person may read it."""
+    """Open the log file of a server that must not write to stderr. Only the person may read it. Raises ShimError."""
     path = settings.data_dir / LOG_FILE
     try:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,14 +115,14 @@ def open_log(settings: Settings) -> TextIO:
 
 
 def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
-    """Do a job on the server at `url`, on the one that runs on this data directory, or on one that is started for it."""
-    found = url.rstrip("/") if url else asyncio.run(transfer.usable(settings))
+    """Run a job on the server at `url`, on the one that runs on this data directory, or on one that starts for the job."""
+    server_url = url.rstrip("/") if url else asyncio.run(transfer.usable(settings))
 
     async def work(at: str) -> int:
         return await job(at)
 
-    if found is not None:
-        return asyncio.run(work(found))
+    if server_url is not None:
+        return asyncio.run(work(server_url))
 
     async def run_job(running: RunningServer) -> int:
         return await job(running.url + (settings.base_path or "").rstrip("/"))
@@ -130,7 +133,7 @@ def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
 
 
 def examine_machine(settings: Settings) -> list[machine.Check]:
-    """What `doctor` says about the machine and the server on it."""
+    """Return `doctor`'s checks of the machine and of the server on it."""
 
     async def ask() -> tuple[str | None, str]:
         url = await transfer.running_server_url(settings)

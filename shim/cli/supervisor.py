@@ -1,7 +1,7 @@
-"""What a service manager and this server tell each other: the socket that it opened for us, and that we are ready.
+"""Talks to the service manager: takes the socket that it opened and reports that the server is ready.
 
-systemd's protocols (sd_listen_fds(3), sd_notify(3)) without its library. Their variables are taken out of the environment, so
-that no agent believes them to be its own.
+It speaks systemd's protocols (sd_listen_fds(3), sd_notify(3)) without its library. It removes their variables from the
+environment, so that no agent uses them.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from dataclasses import dataclass
 from shim.cli.server import ListenError, is_loopback, notice_the_gone
 
 FIRST_FD = 3
-"""Where systemd puts the sockets that it has opened."""
+"""File descriptor of the first socket that systemd opened."""
 LISTEN_NAMES = ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 NOTIFY_NAME = "NOTIFY_SOCKET"
 
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """Tells the service manager how we are; without one (`address` empty) it tells nobody. Never raises."""
+    """Reports the server's state to the service manager, or does nothing if `address` is empty. Never raises."""
 
     address: str = ""
 
     @classmethod
     def take(cls, environ: MutableMapping[str, str]) -> Notifier:
-        """The manager that the environment names."""
+        """Return the notifier for the manager that the environment names, and remove its variable."""
         return cls(environ.pop(NOTIFY_NAME, ""))
 
     def ready(self, status: str) -> None:
-        """We answer requests, also again after a reload."""
+        """Report that the server answers requests. Also ends a reload."""
         self._send("READY=1", f"STATUS={status}")
 
     def notify_reloading(self) -> None:
-        """The settings are read again; `ready` ends it."""
+        """Report that a reload has begun. `ready` ends it."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def notify_stopping(self) -> None:
-        """The stop has begun."""
+        """Report that the stop has begun."""
         self._send("STOPPING=1", "STATUS=stopping")
 
     def _send(self, *lines: str) -> None:
@@ -54,17 +54,17 @@ class Notifier:
 
 
 def inherited_socket(environ: MutableMapping[str, str], *, protected: bool) -> socket.socket | None:
-    """The listening socket that the service manager has opened for this process; None if it has opened none.
+    """Return the listening socket that the service manager opened for this process, or None.
 
-    In: `protected`, whether a password is set. Raises: ListenError for several sockets, for one that is no TCP socket, and
-    without a password for one that other machines can reach.
+    `protected` says whether a password is set. Raises ListenError for several sockets, for one that is no TCP socket, and,
+    without a password, for one that other machines reach.
     """
     fds, pid, _ = (environ.pop(name, "") for name in LISTEN_NAMES)
     if not fds.isdigit() or pid != str(os.getpid()) or fds == "0":
         return None
     if fds != "1":
         raise ListenError(
-            f"The service manager has opened {fds} sockets; one is needed. Name one ListenStream= in its socket unit."
+            f"The service manager has opened {fds} sockets; the server needs one. Write one ListenStream= into its socket unit."
         )
     sock = socket.socket(fileno=FIRST_FD)
     os.set_inheritable(FIRST_FD, False)

@@ -1,7 +1,7 @@
-"""`opencode-shim export` and `import`: over HTTP to the server that has the sessions, or one that is started for it.
+"""`opencode-shim export` and `import`, and the HTTP requests of commands to a server.
 
-While a server listens, a file in its data directory says where (`shim.store.servers`). Where none listens that takes the
-person's password, one is started for the job: servers share the data.
+While a server listens, a file in its data directory says where (`shim.store.servers`). If none accepts the person's password,
+one is started for the job: several servers can share the data.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from shim.store.servers import present
 from universal.jsonvalue import obj
 
 LOOK_S = 2.0
-"""For a server of the data directory to answer."""
+"""Timeout in seconds of the health request to a server of the data directory."""
 OK = 200
 SERVER_ERROR = 500
-"""From this status on, a server does not work."""
+"""Lowest status that means that a server does not work."""
 LOCAL = ("https://127.0.0.1:", "https://[::1]:", "https://localhost:", "https://0.0.0.0:", "https://[::]:")
 TRANSFER_S = 120.0
-"""For one session, however long."""
+"""Timeout in seconds of one request, enough for the longest session."""
 
 Job = Callable[[str], Awaitable[int]]
 
 
 async def running_server_url(settings: Settings, at: str | None = None) -> str | None:
-    """The URL of a server on this data directory (or of the one `at` a URL); None if there is none that answers.
+    """Return the URL of a server that answers, on this data directory or `at` a URL, or None.
 
-    One that takes our password comes first.
+    A server that accepts our password is preferred.
     """
     answers = {url: await _status(settings, url) for url in ([at] if at else await _urls(settings))}
     working = [url for url, status in answers.items() if status < SERVER_ERROR]
@@ -46,7 +46,7 @@ async def running_server_url(settings: Settings, at: str | None = None) -> str |
 
 
 async def usable(settings: Settings) -> str | None:
-    """The URL of a server on this data directory that takes our password; None if there is none."""
+    """Return the URL of a server on this data directory that accepts our password, or None."""
     for url in await _urls(settings):
         if await _status(settings, url) == OK:
             return url
@@ -59,7 +59,7 @@ async def _urls(settings: Settings) -> list[str]:
 
 
 async def _status(settings: Settings, url: str) -> int:
-    """What a server answers when it is asked for its health; `SERVER_ERROR` if it does not answer."""
+    """Return the status of a server's health request, or `SERVER_ERROR` if it does not answer."""
     try:
         async with _client(settings, LOOK_S) as client, client.get(f"{url}/global/health", ssl=trust(url)) as answer:
             await answer.read()
@@ -69,22 +69,22 @@ async def _status(settings: Settings, url: str) -> int:
 
 
 async def version_of(settings: Settings, url: str) -> str:
-    """Which opencode-shim runs there; "" if it does not say."""
+    """Return the version of the opencode-shim at `url`, or "" if it does not report one."""
     with suppress(ShimError):
         return str(obj(await request(settings, "GET", f"{url}/v1/health")).get("version") or "")
     return ""
 
 
 def authorization(settings: Settings) -> dict[str, str]:
-    """The header that a server with the settings' password wants; {} without one."""
+    """Return the headers that carry the settings' password, or {} without one."""
     if settings.password is None:
         return {}
-    shown = f"{settings.username}:{settings.password.get_secret_value()}"
-    return {"Authorization": f"Basic {base64.b64encode(shown.encode()).decode()}"}
+    credentials = f"{settings.username}:{settings.password.get_secret_value()}"
+    return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
 
 
 def trust(url: str) -> ssl.SSLContext:
-    """How the server's certificate is checked: its own one need not name the loopback address."""
+    """Return the TLS context for a server. On loopback no certificate is checked, since it rarely names that address."""
     context = ssl.create_default_context()
     if url.startswith(LOCAL):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -96,7 +96,7 @@ def _client(settings: Settings, total_s: float) -> ClientSession:
 
 
 async def request(settings: Settings, method: str, url: str, body: Any = None, *, params: Mapping[str, str] | None = None) -> Any:
-    """JSON of the answer, None if it is empty. Raises ShimError with what the server says."""
+    """Make a request and return the JSON of the response, None for an empty one. Raises ShimError with the server's message."""
     query = {"directory": str(settings.directory), **(params or {})}
     try:
         async with (
@@ -105,19 +105,19 @@ async def request(settings: Settings, method: str, url: str, body: Any = None, *
         ):
             text = await answer.text()
     except (ClientError, TimeoutError, ValueError) as error:
-        raise ShimError(f"The server at {url} does not answer: {error or 'not in time'}.") from error
+        raise ShimError(f"The server at {url} does not answer: {error or 'timeout'}. Check that it runs.") from error
     if answer.status == 401:
-        raise ShimError("The server wants a password, or another one. Set it in OPENCODE_SERVER_PASSWORD.")
+        raise ShimError("The server needs a password, or a different one. Set it in OPENCODE_SERVER_PASSWORD.")
     if answer.status >= 400:
         raise ShimError(_complaint(text) or f"The server answered with status {answer.status}.")
     try:
         return json.loads(text) if answer.status != 204 else None
     except ValueError as error:
-        raise ShimError(f"{url} is no opencode-shim: it does not answer with JSON.") from error
+        raise ShimError(f"{url} is no opencode-shim: its response is not JSON. Check the address.") from error
 
 
 def _complaint(text: str) -> str:
-    """The message of an error: of OpenCode 1 in `data`, of OpenCode 2 beside its `_tag`."""
+    """Return the message of an error body: OpenCode 1 has it in `data`, OpenCode 2 beside `_tag`."""
     with suppress(ValueError, KeyError, TypeError):
         body = json.loads(text)
         return str(body.get("data", body)["message"])
@@ -125,12 +125,12 @@ def _complaint(text: str) -> str:
 
 
 async def export(settings: Settings, url: str, session: str | None) -> int:
-    """Write the document of a session to stdout; without one, the newest of the directory's. Says which on stderr."""
+    """Write a session's document to stdout and its title to stderr. Default: the newest session of the directory."""
     if session is None:
-        found = await request(settings, "GET", f"{url}/session")
-        if not found:
+        sessions = await request(settings, "GET", f"{url}/session")
+        if not sessions:
             raise ShimError(f"There is no session in {settings.directory}. Name one: opencode-shim export ses_...")
-        session = str(found[0]["id"])
+        session = str(sessions[0]["id"])
     document = await request(settings, "GET", f"{url}/session/{session}/export")
     sys.stderr.write(f"Exporting session: {session} ({document['info']['title']})\n")
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
@@ -138,16 +138,16 @@ async def export(settings: Settings, url: str, session: str | None) -> int:
 
 
 async def import_(settings: Settings, url: str, document: Any) -> int:
-    """Import a document into the directory; says the session's id."""
+    """Import a document into the directory and print the session's id."""
     info = await request(settings, "POST", f"{url}/session/import", document)
     sys.stdout.write(f"Imported session: {info['id']}\n")
     return 0
 
 
 def read(file: str) -> Any:
-    """The document in a file, `-` for stdin. Raises ShimError that says what is wrong."""
+    """Return the document in a file, or on stdin for `-`. Raises ShimError that says what is wrong."""
     if file.startswith(("http://", "https://")):
-        raise ShimError("Sessions are imported from files, not from addresses: save it, then import the file.")
+        raise ShimError("Sessions are imported from files, not from addresses. Save the document, then import the file.")
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return json.loads(text)

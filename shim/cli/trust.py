@@ -1,6 +1,6 @@
-"""`opencode-shim trust`: shows what a project would run, and keeps whether it is trusted. Works without a server.
+"""`opencode-shim trust`: shows what a project would run and stores whether it is trusted. It needs no server.
 
-A server on the same data directory sees the decision at its next prompt there.
+A server on the same data directory applies the decision at its next prompt in the project.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from shim.host.trust import FILE, TrustFile, each_agents_settings
 from shim.settings import Settings
 
 LISTED = 20
-"""Entries of one project that `--list` shows."""
+"""Maximum number of entries of one project that `--list` prints."""
 
 
 def decisions(settings: Settings) -> TrustFile:
-    """The decisions of the data directory."""
+    """Return the file of decisions of the data directory."""
     return TrustFile(settings.data_dir / FILE, SystemClock())
 
 
 def look(directory: Path) -> ProjectSettings:
-    """What the project at a directory brings. Raises ShimError if there is no such directory."""
+    """Return the settings that the project of a directory brings. Raises ShimError if there is no such directory."""
     place = directory.expanduser().resolve()
     if not place.is_dir():
         raise ShimError(f"There is no directory {place}.")
     return ProjectScanner(str(Path.home())).look(str(place))
 
 
-def parts(settings: Settings, found: ProjectSettings) -> list[ProjectSettings]:
-    """What each agent would read of it."""
-    return each_agents_settings(found, [spec.project_settings.reads for spec in agents_of(settings).values()])
+def parts(settings: Settings, project: ProjectSettings) -> list[ProjectSettings]:
+    """Return, for each agent, the part of the settings that it would read."""
+    return each_agents_settings(project, [spec.project_settings.reads for spec in agents_of(settings).values()])
 
 
 def trust(settings: Settings, directory: Path, out: screen.Console, confirm: Callable[[str], bool]) -> int:
-    """Show what would run, ask, and keep a yes. The exit code: 0 trusted, or nothing to trust; 1 not trusted."""
-    found = look(directory)
-    several = parts(settings, found)
+    """Print what would run, ask, and store a yes. Returns 0 if trusted or if there is nothing to trust, else 1."""
+    project = look(directory)
+    several = parts(settings, project)
     if not several:
-        screen.line(out, f"Nothing in {found.root} would run a program or allow a call: there is nothing to trust.")
+        screen.line(out, f"Nothing in {project.root} would run a program or allow a call: there is nothing to trust.")
         return 0
     file = decisions(settings)
-    show(out, found)
+    show(out, project)
     if all(file.decision(part) == "trusted" for part in several):
         screen.line(out, "It is trusted already.")
         return 0
-    if not confirm("Trust this project? These settings then run and count, until they change."):
+    if not confirm("Trust this project? These settings then take effect until they change."):
         screen.line(out, "Not trusted.")
         return 1
     file.decide(several, trusted=True)
-    screen.line(out, f"Trusted. To take it back: opencode-shim trust --remove {found.root}")
+    screen.line(out, f"Trusted. To undo this: opencode-shim trust --remove {project.root}")
     return 0
 
 
-def show(out: screen.Console, found: ProjectSettings) -> None:
-    """One line for each entry. Agents that read the same file share it."""
-    screen.line(out, f"{found.root} brings settings that run programs or allow calls:")
+def show(out: screen.Console, project: ProjectSettings) -> None:
+    """Print one line for each entry. Agents that read the same file share a line."""
+    screen.line(out, f"{project.root} brings settings that run programs or allow calls:")
     families: dict[tuple[str, str], list[str]] = {}
-    for setting in found.settings:
+    for setting in project.settings:
         families.setdefault((setting.effect, setting.line), []).append(setting.family)
     for (effect, line), names in families.items():
         screen.line(out, f"  {effect:<6} {line}  ({', '.join(dict.fromkeys(names))})")
 
 
 def show_all(settings: Settings, out: screen.Console) -> int:
-    """All decisions, and what is always trusted."""
+    """Print all decisions, and the directories that are always trusted."""
     if settings.trust_all:
         screen.line(out, "Every project is trusted (trust_all).")
     for root in settings.trusted_roots:
@@ -86,27 +86,28 @@ def show_all(settings: Settings, out: screen.Console) -> int:
 
 
 def remove(settings: Settings, directory: Path, out: screen.Console) -> int:
-    """Forget the decisions about a directory: the next prompt there asks again. 1 if there were none."""
+    """Forget the decisions about a directory, so that the next prompt there asks again. Returns 1 if there were none."""
     place = str(directory.expanduser().resolve())
     file = decisions(settings)
     count = file.remove(place) or file.remove(look(directory).root if Path(place).is_dir() else place)
-    screen.line(out, "Forgotten: the next prompt there asks again." if count else f"Nothing was decided about {place}.")
+    screen.line(out, "Forgotten: the next prompt there asks again." if count else f"There is no decision about {place}.")
     return 0 if count else 1
 
 
 def state(settings: Settings, directory: Path) -> str:
-    """One line for `doctor`: whether the project of a directory brings settings, and whether it is trusted."""
+    """Return `doctor`'s line about a directory: whether its project brings settings, and whether it is trusted."""
     if settings.trust_all:
         return "every project is trusted (trust_all)"
     if settings.trusted_roots and within(str(directory), settings.trusted_roots):
         return f"{directory} is always trusted (trusted_roots)"
-    found = look(directory)
-    several = parts(settings, found)
+    project = look(directory)
+    several = parts(settings, project)
     if not several:
-        return f"nothing in {found.root} would run or allow anything"
+        return f"nothing in {project.root} would run or allow anything"
     file = decisions(settings)
     decided = [file.decision(part) for part in several]
     if all(decision == "trusted" for decision in decided):
-        return f"{found.root} is trusted ({len(found.settings)} settings)"
+        return f"{project.root} is trusted ({len(project.settings)} settings)"
     word = "declined" if "declined" in decided else "not trusted yet"
-    return f"{found.root} brings {len(found.settings)} settings that run or allow, {word}: opencode-shim trust {found.root}"
+    count = len(project.settings)
+    return f"{project.root} brings {count} settings that run or allow something, {word}: opencode-shim trust {project.root}"

@@ -1,7 +1,7 @@
-"""The texts of a service: systemd's units and launchd's property list. Pure.
+"""Renders the files of a service: systemd's units and launchd's property list. Pure.
 
-Chosen so that agents work as in a terminal: they use sudo, Docker, their own sandboxes (namespaces, seccomp), JIT compilers,
-/tmp and all of the home. `--harden` adds what forbids the first of these; what would break the others is never set.
+Agents must work as in a terminal: they use sudo, Docker, their own sandboxes (namespaces, seccomp), JIT compilers, /tmp and
+the whole home. `--harden` forbids sudo. No option that would break the others is ever set.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 
 NAME = "opencode-shim"
 LABEL = "opencode-shim.server"
-"""launchd's name for it."""
+"""Name of the service for launchd."""
 STOP_S = 20
-"""For the server (5 s) and its agents to end, before the manager kills what is left."""
+"""Seconds for the server (5 s) and its agents to end before the manager kills the rest."""
 RESTART_S = 2
 BURST, BURST_S = 10, 300
-"""After so many starts in so many seconds it is given up."""
+"""Number of starts, and seconds, after which the manager gives up."""
 OPEN_FILES = 65_536
 
 HARDENING = (
@@ -28,13 +28,16 @@ HARDENING = (
     ("RestrictRealtime=yes", "no realtime scheduling"),
     ("SystemCallArchitectures=native", "no 32-bit system calls"),
 )
-"""Option -> what an agent can then no longer do. Not here, since they break agents: MemoryDenyWriteExecute (Node compiles at run
-time), RestrictNamespaces and SystemCallFilter (sandboxes of Claude Code and Codex), ProtectHome, PrivateTmp, ProtectSystem."""
+"""Option, and what it forbids to agents.
+
+These options are missing, since they break agents: MemoryDenyWriteExecute (Node compiles at run time), RestrictNamespaces and
+SystemCallFilter (sandboxes of Claude Code and Codex), ProtectHome, PrivateTmp, ProtectSystem.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the service runs. `host` and `port`: of the socket; `files`: environment files, which need not be there."""
+    """The service to install. `host` and `port` are those of the socket; `files` are environment files that may be absent."""
 
     argv: tuple[str, ...]
     files: tuple[Path, ...]
@@ -43,16 +46,16 @@ class Plan:
     port: int = 4096
     harden: bool = False
     log: Path = Path("/dev/null")
-    """Where launchd sends output; systemd has the journal."""
+    """File to which launchd writes the output. systemd uses its journal."""
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The whole command line."""
+        """Return the whole command line."""
         return (*self.argv, "serve", *(word for file in self.files for word in ("--env-file", str(file))))
 
 
 def service_unit(plan: Plan) -> str:
-    """`opencode-shim.service` for a user's systemd."""
+    """Return the text of `opencode-shim.service` for a user's systemd."""
     hardening = "".join(f"# {why}\n{option}\n" for option, why in HARDENING) if plan.harden else ""
     return f"""# Written by `opencode-shim service install`, which overwrites it; `systemctl --user edit {NAME}` adds to it.
 [Unit]
@@ -81,7 +84,7 @@ WantedBy=default.target
 
 
 def socket_unit(plan: Plan) -> str:
-    """`opencode-shim.socket`: the first client starts the service."""
+    """Return the text of `opencode-shim.socket`. With it the first client starts the service."""
     host = "127.0.0.1" if plan.host == "localhost" else f"[{plan.host}]" if ":" in plan.host else plan.host
     return f"""# Written by `opencode-shim service install`.
 [Unit]
@@ -96,7 +99,7 @@ WantedBy=sockets.target
 
 
 def property_list(plan: Plan) -> str:
-    """`opencode-shim.server.plist` for launchd."""
+    """Return the text of `opencode-shim.server.plist` for launchd."""
     content = {
         "Label": LABEL,
         "ProgramArguments": list(plan.command),
@@ -114,10 +117,10 @@ def property_list(plan: Plan) -> str:
 
 
 def _escape(text: str) -> str:
-    """`%` and `$` mean something to systemd."""
+    """Escape `%` and `$`, which systemd would expand."""
     return text.replace("%", "%%").replace("$", "$$")
 
 
 def _quote(argv: Sequence[str]) -> str:
-    """A command line as systemd reads it."""
+    """Return a command line in the syntax of systemd."""
     return " ".join(f'"{_escape(word).replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34))}"' for word in argv)

@@ -89,7 +89,7 @@ def test_the_start_shows_agents_the_line_to_attach_and_the_data(tmp_path: Path) 
         "claude  2.1.330  /opt/[x]/claude",
         "codex   -        not usable: SHIM_CODEX_BIN is /x, which is not an executable file.",
         "mock    -        built in",
-        "not installed: pi, amp (`opencode-shim agents` says how they are)",
+        "not installed: pi, amp (`opencode-shim agents` says how to install them)",
         "",
         f"attach   opencode attach http://127.0.0.1:5000 --dir '{directory}'",
         "inspect  http://127.0.0.1:5000/inspector",

@@ -85,9 +85,9 @@ def test_an_invalid_setting_is_refused_and_the_file_stays(file: Path, name: str,
 @pytest.mark.parametrize(
     ("words", "environment", "end"),
     [
-        (("log_level", "debug"), {}, "takes it over within a few seconds."),
+        (("log_level", "debug"), {}, "applies it within a few seconds."),
         (("port", "5001"), {}, "service restart, or stop it and start it again."),
-        (("port", "5001"), {"SHIM_PORT": "5002"}, "But environment SHIM_PORT is stronger."),
+        (("port", "5001"), {"SHIM_PORT": "5002"}, "But environment SHIM_PORT overrides it."),
     ],
 )
 def test_config_set_says_when_the_change_holds(file: Path, words: tuple[str, str], environment: dict[str, str], end: str) -> None:

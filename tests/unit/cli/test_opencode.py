@@ -102,7 +102,7 @@ def test_the_rest_is_handed_to_a_real_program(monkeypatch: pytest.MonkeyPatch, t
 
 def test_without_a_real_program_the_rest_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ShimError, match="`stats --days 3` is a command of OpenCode itself"):
+    with pytest.raises(ShimError, match="Only OpenCode itself has the command `stats --days 3`"):
         opencode.call("opencode", ["stats", "--days", "3"])
 
 

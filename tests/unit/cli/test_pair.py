@@ -58,4 +58,4 @@ def test_our_own_address_is_one() -> None:
 def test_without_a_server_nothing_can_be_paired(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["pair", "--data-dir", str(tmp_path)])
     assert isinstance(result.exception, ShimError)
-    assert "Start it first" in str(result.exception)
+    assert "Start one: opencode-shim serve" in str(result.exception)

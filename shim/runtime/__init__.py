@@ -1,1 +1,1 @@
-"""Processes, files and other things of the host: the only part that starts processes and signals them."""
+"""Starts, watches and signals processes. No other package does."""

@@ -1,7 +1,7 @@
-"""Programs named `opencode` that are this server under another name, and how to tell them from a real OpenCode.
+"""Tells aliases, programs named `opencode` that start this server, from a real OpenCode.
 
-An alias is a small shell script with `MARK` in it. Whoever looks for OpenCode itself (the TUI, the files of the web UI, the agent
-`opencode`) uses `which`: a server that took its own alias for OpenCode would start itself.
+An alias is a small shell script with `MARK` in it. Code that needs OpenCode itself (the TUI, the files of the web UI, the agent
+`opencode`) uses `find_program`: a server that mistook its own alias for OpenCode would start itself.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MARK = "# opencode-shim alias"
-"""The second line of an alias begins with it."""
+"""The beginning of an alias's second line."""
 MARK_BYTES = 256
-"""Bytes at the beginning of a file in which the mark is looked for."""
+"""Number of bytes at the beginning of a file that are searched for the mark."""
 NAMES = ("opencode", "opencode2")
-"""What an alias can be called: OpenCode's programs of 1.x and of 2.x."""
+"""Names that an alias can have: the programs of OpenCode 1.x and 2.x."""
 
 
 def script(python: str, name: str) -> str:
-    """The text of an alias. `-P`: the directory it is called in, perhaps a strange project, must not hold Python's modules."""
+    """Return the text of an alias. `-P` keeps Python from importing modules of the current directory, which may be untrusted."""
     command = f'exec {shlex.quote(python)} -P -m shim.cli.opencode {name} "$@"'
     return f"#!/bin/sh\n{MARK}: written by `opencode-shim alias install`, removed by `opencode-shim alias remove`.\n{command}\n"
 
 
 def is_alias(path: str | Path) -> bool:
-    """Whether a file is an alias. Blocking."""
+    """Return True if a file is an alias. Blocks."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path that may be text
             return MARK.encode() in file.read(MARK_BYTES)
@@ -36,15 +36,15 @@ def is_alias(path: str | Path) -> bool:
 
 
 def candidates(name: str, search_path: str) -> Iterator[str]:
-    """All programs of a name in the folders of a PATH, aliases too, the first one first. Blocking."""
+    """Yield all programs of this name on a PATH, in its order and with aliases. Blocks."""
     for folder in search_path.split(os.pathsep):
-        if folder and (found := shutil.which(name, path=folder)):
-            yield found
+        if folder and (path := shutil.which(name, path=folder)):
+            yield path
 
 
 def find_program(name: str, search_path: str) -> str | None:
-    """As `shutil.which`, but an alias does not count. Blocking."""
+    """Return the path of a program like `shutil.which`, but skip aliases. Blocks."""
     if os.sep in name:
-        found = shutil.which(name)
-        return None if found is None or is_alias(found) else found
-    return next((found for found in candidates(name, search_path) if not is_alias(found)), None)
+        path = shutil.which(name)
+        return None if path is None or is_alias(path) else path
+    return next((path for path in candidates(name, search_path) if not is_alias(path)), None)

@@ -1,4 +1,4 @@
-"""A short run of an agent's program that is asked one thing: `--version`, `auth status`. Bounded; nothing of it stays."""
+"""Runs an agent's program for one answer, such as `--version` or `auth status`. Bounded; no process stays."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from shim.runtime.process import AgentProcess
 from universal.codec import Exit, LaunchSpec
 
 MOST_LINES = 500
-"""So many lines of what it says are kept."""
+"""Maximum number of output lines that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What it wrote. `over` is False when it neither ended nor said what was waited for, in time."""
+    """The program's output. `over` is False if it neither ended nor printed the expected line in time."""
 
     text: str
     exit: Exit | None
@@ -31,11 +31,11 @@ async def ask(
     lines: Sequence[bytes] = (),
     enough: Callable[[str], bool] = lambda _: False,
 ) -> CommandOutput:
-    """Run it in `/`, write `lines`, and wait until it ends or a line of it is `enough`; then it is killed.
+    """Run a program in `/`, write `lines`, and kill it once it ends or prints a line for which `enough` is true.
 
-    Its stdin is closed at once when there are no lines. Raises: AgentError when it cannot be started.
+    Without `lines` its stdin is closed at once. Raises AgentError if it cannot be started.
     """
-    said: list[str] = []
+    output: list[str] = []
     over: asyncio.Future[Exit | None] = asyncio.get_running_loop().create_future()
 
     def finish(exit_: Exit | None) -> None:
@@ -43,9 +43,9 @@ async def ask(
             over.set_result(exit_)
 
     def on_lines(more: list[bytes]) -> None:
-        for line in more[: MOST_LINES - len(said)]:
-            said.append(line.decode("utf-8", "replace"))
-            if enough(said[-1]):
+        for line in more[: MOST_LINES - len(output)]:
+            output.append(line.decode("utf-8", "replace"))
+            if enough(output[-1]):
                 finish(None)
 
     process = await AgentProcess.spawn(LaunchSpec(argv, cwd=os.sep), env, on_lines=on_lines, on_exit=finish, name="ask")
@@ -62,5 +62,5 @@ async def ask(
         in_time = False
     finally:
         process.kill()
-    text = "\n".join([*said, exit_.stderr if exit_ is not None else ""])
+    text = "\n".join([*output, exit_.stderr if exit_ is not None else ""])
     return CommandOutput(text, exit_, in_time)

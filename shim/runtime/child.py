@@ -1,14 +1,14 @@
-"""The one module that starts programs. Each gets its environment from `child_environment`, and leads a process group.
+"""Starts all programs. Each gets its environment from `child_environment` and leads a process group.
 
     start        a child of the event loop, as asyncio's `Process`
-    connect      the same with a protocol of our own
-    foreground   a program that has our terminal (OpenCode's TUI)
-    ask          a short program whose output is wanted; blocks
-    replace      another program in our place
-    detach       a program that outlives us
+    connect      a child of the event loop with its own protocol class
+    foreground   a program in our terminal (OpenCode's TUI)
+    ask          a short program whose output is returned; blocks
+    replace      a program that replaces this process
+    detach       a program that outlives this process
 
-It also does what asyncio leaves to its callers when a program is given up: nothing of it lives on, no pipe of it stays open.
-A test (`tests/unit/test_layout.py`) finds every other way to start a program.
+It also cleans up abandoned programs, which asyncio leaves to its callers: no process lives on and no pipe stays open.
+`tests/unit/test_layout.py` fails if another module starts a program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 from shim.runtime.environment import ChildEnvironment
 
 REAP_S = 2.0
-"""After a SIGKILL; longer only if the kernel holds it (a dead network disk), and then we do not wait for it."""
+"""Seconds to wait for a process after SIGKILL. Only one stuck in the kernel (a dead network disk) takes longer."""
 
 P = TypeVar("P", bound=asyncio.SubprocessProtocol)
 
@@ -40,9 +40,9 @@ async def start(
     stdout: int = PIPE,
     stderr: int = PIPE,
 ) -> Process:
-    """The process, which leads a group. Cancelled meanwhile, it is ended first: asyncio of 3.11 hangs when cancelled half-way.
+    """Start a process that leads a group. A cancellation ends the process first, since asyncio of 3.11 hangs otherwise.
 
-    Raises OSError, ValueError (a NUL) if it cannot be started.
+    Raises OSError, or ValueError for a NUL in `argv`, if it cannot be started.
     """
     starting: Coroutine[Any, Any, Process] = asyncio.create_subprocess_exec(
         *argv, cwd=cwd, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
@@ -58,18 +58,18 @@ async def start(
 async def connect(
     protocol: Callable[[], P], argv: Sequence[str], *, cwd: str, environment: ChildEnvironment
 ) -> tuple[asyncio.SubprocessTransport, P]:
-    """A program with three pipes that a protocol listens to. It leads a group. Raises OSError, ValueError."""
+    """Start a program whose three pipes feed a protocol. It leads a group. Raises OSError, ValueError."""
     loop = asyncio.get_running_loop()
     return await loop.subprocess_exec(protocol, *argv, cwd=cwd, env=dict(environment), start_new_session=True)
 
 
 def foreground(argv: Sequence[str], *, environment: ChildEnvironment, cwd: Path | None = None) -> subprocess.Popen[bytes]:
-    """A program that has our terminal and our process group. Raises OSError."""
+    """Start a program in our terminal and our process group. Raises OSError."""
     return subprocess.Popen(argv, env=dict(environment), cwd=cwd)
 
 
 def ask(argv: Sequence[str], *, environment: ChildEnvironment, timeout_s: float) -> subprocess.CompletedProcess[str] | None:
-    """Run it to its end, without input; None if it cannot be started or is not done in time. Blocks."""
+    """Run a program without input to its end. Returns None if it cannot start or takes too long. Blocks."""
     try:
         return subprocess.run(
             argv, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
@@ -79,7 +79,7 @@ def ask(argv: Sequence[str], *, environment: ChildEnvironment, timeout_s: float)
 
 
 def reap(process: subprocess.Popen[bytes], wait_s: float) -> None:
-    """Wait for a program that was told to end; kill it if it does not. Blocks."""
+    """Wait up to `wait_s` seconds for a program that was asked to end, then kill it. Blocks."""
     try:
         process.wait(wait_s)
     except subprocess.TimeoutExpired:
@@ -88,7 +88,7 @@ def reap(process: subprocess.Popen[bytes], wait_s: float) -> None:
 
 
 async def end(process: Process) -> None:
-    """Kill its group, and wait until it is gone, at most REAP_S."""
+    """Kill a process's group and wait until the process is gone, at most REAP_S."""
     kill(process)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(REAP_S):
@@ -97,30 +97,32 @@ async def end(process: Process) -> None:
 
 
 async def close(process: Process) -> None:
-    """Close what is open between it and us. Its pipes may not have been read to their end: asyncio would keep them open until
-    garbage collection. A process that still runs is killed, its group is not."""
+    """Close the pipes of a process. A process that still runs is killed, but not its group.
+
+    asyncio would keep pipes that were not read to their end open until garbage collection.
+    """
     transport: asyncio.SubprocessTransport | None = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()
-        # They are closed in the loop's next round, which may be its last.
+        # The loop closes them in its next round, which may be its last.
         await asyncio.sleep(0)
 
 
 def kill(process: Process) -> None:
-    """SIGKILL to its group, if there is one."""
+    """Send SIGKILL to a process's group, if it still exists."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def replace(argv: Sequence[str], *, environment: ChildEnvironment) -> NoReturn:
-    """Become another program: same process, terminal and pipes. Raises OSError."""
+    """Replace this process with another program that keeps its terminal and pipes. Raises OSError."""
     os.execve(argv[0], list(argv), dict(environment))  # noqa: S606 - a program that the person asked for
 
 
 def detach(argv: Sequence[str], *, environment: ChildEnvironment, log: TextIO) -> int:
-    """Start a program that outlives us, in a session of its own; it writes to `log`. Its process id. Raises OSError."""
+    """Start a program that outlives this process and writes to `log`. Returns its process id. Raises OSError."""
     process = subprocess.Popen(
         argv, env=dict(environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
     )
-    process.returncode = 0  # or Python warns that nobody has waited for it
+    process.returncode = 0  # else Python warns that nobody waited for the process
     return process.pid

@@ -1,15 +1,15 @@
-"""The processes that an agent has started, and their end.
+"""Finds and ends all processes that an agent started.
 
-A process group is not enough: the shells of Claude Code's tools have sessions of their own and survive a SIGKILL of the
-CLI (seen with 2.1.330), and when their parent is dead nothing in the process tree leads to them any more. So a process
-belongs to the family if one of these holds:
+A process group is not enough: the shells of Claude Code's tools have their own process sessions and survive a SIGKILL of the
+CLI (seen with 2.1.330). After the death of their parent the process tree does not lead to them any more. So a process belongs
+to the family if one of these holds:
 
     its session or its process group is the agent's
     it carries the agent's token in `environment.MARK`, which is inherited through setsid and reparenting
     its parent belongs to the family
 
-Linux only, from /proc; elsewhere the family is empty and the process group is all that can be ended. Blocking: a scan
-takes some 50 us per process of the machine, twice that for those younger than the agent.
+It reads /proc, so it works on Linux only. Elsewhere the family is empty, and only the process group can be ended. Blocks: a
+scan takes about 50 us per process of the machine, and 100 us for a process younger than the agent.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pathlib import Path
 from shim.runtime.environment import MARK
 
 ROUNDS = 5
-"""How often what is left is looked for again: a process may fork while it is being ended."""
+"""Maximum number of scans of one sweep. A process may fork while it is being ended, so one scan is not enough."""
 OWNED_WAIT_S = 2.0
-"""For the processes of a killed server to be gone, at the next start."""
+"""Seconds, at the next start, for the processes of a killed server to be gone."""
 NOBODY = -1
-"""In the place of a leader's pid: only tokens count."""
+"""Passed instead of a leader's pid when only the token counts."""
 DEAD = frozenset({"Z", "X"})
 
 _PROC = Path("/proc")
@@ -39,7 +39,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live process; `started` (clock ticks since boot) tells it from a later one with the same pid."""
+    """A live process. `started`, in clock ticks since boot, tells it from a later process with the same pid."""
 
     pid: int
     started: int
@@ -55,22 +55,22 @@ class _Stat:
 
 
 def start_ticks(pid: int) -> int:
-    """When this process was started, in clock ticks since boot; 0 if that cannot be told."""
+    """Return the start time of a process in clock ticks since boot, or 0 if it is unknown."""
     stat = _stat(pid)
     return stat.process.started if stat else 0
 
 
 def members(leader: int, token: str, since: int = 0) -> set[Process]:
-    """The live family of `leader`, itself included. Older ones than `since` (see `started`) are not looked at."""
+    """Return the live family of `leader`, with the leader. Processes started before `since` are skipped."""
     stats = {stat.process.pid: stat for stat in _all_stats() if not stat.dead and stat.process.started >= since}
-    found = {pid for pid, stat in stats.items() if leader in (pid, stat.group, stat.session) or (token and _carries(pid, token))}
-    while more := {pid for pid, stat in stats.items() if stat.parent in found} - found:
-        found |= more
-    return {stats[pid].process for pid in found - {os.getpid()}}
+    pids = {pid for pid, stat in stats.items() if leader in (pid, stat.group, stat.session) or (token and _carries(pid, token))}
+    while children := {pid for pid, stat in stats.items() if stat.parent in pids} - pids:
+        pids |= children
+    return {stats[pid].process for pid in pids - {os.getpid()}}
 
 
 def end(processes: Iterable[Process], wait_s: float, number: signal.Signals = signal.SIGKILL) -> None:
-    """Signal each that is still the same, and wait until they are gone, at most `wait_s`."""
+    """Signal the processes that still exist, and wait until they are gone, at most `wait_s` seconds."""
     deadline = time.monotonic() + wait_s
     poll, left = select.poll(), set[int]()
     for process in processes:
@@ -88,7 +88,7 @@ def end(processes: Iterable[Process], wait_s: float, number: signal.Signals = si
 
 
 def sweep(leader: int, token: str, since: int, also: Iterable[Process], wait_s: float) -> set[Process]:
-    """End the family of a dead leader and `also` (what was known of it before); what is left, which should be nothing."""
+    """End the family of a dead leader and the processes `also`. Returns those that are left, normally none."""
     left = members(leader, token, since) | set(also)
     for _ in range(ROUNDS):
         if not left:
@@ -99,21 +99,24 @@ def sweep(leader: int, token: str, since: int, also: Iterable[Process], wait_s: 
 
 
 def with_owner(environ: Mapping[str, str], owner: str) -> dict[str, str]:
-    """The environment with `owner` (a name without commas) among its tokens: what inherits it can be found by `end_owned`."""
+    """Return the environment with `owner`, a name without commas, as a token, so that `end_owned` finds its processes."""
     outer = environ.get(MARK)
     return {**environ, MARK: f"{outer},{owner}" if outer else owner}
 
 
 def end_owned(owner: str, wait_s: float = OWNED_WAIT_S) -> int:
-    """End all processes that carry this owner's name, left by a server that was killed; how many there were."""
-    found = members(NOBODY, owner)
-    if found:
-        sweep(NOBODY, owner, 0, found, wait_s)
-    return len(found)
+    """End all processes with this owner's token, which a killed server left behind. Returns their number."""
+    processes = members(NOBODY, owner)
+    if processes:
+        sweep(NOBODY, owner, 0, processes, wait_s)
+    return len(processes)
 
 
 def _signal(process: Process, number: signal.Signals) -> int | None:
-    """A signal through a pidfd, so that no other process can be meant; the pidfd, None if there is nothing to wait for."""
+    """Signal a process through a pidfd, so that no other process can get the signal.
+
+    Returns the pidfd to wait on, or None if there is nothing to wait for.
+    """
     if sys.platform != "linux":
         return None
     try:
@@ -130,7 +133,7 @@ def _signal(process: Process, number: signal.Signals) -> int | None:
         return None
     try:
         signal.pidfd_send_signal(descriptor, number)
-    except OSError:  # gone, or not ours to end
+    except OSError:  # it is gone, or we may not signal it
         os.close(descriptor)
         return None
     return descriptor
@@ -143,7 +146,7 @@ def _all_stats() -> list[_Stat]:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Fields of /proc/PID/stat (proc(5)); the name in parentheses may hold anything, so they are counted from its end."""
+    """Read /proc/PID/stat (proc(5)). The name in parentheses may hold anything, so fields are counted from its end."""
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
@@ -161,7 +164,7 @@ def _stat(pid: int) -> _Stat | None:
 def _carries(pid: int, token: str) -> bool:
     try:
         variables = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or another user's
+    except OSError:  # it is gone, or belongs to another user
         return False
     name = MARK.encode() + b"="
     return any(token.encode() in variable[len(name) :].split(b",") for variable in variables if variable.startswith(name))

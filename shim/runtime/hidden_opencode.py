@@ -1,8 +1,8 @@
-"""A hidden `opencode serve`, for what only OpenCode itself has: the files of its web UI.
+"""Runs a hidden `opencode serve` to get the files of OpenCode's web UI.
 
-It sees a home of its own (a scratch directory, removed at the end), so nothing of the person's is read or written, and
-it wants a random password, so that no other program on this machine finds an open OpenCode server.
-It cannot outlive us, even after `kill -9`: a shell waits at the other end of a pipe that we hold, and ends it when that closes.
+Its home is a scratch directory that is removed at the end, so it reads and writes none of the person's files. It needs a random
+password, so that no other program on this machine finds an open OpenCode server. It cannot outlive this process, even after
+`kill -9`: a shell waits at the other end of a pipe that we hold, and ends it when the pipe closes.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ from shim.runtime.environment import ChildEnvironment, child_environment
 ENV_BINARY = "SHIM_OPENCODE_BIN"
 INSTALL_HINT = "Install it (npm install -g opencode-ai), put it on PATH, or name it in SHIM_OPENCODE_BIN."
 START_S = 30.0
-"""A first start in a fresh home makes a database; 1 to 5 s were seen, more on a machine that is busy."""
+"""Seconds to wait for the server to listen. A first start creates a database and took 1 to 5 s, more on a busy machine."""
 STOP_S = 3.0
-"""After its pipe has closed; then the group is killed."""
+"""Seconds between the close of its pipe and the kill of its group."""
 USER = "opencode"
 PREFIX = "opencode-shim-ui-"
 KEEPER = (
     'scratch=$1; shift; exec 3<&0; "$@" </dev/null 3<&- & child=$!; exec >/dev/null 2>&1; cat <&3; '
     f'kill "$child"; wait "$child"; case "$scratch" in */{PREFIX}*) cd / && rm -rf -- "$scratch";; esac'
 )
-"""`sh -c KEEPER sh SCRATCH ARGV...`: runs ARGV until stdin closes, then removes SCRATCH. It lets go of stdout, so that a child
-that ends by itself is seen."""
+"""`sh -c KEEPER sh SCRATCH ARGV...` runs ARGV until stdin closes, then removes SCRATCH.
+
+The shell closes its own stdout, so that we see the end of a child that exits by itself.
+"""
 LISTENING = re.compile(rb"listening on (https?://\S+)")
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenServer:
-    """A running one: its base `url`, and `auth` (user, password) that each request must carry."""
+    """A running hidden server. Each request to `url` must carry `auth` (user, password)."""
 
     url: str
     auth: tuple[str, str] = field(repr=False)
@@ -55,32 +57,32 @@ class HiddenServer:
 
 
 def find_binary(environ: Mapping[str, str]) -> str:
-    """The `opencode` to use: $SHIM_OPENCODE_BIN, else the first on PATH. Raises: AgentNotFound, with what to do."""
+    """Return the path of `opencode`: $SHIM_OPENCODE_BIN, else the first on PATH. Raises AgentNotFound, which says what to do."""
     named = environ.get(ENV_BINARY)
     if named:
-        found = shutil.which(named, path=environ.get("PATH"))
-        if found is None:
+        path = shutil.which(named, path=environ.get("PATH"))
+        if path is None:
             raise AgentNotFound(f"{ENV_BINARY} is {named}, which is not an executable file.")
-        if is_alias(found):
+        if is_alias(path):
             raise AgentNotFound(f"{ENV_BINARY} is {named}, which is opencode-shim itself under another name. {INSTALL_HINT}")
-        return found
-    found = find_program("opencode", environ.get("PATH", os.defpath))
-    if found is None:
+        return path
+    path = find_program("opencode", environ.get("PATH", os.defpath))
+    if path is None:
         raise AgentNotFound(f"The web UI's files are inside of the `opencode` program, which is not on PATH. {INSTALL_HINT}")
-    return found
+    return path
 
 
 def environment(environ: Mapping[str, str], scratch: str, password: str) -> ChildEnvironment:
-    """The person's environment less what would lead it to the person's files and settings."""
-    gone: dict[str, str | None] = {name: None for name in environ if name.startswith(("OPENCODE", "XDG_"))}
+    """Return the person's environment without variables that lead to the person's files and settings."""
+    removed: dict[str, str | None] = {name: None for name in environ if name.startswith(("OPENCODE", "XDG_"))}
     home = {name: scratch for name in ("HOME", "USERPROFILE", "TMPDIR")}
     off = ("DISABLE_AUTOUPDATE", "DISABLE_MODELS_FETCH", "DISABLE_DEFAULT_PLUGINS", "DISABLE_LSP_DOWNLOAD", "DISABLE_CLAUDE_CODE")
     switches = {f"OPENCODE_{name}": "1" for name in off}
-    return child_environment(environ, {**gone, **home, **switches, "OPENCODE_SERVER_PASSWORD": password})
+    return child_environment(environ, {**removed, **home, **switches, "OPENCODE_SERVER_PASSWORD": password})
 
 
 async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
-    """Starts one on a free loopback port. Raises: AgentNotFound, AgentStartFailed (with the end of what it said)."""
+    """Start a hidden server on a free loopback port. Raises AgentNotFound, AgentStartFailed (with the end of its output)."""
     variables = os.environ if environ is None else environ
     binary = find_binary(variables)
     password = secrets.token_urlsafe(24)
@@ -98,27 +100,27 @@ async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
     except (TimeoutError, AgentStartFailed, asyncio.CancelledError) as error:
         await _end(process, scratch)
         if isinstance(error, TimeoutError):
-            raise AgentStartFailed(f"{binary} serve did not say within {START_S:.0f} s where it listens.") from error
+            raise AgentStartFailed(f"{binary} serve did not print its address within {START_S:.0f} s.") from error
         raise
     drain = asyncio.create_task(_drain(process), name="hidden opencode output")
     return HiddenServer(url=url, auth=(USER, password), process=process, scratch=scratch, drain=drain)
 
 
 def _free_port() -> int:
-    """Not `--port 0`: OpenCode tries 4096 first then, which is where we serve ourselves."""
+    """Return a free port. With `--port 0` OpenCode would try 4096 first, which is our own port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 async def stop(server: HiddenServer) -> None:
-    """Ends it and removes its home. Within STOP_S + a moment; may be called when it has ended already."""
+    """End the server and remove its home, within little more than STOP_S. May be called after its end."""
     await _end(server.process, server.scratch)
     await server.drain
 
 
 async def _drain(process: Process) -> None:
-    """Reads on, so that it never waits for a full pipe; ends when the pipe is closed."""
+    """Read its output until the pipe closes, so that the server never waits for a full pipe."""
     assert process.stdout is not None
     while await process.stdout.read(65536):
         pass
@@ -126,14 +128,14 @@ async def _drain(process: Process) -> None:
 
 async def _wait_for_listening(process: Process, binary: str) -> str:
     assert process.stdout is not None
-    said = b""
+    output = b""
     while chunk := await process.stdout.read(65536):
-        said += chunk
-        found = LISTENING.search(said)
-        if found and said.find(b"\n", found.end()) >= 0:
-            return found[1].decode()
-    tail = said[-2000:].decode("utf-8", "replace").strip()
-    raise AgentStartFailed(f"{binary} serve ended before it listened: {tail or 'it said nothing'}")
+        output += chunk
+        match = LISTENING.search(output)
+        if match and output.find(b"\n", match.end()) >= 0:
+            return match[1].decode()
+    tail = output[-2000:].decode("utf-8", "replace").strip()
+    raise AgentStartFailed(f"{binary} serve ended before it listened: {tail or 'it printed nothing'}")
 
 
 async def _end(process: Process, scratch: str) -> None:

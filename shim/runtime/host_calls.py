@@ -1,7 +1,8 @@
-"""What an agent asks of this machine through its codec (`universal.host`): files and commands, for one session.
+"""Carries out the file reads, file writes and commands that an agent requests through its codec (`universal.host`).
 
-Owns the commands that run: each has a token of its own in its environment, by which all that it has started is found and ended
-(`family`) when the agent releases it, when the agent's process ends, and when the session does.
+One `HostCalls` serves one session and owns its running commands. Each command has a unique token in its environment. By the
+token `family` finds and ends all processes of a command when the agent releases it, when the agent ends, and when the session
+ends.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from universal.host import (
 )
 
 COMMAND_S = 3600.0
-"""A command that runs longer is ended: nobody waits for it any more."""
+"""Seconds after which a command is ended, since nobody waits for it any more."""
 REAP_S = 2.0
-"""After SIGKILL, for the system to take the processes away."""
+"""Seconds after SIGKILL for the system to remove the processes."""
 CLOSE_S = 10.0
-"""For all commands of a session to be gone."""
+"""Seconds for all commands of a session to be gone."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,9 +53,10 @@ class _RunningCommand:
 
 
 class HostCalls:
-    """Carries out calls. `answer` is called from the running loop, never from within `do`, and not after `drop`.
+    """Carries out host calls of one session.
 
-    In: the session's `directory` and more `roots` that files and working directories may lie in; `environ` as agents get it.
+    `directory` and `roots` bound the files and working directories. `environ` returns the environment of agents. `answer` is
+    called from the running loop, never from within `do`, and not after `drop`.
     """
 
     def __init__(
@@ -71,10 +73,10 @@ class HostCalls:
         self._commands: dict[str, _RunningCommand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._era = 0
-        """Goes up when the agent is gone: files of an earlier one are not answered."""
+        """Counts the agents that are gone. File calls of an earlier agent get no answer."""
 
     def do(self, call: HostCall) -> None:
-        """Begin it; the answers come later."""
+        """Start a call. Its answers come later."""
         match call:
             case ReadText() | WriteText():
                 self._start(self._file(call, self._era))
@@ -86,14 +88,14 @@ class HostCalls:
                 log.error("host.unknown_call", call=type(call).__name__)
 
     def drop(self) -> None:
-        """The agent is gone: all commands end, and nothing is answered any more."""
+        """End all commands and send no more answers, since the agent is gone."""
         self._era += 1
         commands, self._commands = self._commands, {}
         for running in commands.values():
             self._end(running)
 
     async def close(self) -> None:
-        """`drop`, and wait until all are gone. Bounded by CLOSE_S."""
+        """Do `drop` and wait until all commands are gone, at most CLOSE_S."""
         self.drop()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
@@ -111,7 +113,7 @@ class HostCalls:
     # --- commands ---------------------------------------------------------------------------------------
 
     def _refusal(self, cwd: str) -> str | None:
-        """Why a command may not run in this folder; None if it may. Blocking."""
+        """Return why a command may not run in this folder, or None if it may. Blocks."""
         allowed = self._allowed_roots()
         return None if within(cwd, allowed) else agent_files.outside(cwd, allowed)
 
@@ -133,7 +135,7 @@ class HostCalls:
         self._start(self._command(call, running))
 
     def _tell(self, running: _RunningCommand, answer: HostAnswer) -> None:
-        """Not of a command that was dropped meanwhile."""
+        """Send an answer unless its command was dropped meanwhile."""
         if self._commands.get(answer.call) is running:
             self._answer(answer)
 
@@ -144,13 +146,13 @@ class HostCalls:
             self._forget(call, running, HostDone(call.call, trouble="refused", error=error))
             return
         if self._commands.get(call.call) is not running:
-            return  # the agent is gone meanwhile
+            return  # the agent has gone meanwhile
         late = asyncio.get_running_loop().call_later(COMMAND_S, running.command.stop)
         try:
             code = await running.command.run()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            message = f"{call.command} cannot be started in {cwd}: {why}."
+            message = f"Cannot start {call.command} in {cwd}: {why}."
             self._forget(call, running, HostDone(call.call, trouble="failed", error=message))
             return
         finally:
@@ -193,7 +195,7 @@ class HostCalls:
 
 
 async def _sweep(token: str) -> None:
-    """End all that carries this token."""
+    """End all processes with this token."""
     left = await asyncio.to_thread(family.sweep, family.NOBODY, token, 0, (), REAP_S)
     if left:
         log.warning("host.family_left", left=sorted(process.pid for process in left))

@@ -1,14 +1,14 @@
-"""An agent that is an HTTP server (`opencode serve`), behind the same handle as a process that speaks lines.
+"""Runs an agent that is an HTTP server (`opencode serve`) behind the handle of a process that speaks lines.
 
-    HttpAgent.spawn    starts the process (`AgentProcess`, so its family ends with it) on a free port, with a password of ours
-    _serve             waits until it listens, opens its `/event` stream, then makes the requests that were written
+    HttpAgent.spawn    starts the process (`AgentProcess`, so its family ends with it) on a free port, with a random password
+    _serve             waits until it listens, opens its `/event` stream, then makes the queued requests
     event              `data: {...}` of the stream      -> line {"event": {...}}
     request            line {"id", "method", "path", "body"?} -> HTTP -> line {"id", "status", "body"}
 
-Requests are started in the order in which they were written, and none before the stream's first event, which says that the
-agent has subscribed us: no event is missed. They run beside each other: some are answered only at the end of a turn. When
-the stream ends, events would be missed: the process is ended, and the next prompt starts it again.
-It cannot outlive us: a shell waits at the other end of its stdin, which we hold, and ends it when that closes.
+Requests start in the order of `write`, and none before the stream's first event. That event says that the agent has subscribed
+us, so no event is missed. Requests run concurrently, since some are answered only at the end of a turn. When the stream ends,
+events would be missed, so the process is ended too, and the next prompt starts it again. The process cannot outlive us: a shell
+waits at the other end of its stdin, which we hold, and ends it when stdin closes.
 """
 
 from __future__ import annotations
@@ -35,24 +35,26 @@ from universal.items import Json
 from universal.jsonvalue import obj, text
 
 START_S = 60.0
-"""For it to listen. 1 to 5 s were seen, more at the first start in a home, on a machine that is busy."""
+"""Seconds for the server to listen. It took 1 to 5 s, and more at the first start in a home on a busy machine."""
 FIRST_EVENT_S = 30.0
-"""For the stream's first event. OpenCode writes `server.connected` together with the headers."""
+"""Seconds for the stream's first event. OpenCode writes `server.connected` together with the headers."""
 LAST_EVENTS_S = 1.0
-"""For events that are still in the socket when the process has ended."""
+"""Seconds to read events that are still in the socket after the end of the process."""
 REQUESTS = 256
-"""So many requests may wait or run."""
+"""Maximum number of requests that wait or run."""
 USER = "opencode"
 KEEPER = 'exec 3<&0; "$@" </dev/null 3<&- & child=$!; exec >/dev/null 2>&1; trap "" TERM; cat <&3; kill -TERM 0; wait "$child"'
-"""`sh -c KEEPER sh ARGV...`: runs ARGV until stdin closes, then ends its group. It lets go of stdout, so that a child that
-ends by itself is seen."""
+"""`sh -c KEEPER sh ARGV...` runs ARGV until stdin closes, then ends its group.
+
+The shell closes its own stdout, so that we see the end of a child that exits by itself.
+"""
 LISTENING = re.compile(rb"listening on (https?://[^\s]+)")
 
 log = structlog.get_logger(__name__)
 
 
 class HttpAgent:
-    """A running one; an `AgentHandle`. Make it with `spawn`."""
+    """A running HTTP agent; implements `AgentHandle`. Create it with `spawn`."""
 
     def __init__(self, on_lines: OnLines, on_exit: OnExit, password: str, name: str) -> None:
         self._on_lines = on_lines
@@ -70,9 +72,9 @@ class HttpAgent:
 
     @classmethod
     async def spawn(cls, spec: LaunchSpec, env: Mapping[str, str], *, on_lines: OnLines, on_exit: OnExit, name: str) -> HttpAgent:
-        """Start it. The same in and out as `AgentProcess.spawn`; `--port` is added to the argv, the password to the environment.
+        """Start the agent with the arguments of `AgentProcess.spawn`. It adds `--port` to argv and a password to the environment.
 
-        Returns at once: what is written waits until it listens. Raises: AgentNotFound, AgentStartFailed.
+        Returns at once; requests wait until the server listens. Raises AgentNotFound, AgentStartFailed.
         """
         password = secrets.token_urlsafe(24)
         self = cls(on_lines, on_exit, password, name)
@@ -88,12 +90,12 @@ class HttpAgent:
 
     @property
     def pid(self) -> int | None:
-        """Process id, also of its group."""
+        """Id of the process and of its group."""
         return self._process.pid if self._process is not None else None
 
     @property
     def alive(self) -> bool:
-        """Whether requests can still be made."""
+        """True while requests can be made."""
         return self._process is not None and self._process.alive and self._ending is None
 
     def write(self, data: bytes) -> None:
@@ -105,15 +107,15 @@ class HttpAgent:
         self._queue.put_nowait(data)
 
     def interrupt(self) -> None:
-        """A server is interrupted by a request; a signal would end it."""
+        """Do nothing. A request interrupts an HTTP agent; a signal would end it."""
 
     def kill(self) -> None:
-        """SIGKILL to it and its group, at once; `on_exit` follows."""
+        """Send SIGKILL to the process and its group. `on_exit` follows."""
         if self._process is not None:
             self._process.kill()
 
     async def stop(self) -> None:
-        """The ladder of `shim.runtime.process`. Returns when `on_exit` was called."""
+        """Stop the process with the ladder of `shim.runtime.process`. Returns after `on_exit` was called."""
         if self._process is not None:
             await self._process.stop()
             await self._ended.wait()
@@ -121,17 +123,17 @@ class HttpAgent:
     # --- the process -----------------------------------------------------------------------------------
 
     def _on_stdout(self, lines: list[bytes]) -> None:
-        """Its stdout: where it listens; the rest is for people."""
+        """Find the server's address in its stdout. The other lines are for people."""
         for line in lines:
-            found = LISTENING.search(line)
-            if found and not self._url.done():
-                self._url.set_result(found[1].decode())
+            match = LISTENING.search(line)
+            if match and not self._url.done():
+                self._url.set_result(match[1].decode())
 
     def _on_process_exit(self, exit_: Exit) -> None:
         self._ending = asyncio.get_running_loop().create_task(self._end(exit_), name=f"{self._name}: end")
 
     async def _end(self, exit_: Exit) -> None:
-        """The last events, then the exit."""
+        """Deliver the last events, then report the exit."""
         try:
             if self._stream is not None:
                 if self._url.done():
@@ -141,16 +143,16 @@ class HttpAgent:
                 await _cancel(call)
             self._url.cancel()
         finally:
-            told = "\n".join(filter(None, (exit_.stderr, self._trouble)))
+            stderr = "\n".join(filter(None, (exit_.stderr, self._trouble)))
             try:
-                self._on_exit(replace(exit_, stderr=told))
+                self._on_exit(replace(exit_, stderr=stderr))
             finally:
                 self._ended.set()
 
     # --- http --------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """Its whole life over HTTP: ends with its stream."""
+        """Open the stream and make the requests until the stream ends."""
         try:
             async with asyncio.timeout(START_S):
                 url = await asyncio.shield(self._url)
@@ -168,15 +170,15 @@ class HttpAgent:
                     await _cancel(requests)
                     for call in list(self._calls):
                         await _cancel(call)
-            self._trouble = "Its event stream has ended."
+            self._trouble = "The agent's event stream has ended."
         except TimeoutError:
-            self._trouble = f"It did not say within {START_S:.0f} s where it listens."
+            self._trouble = f"The agent did not print its address within {START_S:.0f} s."
         except aiohttp.ClientError as error:
-            self._trouble = f"Its event stream was lost: {error}"
+            self._trouble = f"The agent's event stream broke: {error}"
         except Exception as error:
             log.exception("agent.lines_failed", agent=self._name)
             self._trouble = str(error)
-        if self._process is not None:  # politely, so that one that has died by itself can say how
+        if self._process is not None:  # not killed, so that an agent that died by itself can report its exit code
             await self._process.stop()
 
     async def _events(self, stream: aiohttp.ClientResponse, connected: asyncio.Event) -> None:
@@ -202,7 +204,7 @@ class HttpAgent:
             await pending
 
     async def _requests(self, http: aiohttp.ClientSession, url: str, connected: asyncio.Event) -> None:
-        with suppress(TimeoutError):  # a server that says nothing at first is asked all the same
+        with suppress(TimeoutError):  # a server without a first event may still answer requests
             async with asyncio.timeout(FIRST_EVENT_S):
                 await connected.wait()
         while True:
@@ -228,7 +230,7 @@ class HttpAgent:
 
 
 def _body(data: bytes) -> Json:
-    """JSON if it is any, else its text; None when empty."""
+    """Return the decoded JSON of a body, a message with its text if it is no JSON, or None if it is empty."""
     if not data:
         return None
     try:
@@ -244,7 +246,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _free_port() -> int:
-    """Not `--port 0`: OpenCode tries 4096 first then, which is where we serve ourselves."""
+    """Return a free port. With `--port 0` OpenCode would try 4096 first, which is our own port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -1,18 +1,17 @@
-"""An agent that runs inside of the server, behind the same handle as a process.
+"""Runs an agent inside of the server, behind the handle of a process.
 
-    program(stdio)     an async function: reads lines, writes lines, returns its exit code
-    _Pipe              lines in order, bounded; a full one makes the writer wait (as a pipe of the system would)
+    program(stdio)     an async function that reads lines, writes lines and returns its exit code
+    _Pipe              a bounded queue of lines; a full one makes the writer wait, like a pipe of the system
 
-How it ends, once, and always with `on_exit` after the last line:
+It ends once, and `on_exit` always comes after the last line:
 
     returns n          Exit(code=n)
-    raises Died        Exit(signal=n), as if it had been killed
-    raises otherwise   Exit(code=1), the traceback is its stderr
-    kill()             cancelled: Exit(signal=9)
+    raises Died        Exit(signal=n), as if killed
+    raises otherwise   Exit(code=1), with the traceback as stderr
+    kill()             the program is cancelled: Exit(signal=9)
     stop()             its input ends; after STOP_S it is killed
 
-A program that ignores its cancellation cannot be ended from outside: after KILL_S it is given up: cut off from
-its pipes, and its exit is reported all the same.
+A program that ignores its cancellation cannot be ended. After KILL_S its pipes are closed and its exit is reported anyway.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from shim.runtime.process import OnExit, OnLines
 from universal.codec import Exit, LaunchSpec
 
 LINES = 256
-"""So many lines fit into each direction: what is written beyond waits (agent) or is refused (server)."""
+"""Maximum number of lines in each direction. Beyond it the agent waits, and the server's write fails."""
 STOP_S = 2.0
-"""For a program to end after its input has ended. Nothing is flushed to a disk, so this is shorter than for a process."""
+"""Seconds for a program to end after its input. It flushes nothing to a disk, so it gets less time than a process."""
 KILL_S = 1.0
-"""For a program to end after its cancellation; only one that swallows it takes as long."""
+"""Seconds for a program to end after its cancellation. Only one that swallows it takes so long."""
 SIGKILL = 9
 
 log = structlog.get_logger(__name__)
@@ -44,14 +43,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The two waits, in seconds. Others than the defaults only in tests."""
+    """The two waits, in seconds. Only tests change the defaults."""
 
     stop_s: float = STOP_S
     kill_s: float = KILL_S
 
 
 class Died(Exception):
-    """Raised by a program that wants to die as by this signal."""
+    """Raised by a program to end as if this signal had killed it."""
 
     def __init__(self, signal: int = SIGKILL) -> None:
         super().__init__(f"signal {signal}")
@@ -59,7 +58,7 @@ class Died(Exception):
 
 
 class _Pipe:
-    """Lines in order, at most `limit`; one reader, any number of writers."""
+    """A queue of at most `limit` lines, for one reader and any number of writers."""
 
     def __init__(self, limit: int) -> None:
         self.closed = False
@@ -69,13 +68,13 @@ class _Pipe:
         self._writable = asyncio.Event()
 
     async def put(self, line: bytes) -> None:
-        """Append, after waiting for room. Cancelled means not appended. Raises BrokenPipeError when closed."""
+        """Wait for room and append a line. A cancelled call appends nothing. Raises BrokenPipeError if closed."""
         while not self.offer(line):
             self._writable.clear()
             await self._writable.wait()
 
     def offer(self, line: bytes) -> bool:
-        """Append if there is room. Raises BrokenPipeError when closed."""
+        """Append a line and return True, or return False if there is no room. Raises BrokenPipeError if closed."""
         if self.closed:
             raise BrokenPipeError("the other end is closed")
         if len(self._lines) >= self._limit:
@@ -85,24 +84,24 @@ class _Pipe:
         return True
 
     def close(self) -> None:
-        """No more lines; the reader gets those that are there, then the end."""
+        """Accept no more lines. The reader gets the queued ones, then the end."""
         self.closed = True
         self._readable.set()
         self._writable.set()
 
     async def take(self, most: int) -> list[bytes]:
-        """Wait for lines, take up to `most`; [] is the end."""
+        """Wait for lines and return up to `most` of them, or [] at the end."""
         while not self._lines and not self.closed:
             self._readable.clear()
             await self._readable.wait()
-        taken = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
+        lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
         self._writable.set()
-        return taken
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
 class Stdio:
-    """What a program gets: how it was launched, and its two pipes."""
+    """The arguments of a program: how it was launched, and its two pipes."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -111,12 +110,12 @@ class Stdio:
     _output: _Pipe
 
     async def read(self) -> bytes | None:
-        """The next line, None when there will be no more."""
+        """Return the next line, or None at the end."""
         lines = await self._input.take(1)
         return lines[0] if lines else None
 
     async def write(self, line: bytes) -> None:
-        """Write a line (without its newline); waits while the reader is behind. Raises BrokenPipeError."""
+        """Write a line without its newline. It waits while the reader is behind. Raises BrokenPipeError."""
         await self._output.put(line)
 
 
@@ -124,7 +123,7 @@ Program: TypeAlias = Callable[[Stdio], Awaitable[int]]
 
 
 class InProcessAgent:
-    """A running program; an `AgentHandle`. Make it with `spawn`, in a running event loop."""
+    """A running program; implements `AgentHandle`. Create it with `spawn`, in a running event loop."""
 
     def __init__(self, stdio: Stdio, pipes: tuple[_Pipe, _Pipe], on_lines: OnLines, on_exit: OnExit, waits: Waits) -> None:
         self._stdio = stdio
@@ -150,7 +149,7 @@ class InProcessAgent:
         lines: int = LINES,
         waits: Waits | None = None,
     ) -> InProcessAgent:
-        """Start `program`. The same in and out as `AgentProcess.spawn`: `env` is the person's environment, and so on."""
+        """Start `program` with the arguments of `AgentProcess.spawn`. `lines` bounds each direction."""
         pipes = (_Pipe(lines), _Pipe(lines))
         agent = cls(
             Stdio(spec.argv, spec.cwd, child_environment(env, spec.env), *pipes), pipes, on_lines, on_exit, waits or Waits()
@@ -167,7 +166,7 @@ class InProcessAgent:
         return await program(self._stdio)
 
     async def _deliver(self, program: asyncio.Task[int]) -> None:
-        """Lines to the reader until the program is over, then its exit."""
+        """Deliver lines until the program ends, then report its exit."""
         while lines := await self._output.take(LINES):
             try:
                 pending = self._on_lines(lines)
@@ -189,7 +188,7 @@ class InProcessAgent:
     def _exit_of(self, program: asyncio.Task[int]) -> Exit:
         if not program.done() or program.cancelled():
             return Exit(code=None, signal=SIGKILL)
-        error = program.exception()  # asked for in any case, or asyncio complains that nobody did
+        error = program.exception()  # read it in any case, else asyncio logs that nobody did
         if self._killed:
             return Exit(code=None, signal=SIGKILL)
         if isinstance(error, Died):
@@ -200,12 +199,12 @@ class InProcessAgent:
 
     @property
     def pid(self) -> None:
-        """It has no process of its own."""
+        """None, since the agent has no process of its own."""
         return
 
     @property
     def alive(self) -> bool:
-        """Whether the program runs and reads."""
+        """True while the program runs and reads."""
         return self._program is not None and not self._program.done() and not self._input.closed
 
     def write(self, data: bytes) -> None:
@@ -218,20 +217,20 @@ class InProcessAgent:
             raise AgentStuck(f"The agent does not read: {LINES} lines wait for it. Abort the session to start it anew.")
 
     def interrupt(self) -> None:
-        """Programs inside of the server are interrupted by a line; there is no process to signal."""
+        """Do nothing. A line interrupts an in-process agent; there is no process to signal."""
 
     def kill(self) -> None:
-        """Cancel the program; its exit follows, with signal 9."""
+        """Cancel the program. Its exit follows, with signal 9."""
         if self._program is None or self._program.done() or self._killed:
             return
         self._killed = True
         self._input.close()
         self._program.cancel()
-        # It cannot swallow the end of its pipes: what it still writes is refused, and the exit does not wait for it.
+        # A program that swallows the cancellation loses its output pipe, so the exit does not wait for it.
         self._cut = asyncio.get_running_loop().call_later(self._waits.kill_s, self._output.close)
 
     async def stop(self) -> None:
-        """End it politely: end of input, self._waits.stop_s, kill. Returns when `on_exit` was called. Bounded."""
+        """End the input, wait `stop_s` seconds, then kill. Returns after `on_exit` was called. Bounded."""
         if self._program is None or self._pump is None:
             return
         self._input.close()

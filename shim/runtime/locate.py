@@ -1,8 +1,7 @@
-"""Where an agent's program is, and which version it has.
+"""Finds an agent's program and its version.
 
-Looked for in this order: the variable of its registry row (then nowhere else), what this server has installed, PATH, the
-usual places of installers.
-Nothing is cached here, and the loop never waits: files are looked at in a thread, the version has a bounded wait.
+The order is: the variable of its spec (and then nothing else), this server's installations, PATH, the usual places of
+installers. It caches nothing. It reads files in a thread, and the wait for the version is bounded.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from shim.runtime.process import AgentProcess
 from universal.codec import AgentSpec, Exit, LaunchSpec
 
 VERSION_WAIT_S = 15.0
-"""For `--version`. Usually 0.1 to 1 s; a first start of a program of 380 MB from a cold disk takes longer."""
+"""Timeout in seconds of `--version`. Usual: 0.1 to 1 s; the first start of a 380 MB program from a cold disk takes longer."""
 VERSION_LINES = 20
-"""So many lines of the answer are looked at."""
+"""Maximum number of output lines that are searched for the version."""
 VERSION = re.compile(r"(?<![\d.])\d+\.\d+\.\d+")
 
 USUAL_PLACES: tuple[str, ...] = (
@@ -38,18 +37,18 @@ USUAL_PLACES: tuple[str, ...] = (
     "/opt/homebrew/bin",
     "/usr/local/bin",
 )
-"""Of installers that do not always put themselves on PATH, above all not on that of a service or of a desktop program."""
+"""Folders of installers that often miss on PATH, above all on the PATH of a service or a desktop program."""
 NVM = "~/.nvm/versions/node"
 INSTALLED = "SHIM_INSTALLED_AGENTS"
-"""Folder of agents that were installed by this server, each below its name; agents do not inherit it."""
+"""Variable with the folder of the agents that this server installed, each below its name. Agents do not inherit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramLocation:
-    """The answer. `path` is absolute, None if there is none; `why` then says why, and is empty otherwise.
+    """The result of a search. `path` is absolute, or None, and then `why` says why.
 
-    `version` is x.y.z, None if it is not known; `note` says where the program was found, and what was wrong with its version;
-    `absent`: nobody named it, and it is nowhere.
+    `version` is x.y.z, or None if unknown. `note` says where the program was found and why it has no version. `absent` is True
+    if no variable names the program and it is in none of the places.
     """
 
     path: str | None
@@ -60,16 +59,16 @@ class ProgramLocation:
 
 
 async def locate(agent: AgentSpec, env: Mapping[str, str], *, version_wait_s: float = VERSION_WAIT_S) -> ProgramLocation:
-    """Look for the agent's program in this environment, and ask it for its version. Raises nothing."""
-    found = await asyncio.to_thread(find, agent, env)
-    if found.path is None or not agent.version_args:
-        return found
-    version, trouble = await _version((found.path, *agent.version_args), env, version_wait_s)
-    return replace(found, version=version, note=f"{found.note}; {trouble}" if trouble else found.note)
+    """Find the agent's program in this environment and ask it for its version. Never raises."""
+    location = await asyncio.to_thread(find, agent, env)
+    if location.path is None or not agent.version_args:
+        return location
+    version, trouble = await _version((location.path, *agent.version_args), env, version_wait_s)
+    return replace(location, version=version, note=f"{location.note}; {trouble}" if trouble else location.note)
 
 
 def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
-    """`locate` without the version. Blocking: it looks at files."""
+    """Find the agent's program without its version. Blocks: it reads files."""
     if not agent.binaries:
         return ProgramLocation(None, note="runs inside of the server")
     if agent.env_override and (named := env.get(agent.env_override)):
@@ -82,9 +81,9 @@ def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
             )
         return ProgramLocation(str(Path(path).absolute()), note=f"named by {agent.env_override}")
     if folder := env.get(INSTALLED):
-        own = os.path.join(folder, agent.name, "node_modules", ".bin")  # noqa: PTH118 - a value for PATH
+        installed = os.path.join(folder, agent.name, "node_modules", ".bin")  # noqa: PTH118 - a value for PATH
         for name in agent.binaries:
-            if path := find_program(name, own):
+            if path := find_program(name, installed):
                 return ProgramLocation(str(Path(path).absolute()), note="installed by opencode-shim")
     for name in agent.binaries:
         if path := find_program(name, env.get("PATH", "")):
@@ -104,7 +103,7 @@ def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
 
 
 def _places(env: Mapping[str, str]) -> Iterator[str]:
-    """The usual places and npm's global folders, as absolute paths; some may not exist."""
+    """Yield npm's global folders and the usual places as absolute paths. Some may not exist."""
     for prefix in (env.get("NPM_CONFIG_PREFIX"), env.get("npm_config_prefix"), _npmrc_prefix(env)):
         if prefix:
             yield str(Path(_expand(prefix, env)).absolute() / "bin")
@@ -116,28 +115,28 @@ def _places(env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _node_version(path: Path) -> list[int]:
-    """`.../v22.11.0/bin` as numbers."""
+    """Return the version in `.../v22.11.0/bin` as [22, 11, 0]."""
     return [int(number) for number in re.findall(r"\d+", path.parent.name)]
 
 
 def _npmrc_prefix(env: Mapping[str, str]) -> str | None:
-    """`prefix` of the person's .npmrc."""
+    """Return the `prefix` of the person's .npmrc, or None."""
     try:
         text = Path(_expand("~/.npmrc", env)).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(r"^\s*prefix\s*=\s*(\S+)\s*$", text, re.MULTILINE)
-    return found[1].replace("${HOME}", env.get("HOME", "")) if found else None
+    match = re.search(r"^\s*prefix\s*=\s*(\S+)\s*$", text, re.MULTILINE)
+    return match[1].replace("${HOME}", env.get("HOME", "")) if match else None
 
 
 def _expand(path: str, env: Mapping[str, str]) -> str:
-    """`~` by the HOME of this environment, not of ours. Without a HOME it stays, and is found nowhere."""
+    """Expand `~` with the HOME of this environment instead of our own. Without a HOME the path stays and matches nothing."""
     home = env.get("HOME", "")
     return home + path[1:] if home and (path == "~" or path.startswith("~" + os.sep)) else path
 
 
 async def _version(argv: tuple[str, ...], env: Mapping[str, str], wait_s: float) -> tuple[str | None, str]:
-    """The version that it prints, and what is wrong if it prints none."""
+    """Return the version that the program prints, and the problem if it prints none."""
     lines: list[bytes] = []
     over: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
     command = " ".join(("`" + Path(argv[0]).name, *argv[1:])) + "`"
@@ -164,8 +163,8 @@ async def _version(argv: tuple[str, ...], env: Mapping[str, str], wait_s: float)
         return None, f"{command} did not answer within {wait_s:g} s"
     finally:
         process.kill()
-    said = "\n".join([*(line.decode("utf-8", "replace") for line in lines), exit_.stderr])
-    found = VERSION.search(said)
-    if found is None:
-        return None, f"{command} printed no version (exit {exit_.code}): {said.strip()[:200]}"
-    return found[0], ""
+    output = "\n".join([*(line.decode("utf-8", "replace") for line in lines), exit_.stderr])
+    match = VERSION.search(output)
+    if match is None:
+        return None, f"{command} printed no version (exit {exit_.code}): {output.strip()[:200]}"
+    return match[0], ""

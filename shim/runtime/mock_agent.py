@@ -1,9 +1,7 @@
 """The mock agent: a program that reads the lines of `universal.agents.mock` and plays scenes.
 
-Deterministic: no clock, no randomness; the same lines in give the same lines out. Its pauses are constants times a
-factor (0 in tests). One prompt at a time; further ones wait in order.
-
-It ends when its input does, at once, whatever it is doing.
+It has no clock and no randomness: equal input gives equal output. Its pauses are constants times a factor (0 in tests). It
+answers one prompt at a time; further prompts wait in order. It ends at once when its input ends.
 """
 
 from __future__ import annotations
@@ -21,22 +19,22 @@ from universal.jsonvalue import obj, text
 
 VERSION = "1"
 CONVERSATIONS = 1000
-"""So many are remembered, the longest unused are forgotten first."""
+"""Maximum number of remembered conversations. The least recently used are forgotten first."""
 
 
 def mock_program(*, delay_factor: float = 1.0) -> Program:
-    """The program. What it is told in one conversation it remembers when that is resumed, as long as it exists itself.
+    """Return the mock's program. It remembers its conversations, so a later run can resume one.
 
-    In: the factor on all of its waits.
+    `delay_factor` multiplies all of its waits.
     """
-    kept = OrderedDict[str, Conversation]()
+    conversations = OrderedDict[str, Conversation]()
 
     async def program(stdio: Stdio) -> int:
         session = _option(stdio, "session")
-        conversation = kept.pop(session, None) if "--resume" in stdio.argv else None
-        kept[session] = conversation = conversation or Conversation()
-        while len(kept) > CONVERSATIONS:
-            kept.popitem(last=False)
+        conversation = conversations.pop(session, None) if "--resume" in stdio.argv else None
+        conversations[session] = conversation = conversation or Conversation()
+        while len(conversations) > CONVERSATIONS:
+            conversations.popitem(last=False)
         conversation.mode = _option(stdio, "mode") or conversation.mode
         return await _Mock(stdio, session, conversation, delay_factor).serve()
 
@@ -49,7 +47,7 @@ def _option(stdio: Stdio, name: str) -> str:
 
 
 class _Mock:
-    """The loop: one line or one finished run after the other."""
+    """The mock's loop, which handles input lines and finished runs."""
 
     def __init__(self, stdio: Stdio, session: str, conversation: Conversation, delay_factor: float) -> None:
         self._stdio = stdio
@@ -61,7 +59,7 @@ class _Mock:
         self._playing: asyncio.Task[None] | None = None
 
     async def serve(self) -> int:
-        """Until the input ends (0), a scene leaves (its code), or dies."""
+        """Run until the input ends (returns 0) or a scene leaves (returns its code) or dies."""
         reading = asyncio.create_task(self._stdio.read())
         try:
             while True:
@@ -109,7 +107,7 @@ class _Mock:
                 await self._write({"type": "error", "message": f"The mock does not know {frame.get('type')!r}."})
 
     async def _interrupt(self, name: str) -> None:
-        """Stop this run, also what it does after its end; one that is over, or was never there, is left alone."""
+        """Stop the named run, also after its answer. An unknown run is ignored."""
         if self._run is not None and self._playing is not None and self._run.id == name:
             run, playing = self._run, self._playing
             await _cancel(playing)
@@ -135,7 +133,7 @@ async def _play(run: Run) -> None:
 
 
 async def _cancel(*tasks: asyncio.Task[None] | asyncio.Task[bytes | None] | None) -> None:
-    """Cancel them and wait; their results are of no more interest."""
+    """Cancel the tasks, wait for their end, and drop their results."""
     left = [task for task in tasks if task is not None]
     for task in left:
         task.cancel()

@@ -1,4 +1,4 @@
-"""The files of the mock's `edit`: the only thing that it really does. Blocking; run it in a thread."""
+"""Changes files for the mock's scene `edit`, its only real effect. Blocks, so run it in a thread."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_BYTES = 1 << 20
-"""Larger files are refused."""
+"""Maximum size of a file that the mock edits."""
 
 
 class EditRefused(Exception):
-    """The mock does not touch this file; the text says why."""
+    """The mock does not change this file. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change that can be made: `before` is None for a new file. `old` occurs exactly once, `new` takes its place."""
+    """A prepared change. `before` is None for a new file. `old` occurs exactly once, and `new` replaces it."""
 
     path: Path
     before: str | None
@@ -28,19 +28,19 @@ class Edit:
 
 
 def lines_of(content: str) -> list[str]:
-    """Lines with their `\\n`; other line separators of Unicode are no line ends in files."""
+    """Split text into lines that keep their `\\n`. Other line separators of Unicode do not end a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", content)
 
 
 def unified_diff(name: str, before: str | None, after: str) -> str:
-    """A unified diff as `git apply` and `patch` take it; no `before` means a new file."""
+    """Return a unified diff for `git apply` and `patch`. `before` is None for a new file."""
     source = "/dev/null" if before is None else f"a/{name}"
     diff = difflib.unified_diff(lines_of(before or ""), lines_of(after), source, f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in diff)
 
 
 def prepare(directory: Path, name: str) -> Edit:
-    """One more line for the file, or a new file of one line. Changes nothing. Raises Refused."""
+    """Prepare one more line for a file, or a new file of one line. Changes nothing. Raises EditRefused."""
     try:
         root = directory.resolve()
         path = (root / name).resolve()
@@ -68,7 +68,7 @@ def prepare(directory: Path, name: str) -> Edit:
 
 
 def _tail(content: str) -> str:
-    """The shortest run of last lines that occurs only once: what an editing tool asks for."""
+    """Return the shortest run of last lines that occurs only once, as an editing tool needs it."""
     lines = lines_of(content)
     for start in range(len(lines) - 1, -1, -1):
         tail = "".join(lines[start:])
@@ -78,7 +78,7 @@ def _tail(content: str) -> str:
 
 
 def apply(edit: Edit) -> None:
-    """Make the change. Raises Refused when the file is not what it was, or cannot be written."""
+    """Make the change. Raises EditRefused if the file has changed since `prepare` or cannot be written."""
     try:
         now = edit.path.read_bytes().decode(errors="replace") if edit.path.exists() else None
         if now != edit.before:

@@ -1,8 +1,8 @@
-"""What a scene of the mock can do: write the lines of `universal.agents.mock` in order, ask, wait, remember.
+"""The operations of a mock scene: write the lines of `universal.agents.mock` in order, ask, wait, remember.
 
-A `Run` answers one prompt. It knows what is open at any time, so that an interrupt can close it: `abort` writes what
-a well-behaved agent says then. It owns the rule that nothing is noted as written which was not: a cancelled write has
-not happened, and between a write and its note there is no place to be cancelled.
+A `Run` answers one prompt. It tracks all open items, so that after an interrupt `abort` can write their ends as a well-behaved
+agent does. It records a line as written only if it was: a cancelled write did not happen, and no cancellation can come between
+a write and its record.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from universal.agents.mock.wire import Frame, line_of
 from universal.jsonvalue import arr, obj, text
 
 DELTA_S = 0.02
-"""Between two pieces of text: about as fast as a model writes."""
+"""Seconds between two pieces of text, about the speed of a model."""
 TOOL_S = 0.2
-"""Between two pieces of a tool's output."""
+"""Seconds between two pieces of a tool's output."""
 TOKEN_CHARS = 4
 """The mock counts tokens as characters / 4."""
 INPUT_USD, OUTPUT_USD = 1e-6, 4e-6
-"""Its prices per token. Nothing is charged; clients shall have something to add up."""
+"""Prices per token. Nothing is charged, but clients need costs to add up."""
 
 EARLIER = ("<earlier-in-this-conversation>", "</earlier-in-this-conversation>")
-"""Around what the server says in front of a prompt when other agents spoke before: it is not what the person typed."""
+"""Tags around the text that the server puts in front of a prompt when other agents spoke before."""
 
 
 class Leave(Exception):
@@ -40,35 +40,35 @@ class Leave(Exception):
 
 @dataclass(slots=True)
 class Conversation:
-    """What the mock remembers of a conversation."""
+    """The mock's memory of one conversation."""
 
     prompts: int = 0
     mode: str = "build"
     variant: str = ""
     allowed: set[str] = field(default_factory=set[str])
-    """Commands that were allowed for good."""
+    """Commands that the person allowed with `always`."""
 
 
 def pieces(content: str) -> list[str]:
-    """Text in deltas: words, each with the white space after it. Their concatenation is the text."""
+    """Split text into deltas: words with the white space after them. Their concatenation is the text."""
     return re.findall(r"\s+|\S+\s*", content)
 
 
 def tokens(content: str) -> int:
-    """The mock's idea of the number of tokens."""
+    """Return the mock's estimate of the number of tokens."""
     return -(-len(content) // TOKEN_CHARS)
 
 
 def split(prompt: str) -> tuple[str, str]:
-    """(what the server tells of earlier messages that this agent has missed, the prompt itself)."""
+    """Split a prompt into the server's report of missed messages, and the person's text."""
     if not prompt.startswith(EARLIER[0]):
         return "", prompt
-    earlier, _, own = prompt.rpartition(EARLIER[1])
-    return earlier.removeprefix(EARLIER[0]), own.lstrip("\n")
+    earlier, _, typed = prompt.rpartition(EARLIER[1])
+    return earlier.removeprefix(EARLIER[0]), typed.lstrip("\n")
 
 
 class Step:
-    """One answer of the model: text and reasoning in parts, and the tool calls it makes."""
+    """One answer of the model: parts of text and reasoning, and tool calls."""
 
     def __init__(self, run: Run, name: str, child: str | None) -> None:
         self.name = name
@@ -80,15 +80,15 @@ class Step:
         self._parts = 0
 
     async def say(self, content: str) -> None:
-        """A part of text, word by word."""
+        """Write a part of text, word by word."""
         await self._part("text", pieces(content), DELTA_S)
 
     async def think(self, content: str) -> None:
-        """A part of reasoning, word by word."""
+        """Write a part of reasoning, word by word."""
         await self._part("thinking", pieces(content), DELTA_S)
 
     async def say_in_pieces(self, deltas: Iterable[str], pause_s: float | None) -> None:
-        """A part of text in these deltas, with a pause before each; None: without giving way to anybody."""
+        """Write a part of text in these deltas, with a pause before each. None means no pause, not even a loop iteration."""
         await self._part("text", deltas, pause_s)
 
     async def _part(self, kind: str, deltas: Iterable[str], pause_s: float | None) -> None:
@@ -104,7 +104,7 @@ class Step:
                 self._thought += delta
 
     async def tool(self, name: str, arguments: Mapping[str, Any], title: str) -> Tool:
-        """Call a tool: it runs from now on."""
+        """Start a tool call."""
         call = Tool(self._run, self._run.name("call"), self.child)
         await self._run.pause(DELTA_S)
         await self._run.write(type="tool_start", tool=call.name, step=self.name, name=name)
@@ -114,14 +114,14 @@ class Step:
         return call
 
     async def finish(self, reason: str) -> None:
-        """The model's answer is complete: `stop` or `tool-calls`."""
+        """Complete the model's answer. `reason` is `stop` or `tool-calls`."""
         frame = self.step_end_frame(reason)
         await self._run.write(**frame)
         del self._run.open[f"step {self.name}"]
         self._run.spend(frame)
 
     def step_end_frame(self, reason: str) -> Frame:
-        """The line that ends the step, with what it has used so far."""
+        """Return the line that ends the step, with its usage so far."""
         output, reasoning = tokens(self._said), tokens(self._thought)
         usage = {"input": self._input, "output": output, "reasoning": reasoning, "cache_read": 0, "cache_write": 0}
         cost = round(self._input * INPUT_USD + (output + reasoning) * OUTPUT_USD, 8)
@@ -130,7 +130,7 @@ class Step:
 
 
 class Tool:
-    """A tool that runs."""
+    """A running tool call."""
 
     def __init__(self, run: Run, name: str, child: str | None) -> None:
         self.name = name
@@ -138,14 +138,14 @@ class Tool:
         self._run = run
 
     async def output(self, delta: str) -> None:
-        """More of its output."""
+        """Write a piece of the tool's output."""
         await self._run.pause(TOOL_S)
         await self._run.write(type="tool_output", tool=self.name, delta=delta)
 
     async def finish_tool(
         self, output: str, *, ok: bool = True, files: Sequence[Frame] = (), images: Sequence[Frame] = (), **meta: Any
     ) -> None:
-        """Its result; `meta` as the protocol has it."""
+        """Write the tool's result. `meta` holds the fields of the protocol."""
         frame: Frame = {"type": "tool_result", "tool": self.name, "ok": ok, "output": output, "meta": meta}
         frame |= ({"files": list(files)} if files else {}) | ({"images": list(images)} if images else {})
         await self._run.pause(DELTA_S)
@@ -153,13 +153,13 @@ class Tool:
         self._run.open.pop(f"tool {self.name}", None)
 
     def interrupted_frame(self) -> Frame:
-        """The result of a tool that was stopped."""
+        """Return the result line of an interrupted tool."""
         meta = {"interrupted": True}
         return {"type": "tool_result", "tool": self.name, "ok": False, "output": "Interrupted by the user.", "meta": meta}
 
 
 class Run:
-    """One prompt on its way to its answer."""
+    """The work on one prompt."""
 
     def __init__(
         self,
@@ -175,9 +175,9 @@ class Run:
         self.conversation = conversation
         self.directory = directory
         self.answered = False
-        """It said `done`, and nothing after that."""
+        """True if `done` was the last line."""
         self.open: dict[str, Callable[[], Frame]] = {}
-        """What an interrupt must close, innermost last, and the line that does it."""
+        """Open items that an interrupt must close, innermost last, with a function that returns the closing line."""
         self.replies: dict[str, asyncio.Future[Frame]] = {}
         self._delay_factor = delay_factor
         self._send = send
@@ -188,30 +188,30 @@ class Run:
         self._cost = 0.0
 
     def name(self, kind: str) -> str:
-        """A name that is unique in the conversation, also after a restart: prompts have unique ids."""
+        """Return a name that is unique in the conversation, also after a restart, since prompt ids are unique."""
         self._names += 1
         return f"{kind}_{self._prompt_id}_{self._names}"
 
     async def write(self, **frame: Any) -> None:
-        """One line, without what is None."""
+        """Write one line without the fields that are None."""
         await self.write_raw(line_of({key: value for key, value in frame.items() if value is not None}))
 
     async def write_raw(self, line: bytes) -> None:
-        """Any bytes as a line."""
+        """Write any bytes as a line."""
         await self._send(line)
 
     async def pause(self, seconds: float) -> None:
-        """Wait, times the mock's factor; lets others run even when that is 0."""
+        """Wait `seconds` times the mock's factor. Other tasks run even if that is 0."""
         await asyncio.sleep(seconds * self._delay_factor)
 
     def spend(self, finished: Frame) -> None:
-        """Add what a step used to what the run did; subagents have their own account."""
+        """Add a step's usage to the run's. Steps of subagents do not count."""
         if finished["type"] == "step_finish" and "child" not in finished:
             self._usage = {key: self._usage.get(key, 0) + value for key, value in finished["usage"].items()}
             self._cost += finished["cost"]
 
     async def step(self, child: str | None = None) -> Step:
-        """Begin an answer of the model."""
+        """Start an answer of the model."""
         step = Step(self, self.name("step"), child)
         await self.pause(DELTA_S)
         await self.write(type="step_start", step=step.name, model="mock", child=child)
@@ -222,15 +222,15 @@ class Run:
         return step
 
     async def answer(self, content: str, child: str | None = None) -> None:
-        """A whole answer: one step with this text."""
+        """Write a whole answer: one step with this text."""
         step = await self.step(child)
         await step.say(content)
         await step.finish("stop")
 
     async def look_at_attachments(self) -> None:
-        """Prepare to say, with the first words, what came with the prompt."""
-        told = [f"- {await _describe(a)}" for a in self.attachments]
-        self._preface = f"You attached:\n\n{chr(10).join(told)}\n\n" if told else ""
+        """Prepare a preface for the answer that lists the prompt's attachments."""
+        lines = [f"- {await _describe(a)}" for a in self.attachments]
+        self._preface = f"You attached:\n\n{chr(10).join(lines)}\n\n" if lines else ""
 
     async def ask(self, kind: str, tool: Tool, **fields: Any) -> Frame:
         """Ask the person and wait for the reply: `permission_reply` or `question_reply`."""
@@ -243,39 +243,39 @@ class Run:
         return reply
 
     async def subagent(self, tool: Tool, title: str, prompt: str) -> None:
-        """Begin a session of a subagent, named by its tool call."""
+        """Start a session of a subagent, named by its tool call."""
         await self.write(type="subagent_start", tool=tool.name, title=title, agent="general", prompt=prompt)
         self.open[f"subagent {tool.name}"] = lambda: {"type": "subagent_end", "tool": tool.name, "status": "aborted"}
 
     async def subagent_done(self, tool: Tool) -> None:
-        """The subagent has answered."""
+        """End the subagent's session."""
         await self.write(type="subagent_end", tool=tool.name, status="completed")
         del self.open[f"subagent {tool.name}"]
 
     async def background(self, tool: Tool) -> None:
-        """From now on this call holds the turn open."""
+        """Let this call keep the turn open."""
         await self.write(type="background_start", tool=tool.name)
         self.open[f"background {tool.name}"] = lambda: {"type": "background_end", "tool": tool.name}
 
     async def background_done(self, tool: Tool) -> None:
-        """It does not hold the turn open any more."""
+        """Stop this call from keeping the turn open."""
         await self.write(type="background_end", tool=tool.name)
         del self.open[f"background {tool.name}"]
 
     async def wake(self, *, anew: bool) -> None:
-        """Go on after `done`, in the turn that is held open, or (`anew`) begin one without being asked."""
+        """Continue after `done` in the turn that is kept open, or with `anew` start an unprompted turn."""
         name = self.name("run") if anew else self.id
         await self.write(type="wake", run=name)
         self.id, self.answered = name, False
         self._usage, self._cost = {}, 0.0
 
     async def finish_prompt(self, status: str = "completed") -> None:
-        """The prompt is answered (or failed, or was stopped)."""
+        """Write `done`: the prompt is answered, failed or aborted."""
         await self.write(type="done", run=self.id, status=status, usage=self._usage or None, cost=round(self._cost, 8))
         self.answered = True
 
     async def abort(self) -> None:
-        """After the scene was cancelled: close what is open, innermost first, and say so."""
+        """Close all open items after the scene was cancelled, innermost first, and end the run."""
         while self.open:
             _, closing = self.open.popitem()
             frame = closing()
@@ -286,7 +286,7 @@ class Run:
 
 
 async def _describe(attachment: Frame) -> str:
-    """`name (mime, n bytes)`; files that were only named are measured here."""
+    """Return `name (mime, n bytes)`. It reads the size of a file that came as a path."""
     path, size = text(attachment.get("path")), attachment.get("bytes")
     if size is None and path:
         size = await asyncio.to_thread(_size, Path(path))

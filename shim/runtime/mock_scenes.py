@@ -1,6 +1,6 @@
-"""The scenes of the mock: what each word does. `SCENES` is the table; `help` prints it.
+"""The scenes of the mock agent. The table `SCENES` maps a prompt's first word to a scene; `help` prints it.
 
-A scene is an async function that writes through its `Run`. Where it simply returns, the run is answered.
+A scene is an async function that writes through its `Run`. When it returns, the prompt is answered.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MAX_DELTAS = 20_000
 SECOND_S = 1.0
 RETRY_S = 1.0
 LATE_S = 0.3
-"""After the end of a turn, before something comes that should not."""
+"""Seconds between the end of a turn and output that comes too late."""
 WORK_S = 0.5
-"""For a subagent to find out what it was asked."""
+"""Seconds that a subagent works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A word that the mock knows. `words`: how many may follow it (None: any); with more it is an ordinary text."""
+    """A scene. `words` limits the words after its name (None: any number); a longer text is an ordinary prompt."""
 
     play: Callable[[Run, list[str]], Awaitable[None]]
     about: str
@@ -39,14 +39,14 @@ class Scene:
 
 
 def number(args: list[str], default: int, most: int) -> int:
-    """The first argument as a number from 0 to `most`."""
+    """Return the first argument as a number from 0 to `most`."""
     if not args or not args[0].isdecimal():
         return min(default, most)
     return min(int(args[0]), most) if len(args[0]) < 10 else most
 
 
 async def bash(step: Step, command: str, description: str) -> Tool:
-    """A call of the tool `bash`. Nothing is executed, here or anywhere else in the mock."""
+    """Write a call of the tool `bash`. The mock executes nothing."""
     return await step.tool("bash", {"command": command, "description": description}, command)
 
 
@@ -60,12 +60,12 @@ async def echo(run: Run, args: list[str]) -> None:
 
 
 async def markdown(run: Run, args: list[str]) -> None:
-    """Everything that a client must be able to draw."""
+    """Answer with all Markdown that a client must render."""
     await run.answer(MARKDOWN)
 
 
 async def think(run: Run, args: list[str]) -> None:
-    """Reasoning, then text; its length is the effort."""
+    """Reason, then answer. The variant sets the length of the reasoning."""
     effort = {"low": 1, "high": len(THOUGHTS)}.get(run.conversation.variant, 2)
     step = await run.step()
     await step.think("".join(THOUGHTS[:effort]))
@@ -74,7 +74,7 @@ async def think(run: Run, args: list[str]) -> None:
 
 
 async def slow(run: Run, args: list[str]) -> None:
-    """A tick each second."""
+    """Write a tick each second."""
     seconds = number(args, 3, MAX_SECONDS)
     step = await run.step()
     await step.say_in_pieces((f"tick {n} of {seconds}\n" for n in range(1, seconds + 1)), SECOND_S)
@@ -82,7 +82,7 @@ async def slow(run: Run, args: list[str]) -> None:
 
 
 async def burst(run: Run, args: list[str]) -> None:
-    """Many deltas without a pause."""
+    """Write many deltas without a pause."""
     count = number(args, 1000, MAX_DELTAS)
     step = await run.step()
     await step.say_in_pieces((f"{n} " for n in range(1, count + 1)), None)
@@ -90,14 +90,14 @@ async def burst(run: Run, args: list[str]) -> None:
 
 
 async def remember(run: Run, args: list[str]) -> None:
-    """How many prompts there were before."""
+    """Say how many prompts came before."""
     before = run.conversation.prompts - 1
-    told = f" I was also told what others said: {len(run.earlier)} characters." if run.earlier else ""
-    await run.answer(f"I remember {before} {'prompt' if before == 1 else 'prompts'} before this one.{told}")
+    note = f" I was also told what others said: {len(run.earlier)} characters." if run.earlier else ""
+    await run.answer(f"I remember {before} {'prompt' if before == 1 else 'prompts'} before this one.{note}")
 
 
 async def help_(run: Run, args: list[str]) -> None:
-    """All scenes."""
+    """List all scenes."""
     rows = [f"| `{name}{' ' + s.usage if s.usage else ''}` | {s.about} |" for name, s in SCENES.items()]
     table = "\n".join(["| say | and I |", "|---|---|", *rows])
     await run.answer(f"# The mock\n\nThe first word of a prompt decides what I do.\n\n{table}\n\nAnything else is echoed.\n")
@@ -107,7 +107,7 @@ async def help_(run: Run, args: list[str]) -> None:
 
 
 async def tool(run: Run, args: list[str]) -> None:
-    """A command whose output grows."""
+    """Run a command with growing output."""
     step = await run.step()
     await step.say("I run a command.")
     call = await bash(step, "seq 3", "Counts to three")
@@ -119,7 +119,7 @@ async def tool(run: Run, args: list[str]) -> None:
 
 
 async def parallel(run: Run, args: list[str]) -> None:
-    """Two tools at once; the second is done first, and the step ends after both."""
+    """Run two tools at once. The second ends first, and the step ends after both."""
     step = await run.step()
     first = await bash(step, "make slow", "Takes its time")
     second = await step.tool("webfetch", {"url": "https://example.invalid/", "format": "text"}, "https://example.invalid/")
@@ -132,7 +132,7 @@ async def parallel(run: Run, args: list[str]) -> None:
 
 
 async def failtool(run: Run, args: list[str]) -> None:
-    """A tool that fails; the turn goes on."""
+    """Run a tool that fails. The turn goes on."""
     path = str(run.directory / "no-such-file.txt")
     step = await run.step()
     call = await step.tool("read", {"filePath": path}, path)
@@ -142,7 +142,7 @@ async def failtool(run: Run, args: list[str]) -> None:
 
 
 async def image(run: Run, args: list[str]) -> None:
-    """A tool that gives back an image."""
+    """Run a tool that returns an image."""
     url = "https://example.invalid/square.png"
     step = await run.step()
     call = await step.tool("webfetch", {"url": url, "format": "markdown"}, url)
@@ -152,7 +152,7 @@ async def image(run: Run, args: list[str]) -> None:
 
 
 async def edit(run: Run, args: list[str]) -> None:
-    """One more line for a file: read, then edit; or write, when there is none."""
+    """Add a line to a file: read and edit it, or write a new one."""
     name = args[0] if args else "mock.txt"
     step = await run.step()
     try:
@@ -197,7 +197,7 @@ async def _refuse(run: Run, step: Step, name: str, why: str) -> None:
 
 
 async def todo(run: Run, args: list[str]) -> None:
-    """A list that gets done."""
+    """Keep a todo list and complete its entries."""
     for done in range(len(TODOS) + 1):
         states = ["completed"] * done + ["in_progress"] + ["pending"] * len(TODOS)
         todos = [
@@ -215,7 +215,7 @@ async def todo(run: Run, args: list[str]) -> None:
 
 
 async def permission(run: Run, args: list[str]) -> None:
-    """Ask before a command; whatever the answer, the turn goes on and ends."""
+    """Ask before a command. After any answer the turn goes on and ends."""
     step = await run.step()
     await step.say("I want to push.")
     call = await bash(step, COMMAND, "Pushes the branch")
@@ -237,7 +237,7 @@ async def permission(run: Run, args: list[str]) -> None:
 
 
 async def question(run: Run, args: list[str]) -> None:
-    """Ask, with one choice and with several."""
+    """Ask a question with one choice and one with several."""
     questions = QUESTIONS[: max(number(args, len(QUESTIONS), len(QUESTIONS)), 1)]
     step = await run.step()
     call = await step.tool("question", {"questions": questions}, f"Asked {len(questions)} questions")
@@ -248,23 +248,23 @@ async def question(run: Run, args: list[str]) -> None:
         await run.answer("You did not want to answer.")
         return
     answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]
-    told = [f'"{q["question"]}"="{", ".join(a)}"' for q, a in zip(questions, answers, strict=False)]
-    await call.finish_tool(f"User has answered your questions: {', '.join(told)}.", answers=answers)
+    answer_list = [f'"{q["question"]}"="{", ".join(a)}"' for q, a in zip(questions, answers, strict=False)]
+    await call.finish_tool(f"User has answered your questions: {', '.join(answer_list)}.", answers=answers)
     lines = [f"- {q['header']}: {', '.join(a) or 'nothing'}" for q, a in zip(questions, answers, strict=False)]
     await run.answer("You chose:\n\n" + "\n".join(lines) + "\n")
 
 
 async def plan(run: Run, args: list[str]) -> None:
-    """A plan, and the question whether to carry it out."""
+    """Present a plan and ask whether to carry it out."""
     step = await run.step()
     await step.say("I have a plan.")  # the plan itself is shown from the call
     call = await step.tool("plan_exit", {"plan": PLAN}, "Plan")
     await step.finish("tool-calls")
     reply = await run.ask("question", call, questions=[PLAN_QUESTION])
     answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]
-    said = ", ".join(label for answer in answers for label in answer)
-    if said != "Yes":
-        await call.finish_tool(f"The plan was not accepted{': ' + said if said else '.'}", ok=False)
+    answer_text = ", ".join(label for answer in answers for label in answer)
+    if answer_text != "Yes":
+        await call.finish_tool(f"The plan was not accepted{': ' + answer_text if answer_text else '.'}", ok=False)
         await run.answer("Then it stays a plan.")
         return
     run.conversation.mode = "build"
@@ -286,21 +286,21 @@ async def _delegate(run: Run, step: Step, *, background: bool) -> Tool:
 
 
 async def _work(run: Run, call: Tool) -> str:
-    """What the subagent does: a command, and an answer."""
+    """Play the subagent: a command and an answer. Returns the answer."""
     step = await run.step(call.name)
     await step.say("I look around.")
     listing = await bash(step, "ls", "Lists the files")
     await step.finish("tool-calls")
     await run.pause(WORK_S)
     await listing.finish_tool("README.md\n", exit_code=0, stdout="README.md\n", stderr="")
-    found = "There is a README."
-    await run.answer(found, call.name)
+    answer = "There is a README."
+    await run.answer(answer, call.name)
     await run.subagent_done(call)
-    return found
+    return answer
 
 
 async def subagent(run: Run, args: list[str]) -> None:
-    """A task with a session of its own."""
+    """Run a task in a subagent's session."""
     step = await run.step()
     await step.say("I ask somebody.")
     call = await _delegate(run, step, background=False)
@@ -310,7 +310,7 @@ async def subagent(run: Run, args: list[str]) -> None:
 
 
 async def background(run: Run, args: list[str]) -> None:
-    """A task that goes on after the answer, and holds the turn."""
+    """Run a task that goes on after the answer and keeps the turn open."""
     step = await run.step()
     call = await _delegate(run, step, background=True)
     await step.finish("tool-calls")
@@ -324,7 +324,7 @@ async def background(run: Run, args: list[str]) -> None:
 
 
 async def wake(run: Run, args: list[str]) -> None:
-    """An answer, its end, and then a turn that nobody asked for."""
+    """Answer, end the turn, and then start an unprompted turn."""
     await run.answer("That is my answer.")
     await run.finish_prompt()
     await run.pause(LATE_S)
@@ -336,7 +336,7 @@ async def wake(run: Run, args: list[str]) -> None:
 
 
 async def error(run: Run, args: list[str]) -> None:
-    """The model fails in the middle of its answer."""
+    """Fail in the middle of the model's answer."""
     step = await run.step()
     await step.say("I was about to say ")
     await step.finish("error")
@@ -352,7 +352,7 @@ async def error(run: Run, args: list[str]) -> None:
 
 
 async def compact(run: Run, args: list[str]) -> None:
-    """Forget what was said; keep a summary."""
+    """Compact the conversation to a summary."""
     auto = args == ["auto"]
     await run.write(type="compaction", phase="started", auto=bool(args))
     await run.pause(WORK_S)
@@ -369,7 +369,7 @@ async def compact(run: Run, args: list[str]) -> None:
 
 
 async def retry(run: Run, args: list[str]) -> None:
-    """Two attempts that fail, and one that does not."""
+    """Fail twice, then answer."""
     for attempt in (1, 2):
         await run.write(type="retry", attempt=attempt, message="Overloaded", delay_ms=int(RETRY_S * 1000))
         await run.pause(RETRY_S)
@@ -377,7 +377,7 @@ async def retry(run: Run, args: list[str]) -> None:
 
 
 async def hang(run: Run, args: list[str]) -> None:
-    """Begin, and never end."""
+    """Start an answer and never end it."""
     step = await run.step()
     await step.say("I hang until you stop me.")
     await asyncio.Event().wait()
@@ -392,14 +392,14 @@ async def crash(run: Run, args: list[str]) -> None:
 
 
 async def exit_(run: Run, args: list[str]) -> None:
-    """End well, but without an answer."""
+    """Exit with code 0 before the answer is complete."""
     step = await run.step()
     await step.say("Good")
     raise Leave(0)
 
 
 async def late(run: Run, args: list[str]) -> None:
-    """Go on talking after the end: a piece of a finished text, a second end, a result, a whole message."""
+    """Write after the end: a piece of a finished text, a second end, a result, a whole message."""
     step = await run.step()
     await step.say("That was all.")
     call = await bash(step, "sleep 1", "Comes late")
@@ -413,7 +413,7 @@ async def late(run: Run, args: list[str]) -> None:
 
 
 async def unparsed(run: Run, args: list[str]) -> None:
-    """A line that no codec knows, and one that is no JSON."""
+    """Write a line of an unknown type and one that is no JSON."""
     await run.write(type="horoscope", sign="Cancer")
     await run.write_raw(b"Segmentation fault (only a joke)")
     await run.answer("I said two things that nobody understands.")
@@ -451,12 +451,12 @@ SCENES: Mapping[str, Scene] = {
 
 
 MARKED = re.compile(r"(?:^|(?<=\s))/([a-z]+)\b", re.IGNORECASE)
-"""A word with a slash: a scene wherever it stands."""
+"""Matches a word with a slash, which may name a scene anywhere in a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A scene, its arguments, and the part of the prompt that asks for it."""
+    """A scene, its arguments, and the part of the prompt that names it."""
 
     scene: Scene
     args: list[str]
@@ -464,18 +464,18 @@ class Cue:
 
 
 def scene_for(prompt: str) -> Cue:
-    """The scene that a prompt asks for; a text that asks for none is echoed.
+    """Return the scene that a prompt names, or `echo`.
 
-    Clients add words and lines to what a person has typed: quotation marks, a context, a reminder. So the whole prompt may be a
-    scene, else its first line that is one, else its first `/scene`.
+    Clients add quotation marks, context and reminders to the person's text. So the order is: the whole prompt, the first line
+    that names a scene, the first `/scene`.
     """
-    marked = (found for found in MARKED.finditer(prompt) if found[1].lower() in SCENES)
-    cues = (_cue(prompt), *map(_cue, prompt.splitlines()), *(_cue_of_match(prompt, found) for found in marked))
+    marked = (match for match in MARKED.finditer(prompt) if match[1].lower() in SCENES)
+    cues = (_cue(prompt), *map(_cue, prompt.splitlines()), *(_cue_of_match(prompt, match) for match in marked))
     return next((cue for cue in cues if cue is not None), Cue(SCENES["echo"], [], prompt))
 
 
 def _cue(text: str) -> Cue | None:
-    """The scene that this text is and nothing else; a leading slash and quotation marks around it do not matter."""
+    """Return the scene if the text is only its name and arguments. It ignores a leading slash and quotation marks."""
     bare = text.strip()
     if len(bare) > 1 and bare[0] == bare[-1] == '"':
         bare = bare[1:-1]
@@ -486,8 +486,8 @@ def _cue(text: str) -> Cue | None:
     return Cue(scene, words[1:], bare)
 
 
-def _cue_of_match(prompt: str, found: re.Match[str]) -> Cue:
-    """A scene with a slash in the middle of a line; of the words behind it, those that it takes are its arguments."""
-    scene = SCENES[found[1].lower()]
-    line = prompt[found.start() :].partition("\n")[0]
+def _cue_of_match(prompt: str, match: re.Match[str]) -> Cue:
+    """Return the scene of a `/name` within a line. Its arguments are as many of the next words as it takes."""
+    scene = SCENES[match[1].lower()]
+    line = prompt[match.start() :].partition("\n")[0]
     return Cue(scene, line.split()[1:][: scene.words], line)

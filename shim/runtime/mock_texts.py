@@ -1,4 +1,4 @@
-"""What the mock says, shows and asks."""
+"""The texts, images and questions of the mock's scenes."""
 
 from __future__ import annotations
 

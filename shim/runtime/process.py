@@ -1,20 +1,20 @@
-"""An agent's process: bytes in, lines out, one exit, and nothing left behind.
+"""Runs an agent's process: bytes in, lines out, exactly one exit, and no process left behind.
 
-    AgentProcess.spawn     fork and exec in a session of its own; errors say what is wrong with which path
-    _Pipes                 what asyncio tells us about the three pipes and the process
-    _at_once               stdout -> LineFramer -> on_lines, for what comes a little at a time
-    _pump                  the same for a flood, and after something had to be waited for
-    _run                   pump until the process is gone, sweep its family, read what is left, report the exit
+    AgentProcess.spawn     fork and exec in a new process session; errors name the wrong path
+    _Pipes                 asyncio's callbacks for the three pipes and the process
+    _at_once               stdout -> LineFramer -> on_lines, for small chunks
+    _pump                  the same for a flood, and after `on_lines` had to be awaited
+    _run                   pump until the process is gone, sweep its family, read the rest, report the exit
 
-The ladder of `stop`, each step only if the one before did not end it:
+The ladder of `stop`. Each step is taken only if the one before did not end the process:
 
     close stdin      agents write their transcript and exit       STDIN_CLOSE_S
     SIGTERM          to the process group                         TERM_S
     SIGKILL          to the group and the whole family            REAP_S
 
-However it ends (by itself, stopped, killed, or because our loop goes down), `family.sweep` then ends all that it has
-started, and `on_exit` is called exactly once, after the last line. What it has left behind gets a SIGTERM first (LEFT_S), unless
-our loop goes down: the helper of Codex's sandbox takes away the empty `.git` that it has put into /tmp and the working directory.
+However the process ends (by itself, stopped, killed, or because our loop closes), `family.sweep` then ends all processes that it
+started, and `on_exit` is called exactly once, after the last line. Leftover processes get a SIGTERM first (LEFT_S), unless our
+loop closes: the helper of Codex's sandbox then removes the empty `.git` that it created in /tmp and the working directory.
 """
 
 from __future__ import annotations
@@ -42,26 +42,28 @@ from universal.codec import Exit, LaunchSpec
 from universal.framing import LIMIT_BYTES, Framed, FrameError, LineFramer, ShortLine
 
 STDIN_CLOSE_S = 5.0
-"""After its stdin is closed. Claude Code writes its transcript then; killed earlier, it forgets the last message."""
+"""Seconds after stdin is closed. Claude Code then writes its transcript; if killed earlier, it loses the last message."""
 TERM_S = 5.0
-"""After SIGTERM. Agents end their tools' processes then; Claude Code takes up to 2 s."""
+"""Seconds after SIGTERM. Agents then end their tools' processes; Claude Code takes up to 2 s."""
 REAP_S = 2.0
-"""After SIGKILL, for the system to take the processes away. Only one that hangs in the kernel takes longer."""
+"""Seconds after SIGKILL for the system to remove the processes. Only one stuck in the kernel takes longer."""
 LEFT_S = 0.5
-"""After SIGTERM, for what an agent has left behind. Codex's sandbox takes some milliseconds."""
+"""Seconds after SIGTERM for leftover processes to end. Codex's sandbox takes some milliseconds."""
 QUIET_S = 1.0
-"""When the process is gone but its stdout is not closed: so long nothing may come before we stop listening. Whoever
-holds it then is no agent of ours; what the agent wrote is in the pipe and comes at once."""
+"""Seconds of silence after which we stop reading the stdout of a process that is gone.
+
+A stdout that is still open then belongs to a foreign process. The agent's own output is in the pipe and comes at once.
+"""
 DRAIN_S = 10.0
-"""The same, if something comes all the time."""
+"""Maximum seconds of reading the stdout of a process that is gone, if output never pauses."""
 LINES_AT_ONCE = 32
-"""Lines of one agent that are taken before the server looks at its other work: 2 to 5 ms."""
+"""Lines of one agent that are handled before the loop runs other tasks: 2 to 5 ms."""
 READ_BYTES = 64 * 1024
-"""What is read at once: as much as a pipe has. asyncio's own 256 KiB are taken from the system and given back for each line."""
+"""Bytes per read, the size of a pipe. asyncio's own 256 KiB would be allocated and freed for each line."""
 HELD_BYTES = 16 * 1024
-"""Of stdout, read and not taken yet; then reading stops."""
+"""Bytes of stdout that may wait for the pump before reading pauses."""
 OUTGOING_BYTES = 64 * 1024 * 1024
-"""So much may wait for an agent to read it. A prompt with images has some MB; an agent that is this far behind is stuck."""
+"""Bytes that may wait for an agent to read. A prompt with images has some MB; an agent so far behind is stuck."""
 
 OnLines: TypeAlias = Callable[[list[bytes]], Awaitable[None] | None]
 OnExit: TypeAlias = Callable[[Exit], None]
@@ -71,7 +73,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The waits of the ladder and after it, in seconds. Others than the defaults only in tests."""
+    """The waits of the ladder and of the drain, in seconds. Only tests change the defaults."""
 
     stdin_close_s: float = STDIN_CLOSE_S
     term_s: float = TERM_S
@@ -81,7 +83,7 @@ class Waits:
 
 
 class _Stdout(asyncio.Protocol):
-    """Between stdout and what asyncio made of it: bytes come at once, where asyncio would put them off to its next turn."""
+    """Passes stdout's bytes on at once. asyncio's own protocol would defer them to its next iteration."""
 
     def __init__(self, receive: Callable[[bytes], None], plain: asyncio.Protocol) -> None:
         self._receive = receive
@@ -97,10 +99,9 @@ class _Stdout(asyncio.Protocol):
 class _Pipes(asyncio.SubprocessProtocol):
     """The state of the three pipes.
 
-    What comes while the pump waits is offered to `at_once`, which gives back what the pump is to take: None if nothing is left.
-    Reading stops while HELD_BYTES of stdout have not been taken, and READ_BYTES are read at most. So a flood costs no memory, and
-    others run between two chunks; and for a line now and then reading is not stopped and taken up again: that costs as much as
-    to read it.
+    While the pump waits, `at_once` gets each chunk and returns the rest for the pump, or None. Reading pauses at HELD_BYTES of
+    untaken stdout, and one read takes READ_BYTES at most. So a flood costs no memory and other tasks run between two chunks.
+    Single lines do not pause the reading, since a pause and a resume cost as much as the read.
     """
 
     def __init__(self) -> None:
@@ -108,7 +109,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.stdin_open = True
         self.stderr = Tail()
         self.waiting = False
-        """Whether the pump has delivered all and waits for more."""
+        """True while the pump has delivered everything and waits."""
         self.at_once: Callable[[bytes], bytes | None] = lambda data: data
         self.chunks_seen = 0
         self._chunks: list[bytes] = []
@@ -154,7 +155,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.exited.set()
 
     async def take(self) -> bytes | None:
-        """What has come on stdout, None at its end."""
+        """Wait for output and return all of it, or None at the end of stdout."""
         while not self._chunks:
             if not self._stdout_open:
                 return None
@@ -167,14 +168,14 @@ class _Pipes(asyncio.SubprocessProtocol):
                 await self._arrived.wait()
             finally:
                 self.waiting = False
-        taken = b"".join(self._chunks)
+        data = b"".join(self._chunks)
         self._chunks.clear()
         self._held = 0
-        return taken
+        return data
 
 
 class AgentProcess:
-    """One running process; an `AgentHandle`. Make it with `spawn`."""
+    """One running process; implements `AgentHandle`. Create it with `spawn`."""
 
     def __init__(
         self,
@@ -187,7 +188,7 @@ class AgentProcess:
         waits: Waits,
     ) -> None:
         self.pid = transport.get_pid()
-        """Process id, also of its group and its session."""
+        """Id of the process, of its group and of its process session."""
         self._transport = transport
         self._pipes = pipes
         self._token = token
@@ -216,15 +217,14 @@ class AgentProcess:
         name: str = "agent",
         waits: Waits | None = None,
     ) -> AgentProcess:
-        """Start it.
+        """Start the process.
 
-        In: `env` is the person's environment; what the agent gets of it is `child_environment`'s business. `on_lines`
-        gets whole lines in order, without their ends, in a task of the running loop; if it returns an awaitable, no more
-        is read before that is done. A line over 32 MiB comes shortened, or as a stand-in that no codec can parse. If `on_lines`
-        raises, the process is ended. `on_exit` is called once, after the last line. Neither is called before this has
-        returned and the caller has waited for something.
+        `env` is the person's environment; `child_environment` decides what the agent gets of it. `on_lines` gets whole lines in
+        order, without their ends, in a task of the running loop. If it returns an awaitable, reading waits for it. A line over
+        32 MiB comes shortened, or as a stand-in that no codec can parse. If `on_lines` raises, the process is ended. `on_exit` is
+        called once, after the last line. Neither is called before this method has returned and the caller has awaited something.
 
-        Raises: AgentNotFound, AgentStartFailed.
+        Raises AgentNotFound, AgentStartFailed.
         """
         token = secrets.token_hex(8)
         environment = child_environment(env, spec.env, token)
@@ -241,16 +241,16 @@ class AgentProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be written to."""
+        """True while the process accepts input."""
         return self._pipes.stdin_open and not self._stdin_closed and not self._pipes.exited.is_set()
 
     @property
     def stderr(self) -> str:
-        """The beginning and the end of what it has written to stderr so far, without the secrets of its environment."""
+        """The beginning and the end of its stderr so far, without the secrets of its environment."""
         return clean(self._pipes.stderr.text(), self._secrets)
 
     def write(self, data: bytes) -> None:
-        """Queue a line for its stdin; the newline is added. Raises AgentGone, AgentStuck; ValueError for two lines."""
+        """Queue a line for its stdin and add the newline. Raises AgentGone, AgentStuck; ValueError for two lines."""
         if b"\n" in data:
             raise ValueError("A line for an agent must not contain a newline.")
         if not self.alive:
@@ -262,20 +262,20 @@ class AgentProcess:
         stdin.write(data + b"\n")
 
     def close_input(self) -> None:
-        """End its stdin, after what was written has been read. Most agents finish their turn and exit."""
+        """Close its stdin after the queued lines. Most agents then finish their turn and exit."""
         self._stdin_closed = True
         stdin = self._transport.get_pipe_transport(0)
         if stdin is not None:
             stdin.close()
 
     def interrupt(self) -> None:
-        """SIGINT to it alone: it ends its tools itself, as it does at a Ctrl-C."""
+        """Send SIGINT to the process alone. It ends its tools itself, as at a Ctrl-C."""
         if not self._pipes.exited.is_set():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGINT)
 
     def kill(self) -> None:
-        """SIGKILL to it and its group, at once; the rest of its family and `on_exit` follow."""
+        """Send SIGKILL to the process and its group. The sweep of its family and `on_exit` follow."""
         if self._pipes.exited.is_set():
             return
         self._stdin_closed = True
@@ -283,9 +283,9 @@ class AgentProcess:
         self._signal_group(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """The ladder of the module's docstring. Returns when `on_exit` was called; may be called again, and by several.
+        """Stop the process with the ladder of the module's docstring. Returns after `on_exit` was called.
 
-        Bounded by the sum of the waits. Cancelling it does not stop the ladder.
+        Several callers may wait for it. It is bounded by the sum of the waits, and cancelling it does not stop the ladder.
         """
         if self._ladder is None:
             self._ladder = asyncio.create_task(self._descend(), name=f"stop {self.pid}")
@@ -309,7 +309,7 @@ class AgentProcess:
         await self._deliver(self._framer.close())
 
     async def _until_gone(self, pump: asyncio.Task[None]) -> None:
-        """Until the process has exited. One that closes its stdout, or whose lines nobody can take, is of no more use."""
+        """Wait until the process exits. It is ended if it closes its stdout or if `on_lines` raises."""
         exited = asyncio.ensure_future(self._pipes.exited.wait())
         try:
             await asyncio.wait({pump, exited}, return_when=asyncio.FIRST_COMPLETED)
@@ -323,7 +323,10 @@ class AgentProcess:
             exited.cancel()
 
     def _at_once(self, data: bytes) -> bytes | None:
-        """A few lines, in the pump's context but without waking it, which takes a turn of the loop. What is left for the pump."""
+        """Deliver a few lines in the pump's context without waking it, which would take a loop iteration.
+
+        Returns the bytes that are left for the pump, or None.
+        """
         if data.count(b"\n") > LINES_AT_ONCE:
             return data
         lines = [line if type(line) is bytes else self._line(line) for line in self._framer.push(data)]
@@ -348,7 +351,7 @@ class AgentProcess:
         lines = [self._line(line) for line in framed]
         for at in range(0, len(lines), LINES_AT_ONCE):
             if at:
-                await asyncio.sleep(0)  # others have their turn
+                await asyncio.sleep(0)  # other tasks run
             pending = self._on_lines(lines[at : at + LINES_AT_ONCE])
             if pending is not None:
                 await pending
@@ -362,7 +365,7 @@ class AgentProcess:
         return line
 
     async def _drain(self, pump: asyncio.Task[None]) -> None:
-        """What is still in the pipe. Whoever is left may hold it open, so not for ever."""
+        """Read the rest of the pipe. The time is limited, since a leftover process may hold the pipe open."""
         deadline = asyncio.get_running_loop().time() + self._waits.drain_s
         quiet = False
         while not pump.done() and not quiet and asyncio.get_running_loop().time() < deadline:
@@ -371,7 +374,7 @@ class AgentProcess:
             quiet = self._pipes.waiting and self._pipes.chunks_seen == seen
 
     def _sweep(self) -> set[family.Process]:
-        """End what it has left behind, politely first. Blocking."""
+        """End leftover processes, with SIGTERM first. Blocks."""
         family.end(family.members(self.pid, self._token, self._since) | self._kin, LEFT_S, signal.SIGTERM)
         return self._sweep_at_once()
 
@@ -385,7 +388,7 @@ class AgentProcess:
             os.killpg(self.pid, number)
 
     async def _descend(self) -> None:
-        """The ladder."""
+        """Run the ladder of `stop`."""
         assert self._task is not None
         try:
             if not self._pipes.exited.is_set():
@@ -396,7 +399,7 @@ class AgentProcess:
                     if not await self._exits_within(self._waits.term_s):
                         log.warning("agent.killed", pid=self.pid)
                         self.kill()
-        except asyncio.CancelledError:  # our loop goes down
+        except asyncio.CancelledError:  # our loop closes
             self.kill()
             raise
         done, _ = await asyncio.wait({self._task}, timeout=self._waits.reap_s * 2 + self._waits.drain_s)
@@ -411,7 +414,7 @@ class AgentProcess:
         return self._pipes.exited.is_set()
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        """The end of `_run`, whatever its reason: a cancelled one leaves nothing behind either."""
+        """Report the exit after `_run`. It also kills and sweeps if `_run` was cancelled."""
         self.kill()
         if not self._swept:
             self._sweep_at_once()
@@ -433,12 +436,12 @@ class AgentProcess:
 
 
 async def _raise(error: Exception) -> None:
-    """For the pump, whose failure ends the process."""
+    """Raise an error of `on_lines` in the pump, whose failure ends the process."""
     raise error
 
 
 def _start_error(spec: LaunchSpec, error: OSError | ValueError) -> AgentError:
-    """What is wrong with which path, and what to do. The system's own text names only one of them."""
+    """Return an error that says which path is wrong and why. The system's own text names only one path."""
     binary, directory = Path(spec.argv[0]), Path(spec.cwd)
     if not directory.is_dir():
         return AgentStartFailed(f"The agent was not started: {directory} is not a directory.")

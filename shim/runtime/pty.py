@@ -1,8 +1,8 @@
-"""A program on a terminal of its own: its output as text, its input, its size, its end.
+"""Runs a program on a pseudo-terminal: its output as text, its input, its size, its end.
 
-The program leads a session of which the terminal is the controlling one, as in a terminal window, so that Ctrl-C, job
-control and `stty` work. Output is taken in gulps with a pause between them: a program that floods its terminal gets slower,
-the server does not. POSIX only.
+The program leads a process session whose controlling terminal it is, as in a terminal window, so that Ctrl-C, job control and
+`stty` work. The server pauses between two reads: a program that floods its terminal gets slower, the server does not. POSIX
+only.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from shim.runtime import child, family
 from shim.runtime.environment import ChildEnvironment
 
 READ_BYTES = 64 * 1024
-"""Taken from the terminal at once; one piece of output for those who watch."""
+"""Bytes per read, and the largest piece of output."""
 PAUSE_S = 0.004
-"""Between two gulps: at most some 16 MB/s, and no more than 250 pieces a second."""
+"""Seconds between two reads. It limits the output to about 16 MB/s and 250 pieces a second."""
 HANGUP_S = 1.0
-"""Between the hang-up, at which shells end their jobs, and the kill."""
+"""Seconds between SIGHUP, at which shells end their jobs, and the kill."""
 KILLED_S = 2.0
-"""For what was killed to be gone."""
+"""Seconds for killed processes to be gone."""
 COLUMNS, ROWS = 80, 24
-"""Until the first `resize`."""
+"""Size of the terminal until the first `resize`."""
 
-# A session leader that opens a terminal gets it as its controlling one. No `preexec_fn`: Python code between fork and exec
-# can hang in a process with threads.
+# A process session's leader that opens a terminal gets it as its controlling one. `preexec_fn` would run Python code between
+# fork and exec, which can hang in a process with threads.
 _OPEN = 'exec "$@" <>"$0" >&0 2>&0'
 
 
 @dataclass(frozen=True, slots=True)
 class PtySpec:
-    """What to run. `argv[0]` is an absolute path; `token` is in the environment's `MARK`, its family is ended by it."""
+    """The program to run. `argv[0]` is an absolute path. `token` is in the environment's `MARK` and identifies its family."""
 
     argv: Sequence[str]
     cwd: str
@@ -49,7 +49,7 @@ class PtySpec:
 
 
 class PtyProcess:
-    """One run. `on_output` gets pieces of text, never after `on_exit`, which gets the exit code (128 + n for signal n)."""
+    """One run of a program. `on_output` gets pieces of text. Then `on_exit` gets the exit code (128 + n for signal n)."""
 
     def __init__(self, spec: PtySpec, on_output: Callable[[str], None], on_exit: Callable[[int], None]) -> None:
         self._spec = spec
@@ -67,12 +67,12 @@ class PtyProcess:
 
     @property
     def is_open(self) -> bool:
-        """The program runs."""
+        """True while the program runs."""
         return self._master >= 0
 
     async def start(self) -> None:
-        """Raises OSError if there are no more terminals, or the folder is none."""
-        # The slave stays open here: the terminal outlives the moment between the program's start and its first open.
+        """Start the program. Raises OSError if there is no free terminal, or no such folder."""
+        # The slave stays open here, so that the terminal exists until the program opens it.
         self._master, self._slave = pty.openpty()
         try:
             os.set_blocking(self._master, False)
@@ -93,12 +93,12 @@ class PtyProcess:
         self._waiter = asyncio.create_task(self._wait(process), name=f"terminal {process.pid}")
 
     def resize(self, rows: int, columns: int) -> None:
-        """The program gets SIGWINCH."""
+        """Set the terminal's size. The program gets SIGWINCH."""
         if self.is_open:
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", min(rows, 0xFFFF), min(columns, 0xFFFF), 0, 0))
 
     async def write(self, data: bytes) -> None:
-        """As if typed. Waits while the program does not read; what it never reads is dropped at its end."""
+        """Write input as if typed. It waits while the program does not read. Unread input is dropped at the end."""
         async with self._writing:
             rest = memoryview(data)
             while rest and self.is_open:
@@ -110,10 +110,10 @@ class PtyProcess:
                     return
 
     async def end(self) -> None:
-        """Hang up as a closed window does, then kill whatever it started that is still there. Again is fine."""
+        """Send SIGHUP as a closed window does, then kill all processes that the program started. May be repeated."""
         if self._waiter is None:
             return
-        known = (
+        relatives = (
             await asyncio.to_thread(family.members, self.pid, self._spec.token, self._since)
             if self.is_open
             else set[family.Process]()
@@ -122,7 +122,7 @@ class PtyProcess:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGHUP)
             await asyncio.wait([self._waiter], timeout=HANGUP_S)
-        await asyncio.to_thread(family.sweep, family.NOBODY, self._spec.token, self._since, known, KILLED_S)
+        await asyncio.to_thread(family.sweep, family.NOBODY, self._spec.token, self._since, relatives, KILLED_S)
         await asyncio.wait([self._waiter], timeout=KILLED_S)
 
     # --- inside
@@ -143,7 +143,7 @@ class PtyProcess:
         self._pause = self._loop.call_later(PAUSE_S, self._watch)
 
     def _take(self, *, final: bool = False) -> None:
-        """What is there now, at most a gulp of it."""
+        """Read the available output, at most READ_BYTES."""
         data = bytearray()
         while len(data) < READ_BYTES:
             try:

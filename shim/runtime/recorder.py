@@ -1,8 +1,8 @@
-"""Raw traffic with an agent, both directions, one file per process: for bug reports and for new recordings.
+"""Records the raw traffic with an agent, one file per process, for bug reports and new fixtures.
 
-The first line is {cmd, agent, version, cwd}; then {t, dir, msg}: `in` what we wrote, `out` what it said (parsed JSON, or
-the text), `exit` {code} or {signal}. The form of `compat_fixtures/agents`. Prompts and file contents are in it: off unless
-`record_dir` is set; files 0600.
+The first line is {cmd, agent, version, cwd}. The others are {t, dir, msg}: `in` for a line that we wrote, `out` for a line of
+the agent (parsed JSON, or text), `exit` for {code} or {signal}. This is the format of `compat_fixtures/agents`. Files hold
+prompts and file contents, so recording is off unless `record_dir` is set, and files have mode 0600.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class Recorder:
-    """One process's file. A disk that refuses is logged once; the agent goes on."""
+    """Writes one process's file. A failing disk is logged once, and the agent goes on."""
 
     def __init__(self, folder: Path, agent: str, version: str | None, spec: LaunchSpec) -> None:
         self._began = time.monotonic()
@@ -32,7 +32,7 @@ class Recorder:
         self._append({"cmd": list(spec.argv), "agent": agent, "version": version, "cwd": spec.cwd})
 
     def row(self, direction: str, data: bytes) -> None:
-        """One line of traffic."""
+        """Record one line of traffic."""
         text = data.decode("utf-8", "replace")
         try:
             msg: Any = json.loads(text)
@@ -41,7 +41,7 @@ class Recorder:
         self._append({"t": round(time.monotonic() - self._began, 4), "dir": direction, "msg": msg})
 
     def exit(self, exit_: Exit) -> None:
-        """How the process ended."""
+        """Record how the process ended."""
         how = {"signal": exit_.signal} if exit_.signal is not None else {"code": exit_.code}
         self._append({"t": round(time.monotonic() - self._began, 4), "dir": "exit", "msg": how})
 
@@ -58,7 +58,7 @@ class Recorder:
             log.warning("recorder.failed", path=str(self._path), error=str(error))
 
     def lines(self, on_lines: OnLines) -> OnLines:
-        """`on_lines`, with what the agent says written down first."""
+        """Return `on_lines`, wrapped to record the agent's lines first."""
 
         def record_lines(lines: list[bytes]) -> Awaitable[None] | None:
             for line in lines:
@@ -68,7 +68,7 @@ class Recorder:
         return record_lines
 
     def exits(self, on_exit: OnExit) -> OnExit:
-        """`on_exit`, with the end written down first."""
+        """Return `on_exit`, wrapped to record the exit first."""
 
         def record_exit(exit_: Exit) -> None:
             self.exit(exit_)
@@ -78,7 +78,7 @@ class Recorder:
 
 
 class RecordedHandle:
-    """A handle whose writes are written down."""
+    """A handle that records its writes."""
 
     def __init__(self, handle: AgentHandle, recorder: Recorder) -> None:
         self._handle = handle
@@ -86,27 +86,27 @@ class RecordedHandle:
 
     @property
     def pid(self) -> int | None:
-        """The process's id."""
+        """Id of the process."""
         return self._handle.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be written to."""
+        """True while the agent accepts input."""
         return self._handle.alive
 
     def write(self, data: bytes) -> None:
-        """Queue a line."""
+        """Record and queue a line."""
         self._recorder.row("in", data)
         self._handle.write(data)
 
     def interrupt(self) -> None:
-        """SIGINT."""
+        """Interrupt the agent's turn."""
         self._handle.interrupt()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the agent."""
         self._handle.kill()
 
     async def stop(self) -> None:
-        """End it politely."""
+        """Stop the agent."""
         await self._handle.stop()

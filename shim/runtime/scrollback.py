@@ -1,7 +1,7 @@
-"""What a terminal has said: the last part of it, by position, and those who watch it.
+"""Keeps the last part of a terminal's output by position, and feeds its watchers.
 
-Positions are counted in UTF-16 units from the terminal's start, since clients count what they got in JavaScript's string
-lengths (a live OpenCode 1.18.33: `é€\\r\\n` is 4, and a cursor beyond the end is the end). Nothing here waits for anybody.
+Positions count UTF-16 units from the terminal's start, since clients count in JavaScript's string lengths (OpenCode 1.18.33:
+`é€\\r\\n` is 4, and a cursor beyond the end is the end). Writers never wait for watchers.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 LIMIT_UNITS = 2**20
-"""What is kept; 2 MiB of memory for each terminal that has said so much."""
+"""UTF-16 units that are kept: 2 MiB of memory for each terminal with so much output."""
 SLACK_UNITS = 2**16
-"""So much more may be kept before the front is cut off, so that not every piece moves a mebibyte."""
+"""UTF-16 units above the limit before the front is cut off, so that not every piece moves a mebibyte."""
 LAG_UNITS = 2**21
-"""A watcher that is behind by more is cut off; it can come back with its cursor."""
+"""UTF-16 units by which a watcher may lag before it is cut off. It can come back with its cursor."""
 PIECE_UNITS = 2**16
-"""The longest text that a watcher is given at once."""
+"""Maximum UTF-16 units of one piece of text."""
 
 
 class Watcher:
-    """One reader: iterate for its texts. `lagged`: it was cut off because it read too slowly."""
+    """One reader; iterate over it for texts. `lagged` is True if it was cut off for reading too slowly."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque()
@@ -31,7 +31,7 @@ class Watcher:
         self.lagged = False
 
     def put(self, text: str) -> None:
-        """Never waits."""
+        """Queue a text. Never waits."""
         if self._ended:
             return
         self._texts.append(text)
@@ -43,7 +43,7 @@ class Watcher:
         self._wake.set()
 
     def end(self) -> None:
-        """No more comes; what waits is still given."""
+        """End the iteration after the queued texts."""
         self._ended = True
         self._wake.set()
 
@@ -61,7 +61,7 @@ class Watcher:
 
 
 class Scrollback:
-    """The end of a terminal's output."""
+    """The last part of a terminal's output."""
 
     def __init__(self, limit_units: int = LIMIT_UNITS, slack_units: int = SLACK_UNITS) -> None:
         self._data = bytearray()
@@ -71,11 +71,11 @@ class Scrollback:
 
     @property
     def cursor(self) -> int:
-        """The position after the last unit."""
+        """Position after the last unit."""
         return self._start + len(self._data) // 2
 
     def add(self, text: str) -> None:
-        """More output."""
+        """Append output."""
         self._data += text.encode("utf-16-le")
         over = len(self._data) // 2 - self._limit
         if over > self._slack:
@@ -83,7 +83,7 @@ class Scrollback:
             self._start += over
 
     def since(self, cursor: int) -> list[str]:
-        """The kept output from a position on, in pieces; -1, and positions that are not reached yet, give nothing."""
+        """Return the kept output from a position on, in pieces. -1 and positions beyond the end return []."""
         if cursor < 0 or cursor >= self.cursor:
             return []
         begin = max(0, cursor - self._start)

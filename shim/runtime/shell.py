@@ -1,5 +1,4 @@
-"""A command of the person's (`!cmd` in the TUI), or of an agent that has no hands of its own: its output as it comes, its end,
-and how to stop it."""
+"""Runs a shell command of the person (`!cmd` in the TUI) or of an agent that runs none itself, and streams its output."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ from shim.runtime.environment import ChildEnvironment
 
 READ_BYTES = 64 * 1024
 OUTPUT_LIMIT_CHARS = 1_000_000
-"""What is kept and shown of a person's command's output; the rest is read and dropped."""
+"""Characters of output that are kept and shown. The rest is read and dropped."""
 KILL_GRACE_S = 1.0
-"""Between TERM and KILL when it is stopped."""
+"""Seconds between SIGTERM and SIGKILL of a stop."""
 
 
 class ShellCommand:
-    """One run: stdout and stderr in one stream, in a process group of its own.
+    """One run of a command, with stdout and stderr in one stream. It leads a process group.
 
-    `command`: a line for the shell, or the words of a program and its arguments. `limit_chars`: so much output is told.
+    `command` is a line for the shell, or a program with its arguments. `limit_chars` limits the output passed to `on_output`.
     """
 
     def __init__(
@@ -52,9 +51,9 @@ class ShellCommand:
         return (shell if os.access(shell, os.X_OK) else "/bin/sh", "-c", self._command)
 
     async def run(self) -> int:
-        """Exit code (negative: signal). Raises OSError if it (or a shell) cannot be started in the directory.
+        """Run the command and return its exit code, negative for a signal. A cancellation ends it.
 
-        Whoever is cancelled while it runs has ended it.
+        Raises OSError if the command or the shell cannot be started in the directory.
         """
         self._process = process = await child.start(
             self._argv(), cwd=self._cwd, environment=self._env, stderr=asyncio.subprocess.STDOUT
@@ -69,7 +68,7 @@ class ShellCommand:
             await child.close(process)
 
     async def _read(self, process: asyncio.subprocess.Process) -> int:
-        """Tell what it says, until it ends. Out: its exit code."""
+        """Pass on its output until it ends, and return its exit code."""
         if self._on_started is not None:
             self._on_started()
         if self.stopped:
@@ -84,7 +83,7 @@ class ShellCommand:
                 reading = asyncio.ensure_future(process.stdout.read(READ_BYTES))
                 await asyncio.wait({reading, exited}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
-                    # It has exited, but a child of it may hold the pipe: take what is there already, no more.
+                    # The command exited, but a child of it may hold the pipe. Take only the output that is there already.
                     with suppress(TimeoutError):
                         await asyncio.wait_for(asyncio.shield(reading), 0.05)
                     if not reading.done():
@@ -104,17 +103,17 @@ class ShellCommand:
 
     @property
     def pid(self) -> int | None:
-        """Of its leader, when it has been started."""
+        """Process id of its leader, or None before the start."""
         return None if self._process is None else self._process.pid
 
     def stop(self) -> None:
-        """TERM its group now, KILL it a moment later."""
+        """Send SIGTERM to its group, and SIGKILL after KILL_GRACE_S."""
         self.stopped = True
         self._signal(signal.SIGTERM)
         asyncio.get_running_loop().call_later(KILL_GRACE_S, self._signal, signal.SIGKILL)
 
     def kill(self) -> None:
-        """KILL its group at once."""
+        """Send SIGKILL to its group."""
         self.stopped = True
         self._signal(signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The beginning and the end of what an agent writes to stderr, in bounded memory."""
+"""Keeps the beginning and the end of an agent's stderr in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from universal.events import StderrOutput
 
 HEAD_BYTES = 16 * 1024
-"""The first words often say what is wrong; what follows may be a thousand lines of stack."""
+"""Bytes kept from the beginning. The first words often state the error, and a long stack trace may follow."""
 TAIL_BYTES = 64 * 1024
 HEAD_LINES = 20
 TAIL_LINES = 50
 
 
 class Tail:
-    """Feed `add`; `text` is at most `HEAD_LINES` + `TAIL_LINES` lines, with a note of what was left out between them."""
+    """Collects output with `add`. `text` has at most `HEAD_LINES` + `TAIL_LINES` lines and a note on the omitted ones."""
 
     __slots__ = ("_head", "_seen_bytes", "_seen_lines", "_tail")
 
@@ -25,7 +25,7 @@ class Tail:
         self._seen_lines = 0
 
     def add(self, data: bytes) -> None:
-        """More of it."""
+        """Append output."""
         self._seen_bytes += len(data)
         self._seen_lines += data.count(b"\n")
         room = HEAD_BYTES - len(self._head)
@@ -34,7 +34,7 @@ class Tail:
         del self._tail[:-TAIL_BYTES]
 
     def text(self) -> str:
-        """What is known, as text; what is not UTF-8 is replaced. Lines are cut at a newline only."""
+        """Return the kept output. Bytes that are not UTF-8 are replaced. Lines end only at a newline."""
         lost_bytes = self._seen_bytes - len(self._head) - len(self._tail)
         if lost_bytes == 0:
             lines = _lines(self._head + self._tail)
@@ -52,14 +52,14 @@ _LEFT_OUT = re.compile(r"^\.\.\. \((\d+) lines(?:, more than \d+ bytes)? left ou
 
 
 def parse_tail(text: str) -> StderrOutput | None:
-    """What `Tail.text` gave, in parts; None if nothing was written."""
+    """Split a result of `Tail.text` into head and tail. Returns None for an empty text."""
     if not text:
         return None
     lines = text.split("\n")
     for index, line in enumerate(lines):
-        if found := _LEFT_OUT.match(line):
+        if match := _LEFT_OUT.match(line):
             head, tail = lines[:index], lines[index + 1 :]
-            total = len(head) + int(found[1]) + len(tail)
+            total = len(head) + int(match[1]) + len(tail)
             return StderrOutput(head="\n".join(head), tail="\n".join(tail), truncated=True, total_lines=total)
     return StderrOutput(head=text, truncated=False, total_lines=len(lines))
 

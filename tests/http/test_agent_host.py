@@ -104,7 +104,7 @@ async def test_an_agent_gets_the_exit_of_its_command(server: Live) -> None:
 async def test_a_terminal_that_cannot_start_says_why(server: Live) -> None:
     session = await server.session()
     answer = await server.ask(session, "exec no-such-program x", model=HANDS)
-    assert answer["parts"][-2]["text"] == f"no-such-program cannot be started in {server.directory}: No such file or directory."
+    assert answer["parts"][-2]["text"] == f"Cannot start no-such-program in {server.directory}: No such file or directory."
     answer = await server.ask(session, "elsewhere true", model=HANDS)
     assert answer["parts"][-2]["text"].startswith("/ is outside of the directories of this session")
     answer = await server.ask(session, "many 17", model=HANDS)

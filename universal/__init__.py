@@ -1,4 +1,4 @@
 """The universal schema of agent sessions: events, items, the turn machine and the codecs.
 
-Knows no server, no OpenCode and does no IO; `lint-imports` proves it (see `pyproject.toml`).
+It knows neither the server nor OpenCode and does no IO. `lint-imports` checks this (see `pyproject.toml`).
 """

@@ -1,4 +1,4 @@
-"""What both codecs of Claude Code know of it: its own program, and claude-agent-acp.
+"""Facts about Claude Code that both its codecs need: the one of its own program and the one of claude-agent-acp.
 
 Its tools are in `universal.tools.claude`. Source: runs of 2.1.197 and 2.1.330.
 """
@@ -25,8 +25,10 @@ OWN_FOLDERS = (
     "*/claude-*/*/tasks/*",
     "*/claude-*/*/scratchpad/*",
 )
-"""Folders outside of the project that Claude uses by itself: plans, memory, long results, skills, and its temporary files
-(output of background work, scratchpad). Claude's own checks go on to hold there."""
+"""Folders outside of the project that Claude uses by itself, where its own checks still apply.
+
+They hold plans, memory, long results, skills, and temporary files (output of background work, scratchpad).
+"""
 OWN_RULES = (
     *(Rule("external_directory", folder, "allow") for folder in OWN_FOLDERS),
     Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other
@@ -51,14 +53,14 @@ UNCHECKED: Mapping[str, str] = {
     "KillShell": "it ends a command of this conversation",
     "CronList": "it names the prompts that were planned",
 }
-"""Tools whose calls go on without a check -> why. They are none of OpenCode's permissions."""
+"""Tools whose calls run without a check -> why. OpenCode has no permission for them."""
 
 _WORKTREES = {"EnterWorktree": "git worktree add", "ExitWorktree": "git worktree remove"}
 _OTHER_SHELLS = ("PowerShell",)
 
 
 def accessed(name: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
-    """`commands` and `opaque` of `PermissionData.metadata`, where a call's input does not tell what it does."""
+    """Return `commands` and `opaque` of `PermissionData.metadata` for a call whose input does not show what it does."""
     if name in _WORKTREES:
         return {"commands": [f"{_WORKTREES[name]} {shlex.quote(get_text(arguments, 'path', 'name'))}".removesuffix(" ''")]}
     return {"opaque": True} if name in _OTHER_SHELLS else {}

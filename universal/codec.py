@@ -1,13 +1,12 @@
-"""What a codec is: native lines in, facts and signals out; commands in, lines out. No IO, no clock.
+"""Defines the interface of codecs: native lines in, facts and signals out; commands in, lines out. No IO, no clock.
 
-A codec belongs to one agent process of one session. It is fed (`receive`, `eof`) and commanded (`send`),
-and answers with a list of outputs, in order:
+A codec serves one agent process of one session. `receive`, `eof` and `send` each return a list of outputs, in order:
 
     Fact     an event body; the session stamps it (id, sequence, time) and writes it to the journal
-    Signal   what the turn machine must know (see `universal.turn`); never journaled by itself
-    Action   what the runtime must do with the process
+    Signal   an input for the turn machine (see `universal.turn`); never journaled by itself
+    Action   a task of the runtime, such as a line to write or a process to stop
 
-A codec never decides that a turn has ended: it signals what the agent said, `universal.turn` decides.
+A codec never decides that a turn has ended. It signals what the agent reported, and `universal.turn` decides.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from universal.permissions import Rule, denies_whole, matches
 from universal.turn import Input
 
 IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str]
-"""Makes ids. Injected, so that codecs stay pure: tests count, the server makes time-ordered ones."""
+"""Creates ids. It is injected, so that codecs stay pure: tests count, and the server creates time-ordered ids."""
 
 
 # --- out ---------------------------------------------------------------------------------------------
@@ -36,7 +35,7 @@ class Fact:
 
     child      key of a subagent's session (the call id that made it), None for the session itself.
                `session.started` with a child key opens it; its metadata has call_id, title, agent, prompt.
-    raw        the native payload it came from (also for synthetic facts, when there is one).
+    raw        the native payload of the fact (also for synthetic facts, if there is one).
     synthetic  true when the codec invented it (source = daemon).
     """
 
@@ -48,7 +47,7 @@ class Fact:
     native_session_id: str | None = None
 
     def of(self, native_session_id: str) -> Fact:
-        """The same with the agent's own id of the conversation. By hand, since every piece of text comes by here."""
+        """Return the fact with the agent's own id of the conversation. `replace` would be too slow for every piece of text."""
         return Fact(self.type, self.data, self.raw, self.synthetic, self.child, native_session_id)
 
 
@@ -56,10 +55,10 @@ class Fact:
 class Signal:
     """An input for the turn machine of the session (or of a child's).
 
-    DONE      the agent has answered the prompt that was handed to it; `metadata` may hold usage, cost
-    FAILED    the same, with `error` {message, code?, details?}; `aborted` true if our interrupt did it
-    ACTIVITY  the agent began to work without being asked (a background task woke it)
-    OPENED / CLOSED  `key`: work that holds the turn open after DONE (background agents)
+    DONE      the agent has answered the dispatched prompt; `metadata` may hold usage, cost
+    FAILED    the agent failed, with `error` {message, code?, details?}; `aborted` is true if our interrupt caused it
+    ACTIVITY  the agent began to work without a prompt (a background task woke it)
+    OPENED / CLOSED  work `key` keeps the turn open after DONE (background agents)
     """
 
     input: Input
@@ -74,9 +73,9 @@ class Signal:
 class ToolCheck:
     """A tool call that waits for our answer, although its agent would not ask a person about it.
 
-    `request` is a `permission.requested` fact. The session decides by the permission rules. If none concerns the call it calls
-    `CheckingCodec.proceed`, and nothing is recorded. If one denies it, or a person is asked, the session records `request` and
-    sends a `PermissionReply`.
+    `request` is a `permission.requested` fact. The session applies the permission rules. If no rule concerns the call, it calls
+    `CheckingCodec.proceed` and records nothing. If a rule denies the call or a person must decide, the session records `request`
+    and sends a `PermissionReply`.
     """
 
     request: Fact
@@ -91,9 +90,9 @@ class WriteLine:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The process is of no more use (corrupt stream, refused login ...): stop it; the next prompt starts anew.
+    """Stop the process, since it is unusable (corrupt stream, refused login ...). The next prompt starts a new one.
 
-    `again`: the prompt that was just sent was not given to it; it is for the next process, to be started at once.
+    `again` means that the process did not get the last prompt: start the next process at once and send it there.
     """
 
     why: str
@@ -110,7 +109,7 @@ Output: TypeAlias = Fact | ToolCheck | Signal | Action
 
 
 def of_session(output: Output, native_session_id: str) -> Output:
-    """An output with the agent's own id of the conversation, where it carries one."""
+    """Return an output with the agent's own id of the conversation, if its type carries one."""
     match output:
         case Fact():
             return output.of(native_session_id)
@@ -138,8 +137,8 @@ class Attachment:
 class Prompt:
     """A prompt for the agent. `key` is our id of it (the user message's item id).
 
-    `compact`: not a prompt, but the wish that the agent compacts its conversation. `text` is then COMPACT, for agents
-    whose own command does it. Only agents that can are given it (`Capabilities.compact`, or a command of that name).
+    `compact` asks the agent to compact its conversation. `text` is then COMPACT, for agents that have a command for it. Only
+    agents that can compact get it (`Capabilities.compact`, or a command of that name).
     """
 
     key: str
@@ -151,18 +150,18 @@ class Prompt:
     system: str | None = None
     compact: bool = False
     rules: tuple[Rule, ...] = ()
-    """The written permission rules, for agents that must be made to ask. The last match decides."""
+    """The written permission rules, for agents that ask only if told to. The last match decides."""
     session_rules: tuple[Rule, ...] = ()
-    """Those of them that the session itself has, for agents that read OpenCode's configuration themselves."""
+    """The session's own part of `rules`, for agents that read OpenCode's configuration themselves."""
 
 
 COMPACT = "/compact"
-"""The command by which agents compact their conversation, where it is a command."""
+"""The command with which some agents compact their conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Stop what runs now."""
+    """Stop the current work of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +222,17 @@ class SlashCommand:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What an agent offers, as it says itself."""
+    """What an agent reports that it offers."""
 
     models: tuple[Model, ...] = ()
     commands: tuple[SlashCommand, ...] = ()
     default_model: str | None = None
     modes: tuple[Mode, ...] = ()
-    """Empty: those of its row of the registry."""
+    """If empty, the modes of the agent's spec apply."""
     version: str | None = None
-    """Of the agent, where it tells it with the rest; for those whose program has no `--version`."""
+    """Version of an agent that reports it here, because its program has no `--version`."""
     logged_in: bool | None = None
-    """Where it tells that with the rest."""
+    """Whether the agent is logged in, or None if it does not report that here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +256,14 @@ class Capabilities:
 
 
 EVERYTHING = Capabilities(*(True for _ in fields(Capabilities)))
-"""For rows that say what an agent lacks."""
+"""A base for specs that list only what an agent lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What a launch depends on. `native_session_id` with `resume` continues a conversation.
+    """The parameters of a launch. `native_session_id` with `resume` continues a conversation.
 
-    `resume_at` (the `anchor` of an answered prompt, see `AgentSpec.rewinds`): goes on there, as a conversation of its own.
+    `resume_at`, the `anchor` of an answered prompt (see `AgentSpec.rewinds`), continues after that answer in a new conversation.
     """
 
     binary: str
@@ -277,23 +276,23 @@ class LaunchOptions:
     mode: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of its environment, those that are the session's own."""
+    """The variables in `environment` that belong to the session."""
     is_root: bool = False
     rules: tuple[Rule, ...] = ()
-    """As of `Prompt`."""
+    """The same rules as in `Prompt`."""
     project_settings: bool = True
-    """False: settings of the project that run programs or allow calls are left out (see `ProjectSettingsUse`)."""
+    """False leaves out the project's settings that run programs or allow calls (see `ProjectSettingsUse`)."""
     version: str | None = None
-    """Of the program; None if it is not known."""
+    """Version of the program, or None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """Settings for one process: a private file, made from the person's own and removed when the process has ended.
+    """Settings for one process: a private file, derived from the person's own and removed when the process has ended.
 
-    option   the argument before the file's path; both are put behind argv
-    sources  files of the person, absolute; the first that exists is read (JSON with comments), none counts as empty
-    change   the person's settings -> those for the process
+    option   the argument before the file's path; both are appended to argv
+    sources  absolute paths of the person's files; the first that exists is read (JSON with comments), none counts as empty
+    change   a function from the person's settings to those of the process
     """
 
     option: str
@@ -324,11 +323,11 @@ class Codec(Protocol):
     """The codec of one agent. One instance per process."""
 
     name: str
-    """Registry name, and the provider id on the OpenCode face."""
+    """Registry name, which is also the provider id on the OpenCode faces."""
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What the agent offers, as soon as it has told it (after the handshake, for most)."""
+        """The agent's offer, or None until it has reported it (for most after the handshake)."""
         ...
 
     @property
@@ -337,45 +336,45 @@ class Codec(Protocol):
         ...
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """argv and environment; no lookup, no spawn."""
+        """Return argv and environment. It looks up and starts nothing."""
         ...
 
     def start(self) -> list[Output]:
-        """The handshake, right after the spawn."""
+        """Return the handshake. Called right after the spawn."""
         ...
 
     def send(self, command: Command) -> list[Output]:
-        """A command of ours, as lines for the agent. Unknown ids (already resolved) give []."""
+        """Translate a command into lines for the agent. Unknown (already resolved) ids give []."""
         ...
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line of the agent (without its newline). Never raises for bad input: `agent.unparsed`."""
+        """Translate one line of the agent, without its newline. Bad input never raises but gives `agent.unparsed`."""
         ...
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: what was open is reported as facts; the session adds EXIT itself."""
+        """Close everything that was open, after the process is gone. The session itself adds EXIT."""
         ...
 
     def counters(self) -> Mapping[str, int]:
-        """Counts by native kind: `unparsed:KIND`, `ignored:KIND`."""
+        """Return counts by native kind: `unparsed:KIND`, `ignored:KIND`."""
         ...
 
 
 @runtime_checkable
 class HostedCodec(Protocol):
-    """What a codec that puts out `HostCall`s has besides."""
+    """A codec that emits `HostCall`."""
 
     def hosted(self, answer: HostAnswer) -> list[Output]:
-        """What came of a call of its own. Unknown ids give []."""
+        """Translate the answer to one of its host calls. Unknown ids give []."""
         ...
 
 
 @runtime_checkable
 class BackgroundingCodec(Protocol):
-    """What a codec has besides whose agent can be told to go on without waiting for its commands and subagents."""
+    """A codec whose agent can continue without waiting for its commands and subagents."""
 
     def background(self) -> list[Output]:
-        """Move what the turn waits for to the background; nothing that can be moved is fine."""
+        """Move the work that the turn waits for to the background. Does nothing if there is none."""
         ...
 
 
@@ -384,7 +383,7 @@ class CheckingCodec(Protocol):
     """A codec that emits `ToolCheck`."""
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on by the agent's own mode: no rule concerns it. Records nothing. Unknown ids give []."""
+        """Let the agent's own mode decide a checked call that no rule concerns. Records nothing. Unknown ids give []."""
         ...
 
 
@@ -405,7 +404,7 @@ class Enforcement:
     by       one phrase for tables: "a hook before every call"
     missing  permission key -> one sentence why a rule for it cannot be enforced; "*" stands for all keys
     absent   permission keys for which the agent has no tool
-    partial  the same for rules that deny only some calls of a key, where a denial of the whole key holds
+    partial  one sentence why rules that deny only some calls of a key do not hold, while a denial of the whole key does
     no_asks  one sentence on what happens instead, for an agent that refuses what a rule asks about
     """
 
@@ -416,19 +415,19 @@ class Enforcement:
     no_asks: str = ""
 
     def gap(self, key: str) -> str | None:
-        """Why a rule for this key cannot be enforced; None if it can, or if the agent has no tool for it."""
+        """Return why a rule for this key cannot be enforced, or None if it can or the agent has no tool for it."""
         return None if key in self.absent else self.missing.get(key) or self.missing.get("*")
 
     def gaps(self, rules: Iterable[Rule]) -> dict[str, str]:
-        """Keys for which these rules deny or ask, and that cannot be enforced -> why."""
+        """Return the keys for which these rules deny or ask and cannot be enforced -> why."""
         all_rules = tuple(rules)
-        found = {
+        reasons = {
             key: " ".join(self._reasons(key, [rule for rule in all_rules if _concerns(rule, key)])) for key in PERMISSION_KEYS
         }
-        return {key: why for key, why in found.items() if why}
+        return {key: why for key, why in reasons.items() if why}
 
     def _reasons(self, key: str, rules: Sequence[Rule]) -> list[str]:
-        """Why these rules, all of one key, are not enforced as they are written."""
+        """Return why these rules, all of one key, are not enforced as written."""
         if key in self.absent or all(rule.action == "allow" for rule in rules):
             return []
         if why := self.gap(key):
@@ -440,10 +439,10 @@ class Enforcement:
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettingsUse:
-    """What an agent does with the settings of a project that run programs or allow calls; see docs/trust.md.
+    """How an agent uses a project's settings that run programs or allow calls; see docs/trust.md.
 
     reads       families of files that it reads (`shim.host.project_settings.FILES`)
-    leaves_out  it can be started without them (`LaunchOptions.project_settings`)
+    leaves_out  True if it can start without them (`LaunchOptions.project_settings`)
     always      keys of entries that it reads even then
     """
 
@@ -453,7 +452,7 @@ class ProjectSettingsUse:
 
 
 ALL_FAMILIES = ("claude", "opencode", "codex", "pi", "gemini", "qwen", "copilot", "amp")
-"""For a program that is not known: it may read any of them."""
+"""All families, for an unknown program, which may read any of them."""
 
 PERMISSION_KEYS = (
     "edit", "bash", "read", "external_directory", "webfetch", "websearch", "task", "doom_loop", "skill", "todowrite", "mcp",
@@ -462,7 +461,7 @@ PERMISSION_KEYS = (
 
 
 def _concerns(rule: Rule, key: str) -> bool:
-    """Whether a rule is about a key. A tool of an MCP server is named SERVER_TOOL, which no key and no tool of OpenCode is."""
+    """Return True if a rule concerns a key. Only tools of MCP servers have names with `_` (SERVER_TOOL)."""
     if key != "mcp":
         return matches(rule.permission, key)
     is_key = rule.permission in (*PERMISSION_KEYS, "plan_enter", "plan_exit")
@@ -471,10 +470,10 @@ def _concerns(rule: Rule, key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LoginCheck:
-    """A run of the agent's program that tells, without a prompt, whether it is logged in.
+    """A run of the agent's program that shows, without a prompt, whether it is logged in.
 
-    In: `args` of the program, `lines` for its stdin. `yes` and `no` are regular expressions; what it writes first that one of
-    them finds is the answer.
+    `args` are its arguments, `lines` go to its stdin. The first output that matches one of the regular expressions `yes` and
+    `no` is the answer.
     """
 
     args: tuple[str, ...]
@@ -485,7 +484,7 @@ class LoginCheck:
 
 @dataclass(frozen=True, slots=True)
 class OwnFolder:
-    """An agent's own folder in the person's home, and the variable of the environment that moves it."""
+    """An agent's own folder in the person's home, and the environment variable that moves it."""
 
     path: str
     variable: str
@@ -493,49 +492,51 @@ class OwnFolder:
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """A row of the registry."""
+    """The facts about one agent: how to find, start, check and offer it."""
 
     name: str
     title: str
     make: Callable[[IdFactory], Codec]
     binaries: tuple[str, ...]
-    """Names to look for on PATH, in order; empty: the agent runs inside of the server."""
+    """Program names to look for on PATH, in order. Empty for an agent that runs inside of the server."""
     env_override: str
     """Environment variable that names the binary, e.g. SHIM_CLAUDE_BIN."""
     version_args: tuple[str, ...]
     capabilities: Capabilities
     modes: tuple[Mode, ...]
     default_catalogue: Catalogue
-    """What is offered when the agent cannot be asked; may be empty."""
+    """The offer of an agent that cannot be asked. May be empty."""
     install_hint: str
     transport: Literal["stdio", "http"] = "stdio"
-    """How its lines travel: its stdin and stdout, or HTTP requests and an event stream (`shim.runtime.http_agent`)."""
+    """How its lines travel: by stdin and stdout, or by HTTP requests and an event stream (`shim.runtime.http_agent`)."""
     tested: tuple[str, ...] = ()
-    """Versions that this was tested with, ascending; empty: not told."""
+    """Tested versions, ascending. Empty if unknown."""
     login: LoginCheck | Literal["session", "models"] | None = None
-    """How it tells whether it is logged in: a check of its own; that a session can be made (`session`); that it offers models
-    of its own (`models`); None when it tells nothing without a prompt."""
+    """How to find out whether the agent is logged in: a `LoginCheck`, a new session (`session`), or own models (`models`).
+
+    None if only a prompt can tell.
+    """
     login_hint: str = ""
-    """What to do when it is not logged in: one sentence."""
+    """One sentence that says how to log in."""
     enforcement: Enforcement = Enforcement(
         "the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."}
     )
     """Who enforces permission rules; see docs/permissions.md."""
     default_rules: tuple[Rule, ...] = ()
-    """Added to `DEFAULT_RULES`: the agent's own folders outside of the project, plan files ... `~/` is the person's home."""
+    """Rules added to `DEFAULT_RULES`: own folders outside of the project, plan files ... `~/` is the person's home."""
     own_folder: OwnFolder | None = None
-    """The folder that `default_rules` are written for, where a variable can move it."""
+    """The folder in `default_rules` that a variable can move."""
     withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Slash commands of it that are not offered -> why, and what to do instead; one sentence or two."""
+    """Slash commands that are not offered -> why, and what to do instead, in one sentence or two."""
     project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
-    """Which settings of a project it reads, and whether it can leave them out."""
+    """Which settings of a project the agent reads, and whether it can leave them out."""
     rewinds: bool = False
-    """It can go on after an earlier answer (`LaunchOptions.resume_at`): its DONE has `anchor`, an id, in its metadata."""
+    """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
 
     def rules_in(self, environment: Mapping[str, str]) -> tuple[Rule, ...]:
-        """`default_rules` with the agent's own folder where this environment puts it.
+        """Return `default_rules` with the agent's own folder moved to where this environment puts it.
 
-        Without those of the folder if it is no absolute path or would be a pattern: a person is asked then.
+        If that is no absolute path, or holds wildcards, the folder's rules are left out, so that a person is asked.
         """
         folder = self.own_folder
         place = environment.get(folder.variable) if folder is not None else None
@@ -552,5 +553,5 @@ class AgentSpec:
 
 
 def modes_of(spec: AgentSpec, catalogue: Catalogue) -> tuple[Mode, ...]:
-    """The modes that a person can choose: those that the agent tells, else those that are known of it."""
+    """Return the modes that a person can choose: those that the agent reports, else those of its spec."""
     return catalogue.modes or spec.modes

@@ -1,17 +1,17 @@
-"""Counts by a name that somebody else chooses."""
+"""Counts events by names that an agent chooses, in bounded memory."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 MOST = 500
-"""Names that are counted each for itself."""
+"""Maximum number of names with a count of their own."""
 OTHER = "other"
-"""What all further ones count as."""
+"""Name under which all further names are counted."""
 
 
 class Kinds(Counter[str]):
-    """A Counter for `kinds[name] += 1` that does not grow with what agents make up."""
+    """A Counter for `kinds[name] += 1` whose size is bounded, whatever names agents invent."""
 
     def __setitem__(self, kind: str, count: int) -> None:
         if kind not in self and len(self) >= MOST:

@@ -1,4 +1,4 @@
-"""Unified diffs: counting and putting together. Pure."""
+"""Counts and joins unified diffs. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from universal.jsonvalue import text, whole
 
 PATCH_LIMIT_CHARS = 2**18
-"""Of one file. Longer ones are counted but not shown: they are kept in the journal, and sent to all clients."""
+"""Maximum patch of one file. A longer one is counted but left out, since the journal keeps patches and all clients get them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """What became of one file: its name relative to the directory, a unified diff, lines added and removed.
+    """The change of one file: its name relative to the directory, a unified diff, lines added and removed.
 
-    status  "added", "modified" or "deleted"; "" where an imported diff does not say
-    extra   fields of an imported diff that have no place of their own
+    status  "added", "modified" or "deleted"; "" if an imported diff does not say
+    extra   fields of an imported diff that this class does not have
     """
 
     file: str
@@ -39,22 +39,28 @@ class FileDiff:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_json(self) -> dict[str, Any]:
-        """As in the journal, and on OpenCode's wire (`SnapshotFileDiff`)."""
-        made = {"file": self.file, "patch": self.patch, "additions": self.additions, "deletions": self.deletions, **self.extra}
+        """Return the form of the journal and of OpenCode's wire (`SnapshotFileDiff`)."""
+        value_json = {
+            "file": self.file,
+            "patch": self.patch,
+            "additions": self.additions,
+            "deletions": self.deletions,
+            **self.extra,
+        }
         if not self.patch and "before" in self.extra:
-            del made["patch"]
-        return {**made, "status": self.status} if self.status else made
+            del value_json["patch"]
+        return {**value_json, "status": self.status} if self.status else value_json
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FileDiff:
-        """Read `to_json` back."""
+        """Return the value of a `to_json` result."""
         extra = {k: v for k, v in value.items() if k not in ("file", "patch", "additions", "deletions", "status")}
         counts = whole(value.get("additions")), whole(value.get("deletions"))
         return cls(text(value.get("file")), text(value.get("patch")), *counts, text(value.get("status")), extra)
 
 
 def count(diff: str) -> tuple[int, int]:
-    """(additions, deletions) of a unified diff; its `---`/`+++` header lines do not count."""
+    """Return (additions, deletions) of a unified diff. Its `---`/`+++` header lines do not count."""
     added = removed = 0
     in_hunk = False
     for line in diff.splitlines():
@@ -68,13 +74,13 @@ def count(diff: str) -> tuple[int, int]:
 
 
 def hunks(diff: str) -> str:
-    """The diff from its first hunk on."""
+    """Return the diff from its first hunk on."""
     start = diff.find("@@")
     return diff[start:] if start >= 0 else ""
 
 
 def indexed(path: str, diff: str) -> str:
-    """The form OpenCode's tools give: an `Index:` line, a rule, file headers, hunks (checked against recordings)."""
+    """Return a diff in the form of OpenCode's tools: an `Index:` line, a rule, file headers, hunks. Source: recordings."""
     body = hunks(diff)
     if body and not body.endswith("\n"):
         body += "\n"
@@ -82,7 +88,7 @@ def indexed(path: str, diff: str) -> str:
 
 
 def relative(path: str, base: str) -> str:
-    """`path` relative to `base` when it lies below it, else as it is."""
+    """Return `path` relative to `base` if it lies below it, else unchanged."""
     try:
         return str(PurePosixPath(path).relative_to(base))
     except ValueError:
@@ -93,7 +99,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@.*$", re.MULTILINE)
 
 
 def file_diff(name: str, patch: str, additions: int, deletions: int, status: str) -> FileDiff:
-    """The diff of one file, in native OpenCode's form, from git's patch of it (a binary file has none; found by trying)."""
+    """Return the diff of one file in OpenCode's form, from git's patch. As in OpenCode 1.18.33, a binary file has no patch."""
     binary = bool(re.search(r"^(Binary files .* differ|GIT binary patch)$", patch, re.MULTILINE))
     body = _HUNK.sub(lambda m: f"@@ -{m[1]}{m[2] or ',1'} +{m[3]}{m[4] or ',1'} @@", hunks(patch))
     shown = "" if binary or len(patch) > PATCH_LIMIT_CHARS else f"Index: {name}\n{'=' * 67}\n--- {name}\t\n+++ {name}\t\n{body}"
@@ -101,9 +107,9 @@ def file_diff(name: str, patch: str, additions: int, deletions: int, status: str
 
 
 def turn_diff(changes: list[FileChange], base: str) -> tuple[FileDiff, ...]:
-    """The diffs of a turn: one for each file, in order of its first change.
+    """Return the diffs of a turn, one for each file, in the order of their first changes.
 
-    Several edits of one file are joined hunk after hunk: each is true for the moment at which it was made.
+    Hunks of several edits of a file are joined in order. Line numbers of each hunk are those at the time of its edit.
     """
     grouped: dict[str, list[FileChange]] = {}
     for change in changes:

@@ -77,7 +77,7 @@ class TurnData(Frozen):
 
 
 class ItemData(Frozen):
-    """An item as it is now (`item.started`) or in the end (`item.completed`)."""
+    """An item in its current state (`item.started`) or its final state (`item.completed`)."""
 
     item: Item
 
@@ -102,7 +102,7 @@ def delta_data(
     part_index: int = 0,
     part_type: Literal["text", "reasoning", "tool_input", "tool_output"] = "text",
 ) -> ItemDeltaData:
-    """The same as the class, for codecs, whose types are checked where they are written: there are thousands of them."""
+    """Create `ItemDeltaData` without validation, since there are thousands of deltas and pyright checks the callers."""
     return ItemDeltaData.made(
         {
             "item_id": item_id,
@@ -173,7 +173,7 @@ class QuestionData(Frozen):
 
 
 class UnparsedData(Frozen):
-    """A native payload that no rule knows: to be treated as a bug."""
+    """A native payload that no codec rule covers. Treat it as a bug."""
 
     error: str
     location: str
@@ -235,8 +235,10 @@ class UniversalEvent(Frozen):
 
     @classmethod
     def stamped(cls, fields: dict[str, Json]) -> Self:
-        """One that we make ourselves, of all its fields. Raises TypeError if its payload is not that of its type: what else could
-        be wrong with them was looked at when they were made."""
+        """Create an event from all its fields. Only the payload's type is checked, since its fields were validated before.
+
+        Raises TypeError if the payload does not belong to the event type.
+        """
         model = EVENT_DATA[fields["type"]]
         if not isinstance(fields["data"], model):
             raise TypeError(f"{fields['type']} carries {model.__name__}, not {type(fields['data']).__name__}")
@@ -245,7 +247,7 @@ class UniversalEvent(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _data_by_type(cls, value: Json) -> Json:
-        """Reading JSON: the payload's model is chosen by `type`, never guessed from its keys."""
+        """Choose the payload's model by `type` when JSON is read. It is never guessed from the keys."""
         given = obj(value)
         if isinstance(given.get("data"), dict):
             model = EVENT_DATA[EventType(given["type"])]

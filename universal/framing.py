@@ -1,4 +1,4 @@
-r"""Bytes to lines, pure: the first thing that happens to what an agent writes.
+r"""Splits an agent's output into lines. Pure.
 
 Owns one invariant: however the bytes are cut, the lines are the same (tests/properties/test_framing.py).
 Lines end with `\n` only: U+2028, form feeds and lone carriage returns occur inside of JSON strings of agents, and
@@ -13,27 +13,27 @@ from typing import TypeAlias
 from universal.shortening import KEEP_BYTES, Shortener
 
 LIMIT_BYTES = 32 * 1024 * 1024
-"""The longest line that is kept. Agents put whole files and images into one line; 10 MB were seen."""
+"""Maximum bytes of a line. Agents put whole files and images into one line; lines of 10 MB occur."""
 LONG_BYTES = 2**20
-"""From here on a line is also shortened, piece by piece: all at once would take a quarter of a second at the limit."""
+"""Bytes above which a line is also shortened piece by piece. Shortening 32 MiB at once would take 0.25 s."""
 HEAD_BYTES = 256
-"""How much of a dropped line is kept, to say what it was."""
+"""Bytes of a dropped line that are kept to identify it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameError:
-    """A line of `size_bytes` that was over the limit and was dropped; `head` is its beginning."""
+    """A line of `size_bytes` that was dropped because it exceeded the limit. `head` is its beginning."""
 
     size_bytes: int
     head: bytes
 
     def stand_in(self) -> bytes:
-        """A short line to put in its place. Never JSON, so that a codec reports it as it reports any garbage."""
+        """Return a short line to replace it. It is never JSON, so a codec reports it as `agent.unparsed`."""
         return self.head + b" ... [dropped: a line of %d bytes is over the limit]" % self.size_bytes
 
 
 class ShortLine(bytes):
-    """A line that was over the limit and could be shortened (`universal.shortening`); `size_bytes` is what it had."""
+    """A line that was shortened because it exceeded the limit (`universal.shortening`). `size_bytes` is its original size."""
 
     size_bytes: int
 
@@ -42,12 +42,12 @@ Framed: TypeAlias = bytes | FrameError
 
 
 class LineFramer:
-    """Collects bytes and gives back whole lines, each without its end.
+    """Collects bytes and returns whole lines, each without its end.
 
-    In: `push` any cut of the stream, `close` at its end. Out: lines in order; in the place of each that was longer than
-    `limit_bytes` (its `\\r` counted) a `ShortLine`, or a `FrameError` where it cannot be shortened. Memory: one line, never more
-    than the limit, the bytes pushed and two strings' kept ends. Cost: each byte is copied twice at most, however long the line
-    and small the cuts; those of a line over LONG_BYTES a few times more.
+    Call `push` with each chunk of the stream and `close` at its end. Both return lines in order. A line longer than `limit_bytes`
+    (with its `\\r`) becomes a `ShortLine`, or a `FrameError` if it cannot be shortened. Memory: one line up to the limit, the
+    pushed bytes and the kept ends of two strings. Each byte is copied twice at most, however long the line and small the chunks;
+    bytes of a line over LONG_BYTES a few times more.
     """
 
     __slots__ = ("_head", "_keep_bytes", "_limit_bytes", "_long", "_over", "_partial")
@@ -57,13 +57,13 @@ class LineFramer:
         self._keep_bytes = keep_bytes
         self._partial = bytearray()
         self._long: Shortener | None = None
-        """The line so far, if it is long."""
+        """Shortener of the current line, if it is long."""
         self._over = False
-        """It is over the limit: `_partial` has nothing of it, `_head` its beginning."""
+        """True if the current line exceeds the limit. `_partial` is then empty and `_head` holds its beginning."""
         self._head = b""
 
     def push(self, data: bytes) -> list[Framed]:
-        """The lines that these bytes complete."""
+        """Return the lines that these bytes complete."""
         *ended, rest = data.split(b"\n")
         if self._partial or self._over or len(data) > self._limit_bytes:
             lines = [self._end(piece) for piece in ended]
@@ -74,11 +74,11 @@ class LineFramer:
         return lines
 
     def close(self) -> list[Framed]:
-        """The last line, if the stream did not end with a newline. The framer is empty after it."""
+        """Return the last line if the stream did not end with a newline, and reset the framer."""
         return [self._end(b"")] if self._partial or self._over else []
 
     def _end(self, piece: bytes) -> Framed:
-        """The line that ends with `piece`."""
+        """Return the line that ends with `piece`."""
         if self._partial or self._over or len(piece) > self._limit_bytes:
             self._keep(piece)
             long, self._long = self._long, None
@@ -97,7 +97,7 @@ class LineFramer:
         return line
 
     def _keep(self, piece: bytes) -> None:
-        """Add to the line that has not ended. A long one is shortened while it comes, for the case that it gets too long."""
+        """Add to the current line. A long one is shortened as it arrives, in case it exceeds the limit."""
         if self._long is not None:
             self._long.push(piece)
         if not self._over:

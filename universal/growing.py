@@ -1,4 +1,4 @@
-"""Text that grows piece by piece: one text, and runs of pieces of several texts."""
+"""Texts that grow piece by piece: a single text, and runs of pieces of several texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class Growing:
-    """Joined only when it is read, so that a piece costs the same however long the text already is."""
+    """A text that joins its pieces only when it is read, so that appending costs the same at any length."""
 
     __slots__ = ("_pieces",)
 
@@ -42,7 +42,7 @@ class Run(Generic[V]):
 
     def add(self, key: Hashable, piece: str, value: V) -> None:
         """Append a piece to the text of this key."""
-        text = self._texts.pop(key, None)  # and back at the end: in the order of last pieces
+        text = self._texts.pop(key, None)  # reinserted at the end, so that texts stay in the order of their last pieces
         if text is None:
             self._texts[key] = (value, [piece])
         else:

@@ -1,8 +1,8 @@
-"""What an agent may ask of the machine that we run on: files and commands, and what comes back.
+"""File and command calls that an agent makes to the server's machine, and their answers.
 
-A codec that is asked for them (the Agent Client Protocol's `fs/*` and `terminal/*`) puts out a `HostCall`; the runtime carries it
-out (`shim.runtime.host_calls`) and hands each `HostAnswer` to the codec's `hosted` (see `universal.codec.HostedCodec`).
-`call` is the codec's own id, never used twice by one codec.
+A codec emits a `HostCall` for a request of its agent (`fs/*` and `terminal/*` of the Agent Client Protocol). The runtime carries
+it out (`shim.runtime.host_calls`) and passes each `HostAnswer` to the codec's `hosted` (see `universal.codec.HostedCodec`).
+`call` is the codec's id of the call, which it never uses twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Trouble = Literal["not_found", "refused", "failed"]
-"""Why a call failed: no such file; not allowed or not possible as asked; anything else."""
+"""Reason of a failed call: no such file; not allowed or invalid; anything else."""
 
 
 # --- asked ---------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ class HostCall:
 
 @dataclass(frozen=True, slots=True)
 class ReadText(HostCall):
-    """A text file (UTF-8), whole or `limit` lines of it from `line` on, which counts from 1. Answered by HostDone."""
+    """Read a UTF-8 text file, whole or `limit` lines from `line` on, which counts from 1. Answered by HostDone."""
 
     path: str
     line: int | None = None
@@ -36,7 +36,7 @@ class ReadText(HostCall):
 
 @dataclass(frozen=True, slots=True)
 class WriteText(HostCall):
-    """Write a file, made with its folders if it is not there. Answered by HostDone."""
+    """Write a file and create its missing folders. Answered by HostDone."""
 
     path: str
     text: str
@@ -44,10 +44,10 @@ class WriteText(HostCall):
 
 @dataclass(frozen=True, slots=True)
 class RunCommand(HostCall):
-    """Start a command: a program with `args`; without any, `command` is a line for the shell.
+    """Start a command: a program with `args`, or without `args` a line for the shell.
 
-    `cwd` None: the session's directory.
-    Answered by HostDone when it has been started or cannot be, then by CommandOutput as it comes, and by one CommandEnded.
+    `cwd` None means the session's directory. Answered by HostDone when the command has started or failed to, then by each
+    CommandOutput, and by one CommandEnded.
     """
 
     command: str
@@ -58,7 +58,7 @@ class RunCommand(HostCall):
 
 @dataclass(frozen=True, slots=True)
 class StopCommand(HostCall):
-    """End the command of this call, if it runs. `release`: and all that it has left behind. No answer of its own."""
+    """End the command of this call, if it runs. `release` also ends all its processes. It gets no answer."""
 
     release: bool = False
 
@@ -75,7 +75,7 @@ class HostAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HostDone(HostAnswer):
-    """It is done (`text` of a file that was read) or, with `trouble`, failed: `error` says what, why and what to do."""
+    """The call succeeded (`text` of a read file), or failed with `trouble`, and `error` says what, why and what to do."""
 
     text: str = ""
     trouble: Trouble | None = None
@@ -84,14 +84,14 @@ class HostDone(HostAnswer):
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput(HostAnswer):
-    """What it wrote to stdout or stderr, in order, as text."""
+    """A piece of the command's stdout and stderr, in order, as text."""
 
     data: str
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEnded(HostAnswer):
-    """How it ended: exit code, or the name of the signal."""
+    """The command ended, with an exit code or the name of a signal."""
 
     code: int | None
     signal: str | None = None

@@ -16,23 +16,23 @@ ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 MASK = (1 << 48) - 1
 COUNTER_SPAN = 0x1000
 SAME_CLOCK_MS = 24 * 3600 * 1000
-"""A client's id is taken as a time only if it is within a day of ours; `msg_zzz...` must not push ours up."""
+"""A client's id counts as a time only within a day of our clock, so that `msg_zzz...` does not push our ids up."""
 TAIL = 14
 BYTE_TO_BASE_62 = bytes(ord(ALPHABET[b % 62]) for b in range(256))
 
 
 def hashed_tail(seed: str) -> str:
-    """14 base-62 characters that depend on `seed` alone: a rebuilt projection has the same ids."""
+    """Return 14 base-62 characters that depend only on `seed`, so that a rebuilt session has the same ids."""
     return hashlib.blake2b(seed.encode(), digest_size=TAIL).digest().translate(BYTE_TO_BASE_62).decode("ascii")
 
 
 def render(prefix: str, value: int, tail: str, *, descending: bool = False) -> str:
-    """One id from its 48-bit value and tail."""
+    """Return the id with this 48-bit value and tail."""
     return f"{prefix}_{(~value if descending else value) & MASK:012x}{tail}"
 
 
 def value_of(id_: str) -> int | None:
-    """The 48-bit value of an ascending id, None if it has another form."""
+    """Return the 48-bit value of an ascending id, or None if it has another form."""
     _, _, rest = id_.partition("_")
     try:
         return int(rest[:12], 16) if len(rest) == 26 else None
@@ -41,9 +41,10 @@ def value_of(id_: str) -> int | None:
 
 
 class IdSequence:
-    """Strictly ascending 48-bit values for one session, across clock jumps and the wrap.
+    """Creates strictly ascending 48-bit values for one session, across clock jumps and the wrap.
 
-    In: epoch ms of the thing that gets the id. State: the last value (`last` to begin with), so a replay gives the same ids.
+    `next` takes the epoch ms of the thing that gets the id. The only state is the last value (at first `last`), so a replay
+    gives the same ids.
     """
 
     __slots__ = ("_last",)
@@ -53,11 +54,11 @@ class IdSequence:
 
     @property
     def last(self) -> int:
-        """The last value that was given out or seen; -1 before the first."""
+        """The last value that was created or observed, or -1 before the first."""
         return self._last
 
     def next(self, ms: int) -> int:
-        """The next value, at least the one of `ms` and always above the last."""
+        """Return the next value: at least the value of `ms`, and above the last one."""
         value = (ms * COUNTER_SPAN + 1) & MASK
         if value <= self._last:
             value = self._last + 1
@@ -65,7 +66,7 @@ class IdSequence:
         return self._last
 
     def saw(self, id_: str, ms: int) -> None:
-        """A client made this id itself: ours must sort after it, if its clock is about ours."""
+        """Let later ids sort after an id that a client created, if the client's clock is within a day of ours."""
         value = value_of(id_)
         if value is None:
             return

@@ -24,9 +24,9 @@ class Frozen(BaseModel):
 
     @classmethod
     def made(cls, fields: dict[str, Any]) -> Self:
-        """A value of all its fields, in their order, each known to be right: none is looked at. For what there are thousands of.
+        """Create a value from all its fields, in their order, without validation. Use it for values that come in thousands.
 
-        As `model_construct`, in a fifth of the time: that looks for aliases and defaults one by one.
+        It takes a fifth of the time of `model_construct`, which looks for aliases and defaults one by one.
         """
         value = cls.__new__(cls)
         object.__setattr__(value, "__dict__", fields)
@@ -38,12 +38,12 @@ class Frozen(BaseModel):
 
 @lru_cache(maxsize=64)
 def _all_of(cls: type[BaseModel]) -> set[str]:
-    """The names of its fields; shared by its values, since pydantic copies it before it adds any."""
+    """Return the names of a model's fields. All values share the set, since pydantic copies it before it changes it."""
     return set(cls.model_fields)
 
 
 class ItemKind(StrEnum):
-    """What an item is."""
+    """The kind of an item."""
 
     MESSAGE = "message"
     TOOL_CALL = "tool_call"
@@ -54,7 +54,7 @@ class ItemKind(StrEnum):
 
 
 class ItemRole(StrEnum):
-    """Who speaks in an item."""
+    """The speaker of an item."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -63,7 +63,7 @@ class ItemRole(StrEnum):
 
 
 class ItemStatus(StrEnum):
-    """Where an item is in its life: started -> (completed | failed)."""
+    """The state of an item: in_progress -> (completed | failed)."""
 
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
@@ -96,7 +96,7 @@ class ToolCallPart(Frozen):
 
 
 class ToolResultPart(Frozen):
-    """What the tool with this `call_id` gave back, as text."""
+    """The result of the tool call `call_id`, as text."""
 
     type: Literal["tool_result"] = "tool_result"
     call_id: str
@@ -121,7 +121,7 @@ class ImagePart(Frozen):
 
 
 class ReasoningPart(Frozen):
-    """Thinking of the model."""
+    """The model's reasoning."""
 
     type: Literal["reasoning"] = "reasoning"
     text: str

@@ -1,4 +1,4 @@
-"""Lines of JSON that somebody else wrote: reading them without trust, and the fields of what was read."""
+"""Reads untrusted lines of JSON, and fields of the result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from universal.items import Json
 from universal.jsonvalue import arr, obj
 
 DEEPEST = 100
-"""Levels of nesting that are read; what is deeper can neither be stored nor be meant."""
+"""Maximum levels of nesting. A deeper value cannot be stored, and no agent means one."""
 
 
 def parse(line: bytes) -> Json:
-    """One line as JSON that can be stored again.
+    """Parse one line into JSON that can be stored again.
 
     Invalid UTF-8 and lone surrogates become U+FFFD; integers beyond 64 bits become floats, as they are in
     the agent itself (JavaScript). Raises ValueError for what is no JSON or nested deeper than `DEEPEST`.
@@ -24,7 +24,7 @@ def parse(line: bytes) -> Json:
     if line.count(b"[") + line.count(b"{") <= DEEPEST:
         try:
             return orjson.loads(line)
-        except orjson.JSONDecodeError:  # what it does not take, and we can mend, or say what is wrong with it
+        except orjson.JSONDecodeError:  # the slow path below repairs the line, or says what is wrong with it
             pass
     text = line.decode("utf-8", errors="replace")
     if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
@@ -51,7 +51,7 @@ def _no_constant(name: str) -> Json:
 
 
 def _depth(text: str) -> int:
-    """Deepest nesting, an upper bound: brackets in strings count too, unless they are closed again."""
+    """Return an upper bound of the nesting. Unclosed brackets in strings count too."""
     deepest = level = 0
     for char in text:
         if char in "[{":
@@ -73,7 +73,7 @@ def _without_surrogates(value: Json) -> Json:
 
 
 def get_text(msg: Mapping[str, Json], *keys: str) -> str:
-    """The first of these fields that is a string with something in it, else ""."""
+    """Return the first of these fields that is a non-empty string, else ""."""
     for key in keys:
         value = msg.get(key)
         if value and isinstance(value, str):
@@ -82,7 +82,7 @@ def get_text(msg: Mapping[str, Json], *keys: str) -> str:
 
 
 def get_int(msg: Mapping[str, Json], key: str) -> int:
-    """A whole number (floats rounded), else 0."""
+    """Return the field as a whole number (floats are rounded), else 0."""
     value = msg.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**53:
         return 0
@@ -90,5 +90,5 @@ def get_int(msg: Mapping[str, Json], key: str) -> int:
 
 
 def digest(line: bytes) -> str:
-    """sha256 of a raw line, for `agent.unparsed`."""
+    """Return the sha256 of a raw line, for `agent.unparsed`."""
     return "sha256:" + hashlib.sha256(line).hexdigest()

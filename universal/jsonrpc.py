@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 over lines, without IO: writing messages, and telling what a line is.
+"""JSON-RPC 2.0 over lines, without IO: writes messages and classifies lines.
 
 Owns: the ids of our requests and what they wait for. The peer's ids are its own number space (0 is a valid one), so they are
 kept as they came, and given back in the answer.
@@ -25,7 +25,7 @@ INVALID_PARAMS = -32602
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The peer asks, and waits for an answer with this id."""
+    """A request of the peer, which waits for an answer with this id."""
 
     id: Id
     method: str
@@ -35,7 +35,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """The peer tells."""
+    """A notification of the peer, which expects no answer."""
 
     method: str
     params: dict[str, Any]
@@ -44,8 +44,10 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The peer's answer to a request of ours. `method` is what was asked ("" when the id is none of ours); `error` is {} when
-    it went well."""
+    """The peer's answer to our request.
+
+    `method` is that of the request, or "" for an unknown id. `error` is {} for a success.
+    """
 
     id: Id
     method: str
@@ -55,18 +57,18 @@ class Response:
 
     @property
     def failed(self) -> bool:
-        """Whether it is an error."""
+        """True for an error."""
         return "error" in self.raw and self.raw["error"] is not None
 
     @property
     def message(self) -> str:
-        """The words of the error, "" when it went well."""
+        """Message of the error, or "" for a success."""
         return (get_text(self.error, "message") or "the request failed") if self.failed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """No message of JSON-RPC. `raw` is the text if it is not even JSON."""
+    """A line that is no JSON-RPC message. `raw` is its text if it is not even JSON."""
 
     why: str
     raw: Json
@@ -77,7 +79,7 @@ Incoming: TypeAlias = Request | Notification | Response | Malformed
 
 @dataclass(slots=True)
 class JsonRpc:
-    """One connection. `versioned`: with the `jsonrpc` field."""
+    """One connection. `versioned` adds the `jsonrpc` field to messages."""
 
     versioned: bool = True
     first_id: int = 1
@@ -87,23 +89,23 @@ class JsonRpc:
     # --- out ------------------------------------------------------------------------------------------
 
     def request(self, method: str, params: Json) -> tuple[int, bytes]:
-        """A request of ours: its id and its line (without newline)."""
+        """Return the id and the line (without newline) of a new request."""
         id_ = self.first_id + self._sent
         self._sent += 1
         self._waiting[id_] = method
         return id_, self._line({"id": id_, "method": method, "params": params})
 
     def notification(self, method: str, params: Json = None) -> bytes:
-        """Something told; nothing comes back."""
+        """Return the line of a notification, which gets no answer."""
         message: dict[str, Any] = {"method": method}
         return self._line(message if params is None else {**message, "params": params})
 
     def response(self, id_: Id, result: Json) -> bytes:
-        """Our answer to a request of the peer."""
+        """Return the line that answers a request of the peer."""
         return self._line({"id": id_, "result": result})
 
     def error(self, id_: Id, message: str, code: int = METHOD_NOT_FOUND) -> bytes:
-        """Our refusal of a request of the peer."""
+        """Return the line that refuses a request of the peer."""
         return self._line({"id": id_, "error": {"code": code, "message": message}})
 
     def _line(self, message: Mapping[str, Any]) -> bytes:
@@ -114,7 +116,7 @@ class JsonRpc:
     # --- in -------------------------------------------------------------------------------------------
 
     def classify(self, line: bytes) -> Incoming:
-        """What a line of the peer is. Never raises. A message with a method and an id is a request, whatever the id is."""
+        """Classify a line of the peer. Never raises. A message with a method and an id is a request, whatever the id is."""
         try:
             value = parse(line)
         except (ValueError, RecursionError) as error:
@@ -137,7 +139,7 @@ class JsonRpc:
 
     @property
     def waiting(self) -> Mapping[Id, str]:
-        """Requests of ours without an answer: id -> method."""
+        """Our requests without an answer: id -> method."""
         return self._waiting
 
 

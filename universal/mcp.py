@@ -1,6 +1,6 @@
-"""MCP servers as agents tell of them, in OpenCode's words: `connected`, `disabled`, `failed` {error}, `needs_auth`. Pure.
+"""Translates agents' reports on MCP servers into OpenCode's words: `connected`, `disabled`, `failed` {error}, `needs_auth`.
 
-A server that is still being started is in no such list: OpenCode has no word for it.
+A server that is starting is left out, since OpenCode has no word for it. Pure.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _UNTOLD = "The agent could not start it, and does not say why."
 
 
 def of_claude(row: Json) -> tuple[str, Json]:
-    """A row of `mcp_servers`: (name, what it is), None while it starts."""
+    """Return the name and state of a row of Claude's `mcp_servers`. The state is None while the server starts."""
     given = obj(row)
     return text(given.get("name")), _server(_CLAUDE.get(text(given.get("status")), ""), text(given.get("error")))
 
 
 def of_codex(params: Json) -> tuple[str, Json]:
-    """`mcpServer/startupStatus/updated`: (name, what it is), None while it starts."""
+    """Return the name and state in Codex's `mcpServer/startupStatus/updated`. The state is None while the server starts."""
     given = obj(params)
     status = _CODEX.get(text(given.get("status")), "")
     if given.get("failureReason") == "reauthenticationRequired":
@@ -41,12 +41,12 @@ def _server(status: str, error: str) -> Json:
 
 @dataclass(slots=True)
 class McpServers:
-    """What one process has told. `metadata` of a status item "mcp" is {servers: {name: {status, error?}}}: all of them."""
+    """The servers that one process has reported. `metadata` of a status item "mcp" is {servers: {name: {status, error?}}}."""
 
     known: dict[str, Json] = field(default_factory=dict[str, Json])
 
     def heard(self, rows: Iterable[tuple[str, Json]], *, whole: bool) -> dict[str, Json] | None:
-        """The metadata, if something is new. `whole`: what is not in `rows` is no server any more."""
+        """Return the metadata if something changed, else None. With `whole`, servers that are not in `rows` are gone."""
         after = {} if whole else dict(self.known)
         for name, server in rows:
             if name and server is not None:
@@ -60,7 +60,7 @@ class McpServers:
 
 
 def summary(metadata: dict[str, Json]) -> str:
-    """For a person: `name: status`, ..."""
+    """Return `name: status, ...` for a person."""
     return (
         ", ".join(f"{name}: {obj(server).get('status')}" for name, server in obj(metadata["servers"]).items()) or "no MCP servers"
     )

@@ -1,4 +1,4 @@
-"""Name -> agent: those that are built in. Other packages add theirs by an entry point (`shim.agents.plugins`)."""
+"""Lists the built-in agents by name. Other packages add agents by an entry point (`shim.agents.plugins`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from universal.codec import AgentSpec
 
 
 def agents() -> dict[str, AgentSpec]:
-    """All agents that are built in, in the order in which they are preferred; the mock is last.
+    """Return all built-in agents in the order of preference, with the mock last.
 
-    OpenCode stands behind the others: whoever uses its clients has it, so that it is there does not mean that it is wanted.
+    OpenCode stands behind the others: everyone who uses its clients has it installed, so that says nothing about preference.
     """
     return {spec.name: spec for spec in (CLAUDE, CODEX, PI, AMP, *ACP_AGENTS, OPENCODE, MOCK)}

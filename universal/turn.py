@@ -86,7 +86,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class InterruptAgent:
-    """Ask the agent to stop, and come back with ABORT_TIMEOUT if the turn has not ended after a while.
+    """Ask the agent to stop, and feed ABORT_TIMEOUT if the turn has not ended after a while.
 
     The timer belongs to this turn: drop it at `Ended`, or it cuts short the abort of a later turn.
     """
@@ -189,25 +189,25 @@ class TurnMachine:
     open: set[str] = field(default_factory=set[str])
     ignored: Counter[tuple[State, Input]] = field(default_factory=Counter[tuple[State, Input]])
     table: Table = field(default_factory=lambda: TRANSITIONS, repr=False)
-    """Another table only in tests of the tests (tests/properties/mutants.py)."""
+    """The transitions. Only the mutation tests (tests/properties/mutants.py) use another table."""
     _reason: Reason = "completed"
     _at_work: bool = False
-    """The agent has something to answer: a handed prompt, or its own activity."""
+    """True while the agent works on a dispatched prompt or on its own activity."""
     _stopped: bool = False
-    """While ABORTING: it has stopped, or we made it."""
+    """True while ABORTING if the agent has stopped or was killed."""
 
     @property
     def busy(self) -> bool:
-        """A turn has started and not ended."""
+        """True while a turn has started and not ended."""
         return self.state in (State.RUNNING, State.DRAINING, State.ABORTING, State.RESTORED)
 
     @property
     def agent_at_work(self) -> bool:
-        """The agent has yet to answer, or something of its own is open; not if it has stopped."""
+        """True while the agent has to answer or has open work, and has not stopped."""
         return not self._stopped and (self._at_work or any(not key.startswith(OURS) for key in self.open))
 
     def apply(self, input_: Input, key: str = "") -> list[Effect]:
-        """One input; the effects it has, in order."""
+        """Apply one input and return its effects, in order."""
         row = self.table.get((self.state, input_))
         if row is None:
             self.ignored[(self.state, input_)] += 1
@@ -236,7 +236,7 @@ class TurnMachine:
             self.queue.insert(place, key)
 
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
-        """What a row of the table does besides changing the state."""
+        """Run the step of a table row."""
         match step:
             case "wake":
                 self._begin("agent", effects)
@@ -294,7 +294,7 @@ class TurnMachine:
                 return
 
     def _held(self) -> bool:
-        """Something of ours holds everything back."""
+        """True while our own work (such as a snapshot) holds back prompts and the turn's end."""
         return any(key.startswith(OURS) for key in self.open)
 
     def _begin(self, origin: Literal["user", "agent"], effects: list[Effect]) -> None:
@@ -321,7 +321,7 @@ class TurnMachine:
             self._reason = "agent_exited" if lost else "error"
 
     def _end(self, reason: Reason, effects: list[Effect]) -> None:
-        """The one door."""
+        """Close the machine. Only this method does."""
         if self.state is not State.CLOSED:
             self.state = State.IDLE
         self.open.clear()

@@ -1,4 +1,4 @@
-"""What happens to permission requests and questions that nobody answers. Pure.
+"""The policy for permission requests and questions that nobody answers. Pure.
 
     wait              they stay open until a person answers or the turn ends
     reject:SECONDS    each is rejected that many seconds after it was asked
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_REJECT_S = 7 * 24 * 3600.0
-"""The longest time after which an ask may be rejected; who wants longer chooses `wait`."""
+"""Longest delay in seconds before a rejection. For more, choose `wait`."""
 FORMS = '"wait", "reject:SECONDS" (more than 0, at most a week) or "rules"'
 HOW_TO_CHANGE = 'To let a person answer, set "unattended" of the prompt, session or server to "wait" (docs/permissions.md).'
 NOT_ALLOWED = f"No rule allows this, and nobody is asked here (unattended: rules). Add a rule that allows it. {HOW_TO_CHANGE}"
@@ -24,7 +24,7 @@ NO_QUESTIONS = f"Nobody answers questions here (unattended: rules). Go on withou
 
 @dataclass(frozen=True, slots=True)
 class Unattended:
-    """What happens to asks that nobody answers. `reject_s` belongs to `reject` alone."""
+    """The policy for unanswered requests. Only `reject` uses `reject_s`."""
 
     action: Literal["wait", "reject", "rules"] = "wait"
     reject_s: float = 0.0
@@ -34,7 +34,7 @@ class Unattended:
 
     @property
     def rejection(self) -> str:
-        """What the agent is told of a request that was rejected because nobody answered."""
+        """Return the message for the agent when a request is rejected because nobody answered."""
         return f"Nobody answered within {self.reject_s:.15g} s, so this was rejected (unattended: {self}). {HOW_TO_CHANGE}"
 
 
@@ -42,7 +42,7 @@ WAIT = Unattended()
 
 
 def parse(value: str) -> Unattended:
-    """The value that a text means. Raises ValueError with a sentence for people."""
+    """Parse a policy. Raises ValueError with a sentence for people."""
     word, colon, seconds = value.strip().lower().partition(":")
     if word == "wait" and not colon:
         return WAIT

@@ -1,4 +1,4 @@
-"""No value of a request becomes an option of an agent's command line."""
+"""Refuses launch values that an agent would take for options of its command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES = ("native_session_id", "model", "variant", "mode")
 
 
 def refuse_options(options: LaunchOptions) -> None:
-    """Raises AgentStartFailed for a value that an agent could take for an option of its own (`--flag`), or that has a NUL."""
+    """Raise AgentStartFailed for a value with a NUL, or one that an agent could take for an option (`--flag`)."""
     for name in NAMES:
         value = getattr(options, name)
         if value and (value.startswith("-") or "\0" in value):

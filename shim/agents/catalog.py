@@ -1,10 +1,10 @@
-"""What agents offer, as OpenCode's providers and agents. Pure; `commands` has their slash commands.
+"""Renders the offers of agents as OpenCode's providers and agents. Pure. `offered_commands` has their slash commands.
 
     coding agent (claude)             provider; its models are the provider's models, effort levels their variants
-    mode of it (build, plan, ...)     agent of mode `primary`: what a person chooses beside the prompt
+    mode of it (build, plan, ...)     agent of mode `primary`, which a person chooses beside the prompt
 
-Prices and limits that an agent does not tell are 0: clients leave such numbers out. Web UIs ask for providers three to
-five times a page, so nothing is said that no client reads.
+Unknown prices and limits are 0, and clients then leave them out. Web UIs request providers three to five times a page, so the
+answer holds only fields that a client reads.
 Source: openapi Provider, Model, Agent; recordings `endpoints` of 1.18.33.
 """
 
@@ -18,7 +18,7 @@ from universal.codec import AgentSpec, Capabilities, Enforcement, Mode, Model, m
 
 Wire: TypeAlias = dict[str, Any]
 FIRST_MODES = ("build", "plan")
-"""Where every OpenCode client expects them; what else there is follows."""
+"""The first modes of the list, where every OpenCode client expects them."""
 
 SHARED_MODES = {
     "build": "Asks before it edits files or runs commands, as far as its agent does so by itself.",
@@ -27,7 +27,7 @@ SHARED_MODES = {
     "auto": "A model decides what is safe to do without asking, and holds back the rest.",
     "bypass": "Does everything without asking. Only for sandboxes: nothing is held back.",
 }
-"""Mode -> what it does with every agent that has it."""
+"""Mode -> its description for all agents that have it."""
 
 GENERAL: Wire = {
     "name": "general",
@@ -37,14 +37,14 @@ GENERAL: Wire = {
     "permission": [],
     "options": {},
 }
-"""The subagent that `@general` in a prompt means; only where an agent has subagents."""
+"""The subagent that `@general` in a prompt names. Offered only if an agent has subagents."""
 
 BUILD = Mode("build", "The default agent.", "build")
-"""Offered even when no agent is installed: without one, clients send nothing, and nobody learns what is missing."""
+"""Offered even without an installed agent: otherwise clients send no prompt, and nobody sees what is missing."""
 
 
 def providers(offers: Iterable[Offer]) -> list[Wire]:
-    """`Provider` objects, in the agents' order; an agent that has told no model yet is left out, since none can be chosen."""
+    """Return `Provider` objects in the agents' order. An agent without models is left out, since none can be chosen."""
     return [
         {
             "id": offer.spec.name,
@@ -60,7 +60,7 @@ def providers(offers: Iterable[Offer]) -> list[Wire]:
 
 
 def default_models(offers: Iterable[Offer]) -> dict[str, str]:
-    """Provider -> the model that is taken when a person has chosen none."""
+    """Return provider -> its default model."""
     return {
         offer.spec.name: offer.catalogue.default_model or offer.catalogue.models[0].id
         for offer in offers
@@ -96,10 +96,10 @@ def _model(spec: AgentSpec, model: Model) -> Wire:
 
 
 def modes(offers: Sequence[Offer], first: str | None = None) -> list[Wire]:
-    """`Agent` objects: the union of all agents' modes; `first` leads if it exists.
+    """Return `Agent` objects: the union of all agents' modes, with `first` in front if it exists.
 
-    The list is asked for without a session. A mode that agents describe differently is described for all of them, and one that
-    not every agent has says whose it is.
+    Clients request the list without a session. So a mode that agents describe differently gets one description for all, and a
+    mode that only some agents have names them.
     """
     found: dict[str, list[tuple[Offer, Mode]]] = {}
     for offer in offers:
@@ -113,7 +113,7 @@ def modes(offers: Sequence[Offer], first: str | None = None) -> list[Wire]:
 
 
 def _described(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> str:
-    """What a mode does. In: the agents that have it, and how many agents there are."""
+    """Return a mode's description. `having` are the agents that have it, and `agents` is the number of all agents."""
     texts = dict.fromkeys(mode.description for _, mode in having if mode.description)
     words = next(iter(texts), "") if len(texts) < 2 else SHARED_MODES.get(id_, next(iter(texts)))
     owners = f"({', '.join(offer.spec.title for offer, _ in having)})" if len(having) < agents else ""
@@ -121,7 +121,7 @@ def _described(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> s
 
 
 def _enforcement(enforcement: Enforcement) -> Wire:
-    """Who enforces rules, and what is not held as it is written."""
+    """Return who enforces rules, and which rules do not hold as written."""
     more = {"partial": enforcement.partial, "noAsks": enforcement.no_asks}
     reasons = {key: words for key, words in more.items() if words}
     return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons}
@@ -134,7 +134,7 @@ def _mode(name: str, description: str, specs: Sequence[AgentSpec]) -> Wire:
         "description": description,
         "mode": "primary",
         "native": True,
-        # The agents' own; rules of the config come on top of them and are not tied to a mode.
+        # Empty: rules of the configuration apply in all modes.
         "permission": [],
         "options": {"enforcement": enforced} if enforced else {},
     }

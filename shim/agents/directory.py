@@ -1,11 +1,11 @@
-"""Which agents there are, what they offer, and how to start one.
+"""Finds the agents of this machine, asks them what they offer, and starts them.
 
-    start          programs are looked for (files only); what the last start has learned is taken from the store
-    (background)   version and catalogue of each are asked, two agents at a time, and kept
-    available      waits for those that never told; an agent that does not tell has its registry row's catalogue
-    spawn          a process, or for agents without a program the one that runs inside of the server
+    start          looks for all programs (files only) and reads the results of earlier discoveries from the store
+    (background)   asks each agent for version and catalogue, two agents at a time, and stores them
+    available      waits for agents without a stored catalogue; one that fails to answer keeps the catalogue of its spec
+    spawn          starts a process, or an agent that runs inside of the server
 
-An `Agent` is a value: what is learned later is in the next one that `get`, `all` and `available` give.
+An `Agent` is a value. `get`, `all` and `available` return a new one after each discovery.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ from shim.store.base import Store
 from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec
 
 DISCOVERY_WAIT_S = 10.0
-"""How long `available` waits for agents to tell what they offer, at the first start on a machine."""
+"""Seconds that `available` waits for discoveries, at the first start on a machine."""
 LOGGED_OUT = frozenset({"authentication_failed"})
-"""Codes of errors by which codecs tell that the agent is not logged in."""
+"""Error codes with which codecs report that the agent is not logged in."""
 AT_ONCE = 2
-"""So many agents are asked at the same time: each takes a processor for a second or two."""
+"""Number of concurrent discoveries. Each takes a processor for a second or two."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent, as far as it is known.
+    """The facts about an agent so far.
 
-    `trouble`: why `catalogue` is only that of the registry; empty when it is its own. `logged_out`: it said so itself.
+    `trouble` says why `catalogue` is only the default of the spec; it is empty if the agent reported its own. `logged_out` is
+    True if the agent reported that.
     """
 
     spec: AgentSpec
@@ -74,7 +75,7 @@ class Agent:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be started: it is installed, or needs no installation."""
+        """True if the agent can be started: it is installed, or needs no installation."""
         return not self.located.why
 
 
@@ -112,9 +113,9 @@ class AgentDirectory:
         self.broken = tuple(broken)
         self.packages = dict(packages or {})
         self.on_spawned: Callable[[str], None] | None = None
-        """Told an agent's name when a process of it has been started (`doctor --probe`)."""
+        """Called with an agent's name after the start of a process (`doctor --probe`)."""
         self.keys = keys or KeyStore(None)
-        """API keys that clients gave; agents are started with them."""
+        """API keys from clients. Agents are started with them."""
         self._clock = clock
         self._ids = ids
         self._store = store
@@ -130,16 +131,16 @@ class AgentDirectory:
         self._agents: dict[str, Agent] = {}
         self._stamps: dict[str, str | None] = {}
         self._told = {name: asyncio.Event() for name in self._specs}
-        """Set when the agent has told its catalogue, now or before, or will not."""
+        """Set once an agent's catalogue is known, or its discovery has failed."""
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     # --- life ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """End what a killed server left, look for all programs, and begin to ask them.
+        """End the processes of killed servers, look for all programs, and start the discoveries.
 
-        Raises: AgentNotFound for a `default_agent` that nobody knows.
+        Raises AgentNotFound for an unknown `default_agent`.
         """
         for owner in self._orphans():
             if left := await asyncio.to_thread(family.end_owned, owner):
@@ -162,9 +163,9 @@ class AgentDirectory:
                 self._ask(spec.name)
 
     async def close(self) -> None:
-        """Stop asking. Processes that were spawned belong to who spawned them; what they have left behind is ended here.
+        """Stop the discoveries and end leftover processes, above all background jobs of a person's `!command`.
 
-        That is, above all, what a person's `!command` has put into the background.
+        Running agents belong to the callers of `spawn`.
         """
         tasks = list(self._asking.values())
         for task in tasks:
@@ -175,7 +176,7 @@ class AgentDirectory:
             log.info("agent.left_ended", count=left)
 
     async def settle(self) -> None:
-        """Wait until nobody is being asked any more. Bounded by the discovery's timeout and the time to stop a process."""
+        """Wait for all running discoveries. Bounded by the discovery's timeout and the time to stop a process."""
         running = [task for task in self._asking.values() if not task.done()]
         if running:
             await asyncio.wait(running)
@@ -183,23 +184,23 @@ class AgentDirectory:
     # --- what there is ---------------------------------------------------------------------------------------
 
     def all(self) -> list[Agent]:
-        """Every known agent, usable or not, in order of preference."""
+        """Return every known agent, usable or not, in the order of preference."""
         return list(self._agents.values())
 
     def get(self, name: str) -> Agent | None:
-        """One agent, usable or not."""
+        """Return an agent, usable or not, or None if it is unknown."""
         return self._agents.get(name)
 
     def set_default(self, name: str | None) -> None:
-        """The agent for prompts that name no model; None: the first that is found. Raises AgentNotFound for an unknown name."""
+        """Set the agent for prompts that name no model. None means the first installed one. Raises AgentNotFound if unknown."""
         if name is not None and name not in self._specs:
             raise AgentNotFound(f'There is no agent named "{name}" (setting default_agent). Known: {", ".join(self._specs)}.')
         self._default_name = name
 
     def default(self) -> Agent:
-        """For prompts that name no model: the one of the settings, else the first installed one, else one that is built in.
+        """Return the agent for prompts that name no model: of the settings, else the first installed one, else a built-in one.
 
-        Raises: AgentNotFound when there is none at all.
+        Raises AgentNotFound if there is none at all.
         """
         if self._default_name is not None:
             return self._agents[self._default_name]
@@ -210,9 +211,9 @@ class AgentDirectory:
         return chosen
 
     async def available(self, timeout_s: float = DISCOVERY_WAIT_S, *, only: str = "") -> list[Agent]:
-        """The usable ones, the default first. Waits until all (or `only` this one) told what they offer, `timeout_s` at most.
+        """Return the usable agents, the default first, after the discoveries of all (or `only` one), `timeout_s` at most.
 
-        For agents behind HTTP (a server to start, 10 s and more) only who asks for them waits.
+        It waits for an agent behind HTTP, which takes 10 s and more, only if `only` names it.
         """
         names = [only] if only else [name for name, spec in self._specs.items() if spec.transport == "stdio"]
         with suppress(TimeoutError):
@@ -224,15 +225,15 @@ class AgentDirectory:
         return sorted((a for a in self._agents.values() if a.usable), key=lambda a: a.spec.name != first)
 
     def environment(self) -> dict[str, str]:
-        """The person's environment; what an agent gets of it is `shim.runtime.environment`'s business."""
+        """Return the person's environment. `shim.runtime.environment` decides what an agent gets of it."""
         return dict(self._environ)
 
     # --- starting one ------------------------------------------------------------------------------------------
 
     async def spawn(self, agent: Agent, options: LaunchOptions, codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
-        """Start this agent for a codec, which is then to be sent its `start()`. `options.binary` is filled in here.
+        """Start this agent for a codec. The caller then writes the lines of `codec.start()`. It fills in `options.binary`.
 
-        Raises: AgentNotFound when its program is (no longer) there, AgentStartFailed.
+        Raises AgentNotFound if the program is missing, AgentStartFailed.
         """
         refuse_options(options)
         located = await self._still_there(agent.spec)
@@ -270,11 +271,11 @@ class AgentDirectory:
     ) -> AgentHandle:
         name = agent.spec.name
         env = {**self.keys.environment(name), **child_environment(own, {}), **launch.env}
-        launch = replace(launch, env=env)  # after the recorder has seen it
+        launch = replace(launch, env=env)  # after the recorder was created, so that it records no key
         if located.path is None:
             program = self._programs.get(name)
             if program is None:
-                raise AgentNotFound(f"{agent.spec.title} names no program to look for, and none is built in under its name.")
+                raise AgentNotFound(f"{agent.spec.title} names no program to look for, and no built-in one has its name.")
             return InProcessAgent.spawn(program, launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
         transport = HttpAgent if agent.spec.transport == "http" else AgentProcess
         folder: Path | None = None
@@ -291,7 +292,7 @@ class AgentDirectory:
             raise
 
     async def _still_there(self, spec: AgentSpec) -> ProgramLocation:
-        """Where its program is now. One that was moved, removed, installed or replaced since the start is noticed here."""
+        """Return where the program is now. It notices one that was moved, removed or replaced since the start."""
         known = self._agents[spec.name]
         if not spec.binaries:
             return known.located
@@ -308,7 +309,7 @@ class AgentDirectory:
         return located
 
     async def refresh(self, name: str) -> Agent:
-        """Look for its program anew, since it was just installed, and ask what it offers; who wants to know that waits."""
+        """Look for a program again after its installation, and start its discovery. `available` waits for the result."""
         spec = self._specs[name]
         located, self._stamps[name] = await asyncio.to_thread(self._find, spec)
         self._agents[name] = replace(self._agents[name], located=located, trouble="")
@@ -318,14 +319,14 @@ class AgentDirectory:
         return self._agents[name]
 
     def _find(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
-        """Its place and stamp. Blocking."""
+        """Return the program's location and stamp. Blocks."""
         located = find(spec, self._environ)
         return located, stamp_of(located.path) if located.path else None
 
     # --- asking ------------------------------------------------------------------------------------------------
 
     async def _kept(self) -> dict[str, Kept]:
-        """What earlier starts have learned."""
+        """Return the results of earlier discoveries from the store."""
         try:
             values = await self._store.values(NAMESPACE)
         except StoreError:
@@ -334,13 +335,13 @@ class AgentDirectory:
         return {name: kept for name, value in values.items() if (kept := from_store(value)) is not None}
 
     def _ask(self, name: str) -> None:
-        """Ask an agent in the background, unless that is being done."""
+        """Start an agent's discovery in the background, unless one is running."""
         running = self._asking.get(name)
         if running is None or running.done():
             self._asking[name] = asyncio.get_running_loop().create_task(self._learn(name), name=f"ask {name}")
 
     async def _learn(self, name: str) -> None:
-        """Version and catalogue of one agent: into `_agents`, and into the store."""
+        """Discover version and catalogue of one agent, and put them into `_agents` and the store."""
         spec, before_ms = self._specs[name], self._clock.now_ms()
         try:
             async with self._slots:
@@ -361,7 +362,7 @@ class AgentDirectory:
             log.debug("agent.asked", agent=name, duration_ms=self._clock.now_ms() - before_ms)
 
     async def _version(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
-        """Where it is, and which version: asked anew, since it may have changed since the start."""
+        """Find the program and its version again, since both may have changed since the start."""
         located = await locate(spec, self._environ)
         stamp = await asyncio.to_thread(stamp_of, located.path) if located.path else None
         self._agents[spec.name] = replace(self._agents[spec.name], located=located)
@@ -388,13 +389,13 @@ class AgentDirectory:
             return await self.spawn(self._agents[spec.name], options, codec, on_lines, on_exit)
 
         codec = spec.make(self._ids.factory())
-        if codec.catalogue is not None:  # it cannot be asked, or need not be
+        if codec.catalogue is not None:  # the agent has a fixed catalogue
             tell(codec.catalogue)
             return
         await discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)
 
 
 def _remove_settings(folder: Path, on_exit: OnExit, exit_: Exit) -> None:
-    """Remove the settings of a process that has ended: one small file, so the loop does not wait for a thread."""
+    """Remove the settings of a process that has ended. It is one small file, so this may run in the loop."""
     settings_files.remove(folder)
     on_exit(exit_)

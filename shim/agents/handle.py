@@ -1,4 +1,4 @@
-"""A running agent, as a session sees it; made by `shim.runtime` from a codec's `LaunchSpec`."""
+"""The interface of a running agent. `shim.runtime` creates agents from a codec's `LaunchSpec`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 from universal.codec import Exit
 
 OnLines = Callable[[list[bytes]], Awaitable[None] | None]
-"""If it returns an awaitable, no more is read before that is done."""
+"""Gets lines of the agent. If it returns an awaitable, reading waits for it."""
 OnExit = Callable[[Exit], None]
 
 
@@ -17,12 +17,12 @@ class AgentHandle(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Process id, None for an agent in our own process."""
+        """Process id, or None for an agent inside of the server."""
         ...
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be written to."""
+        """True while the agent accepts input."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -30,13 +30,13 @@ class AgentHandle(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """SIGINT, for agents that have no message for it."""
+        """Send SIGINT, for agents without a message for an interrupt."""
         ...
 
     def kill(self) -> None:
-        """End it at once, with all its children."""
+        """Kill the agent with all its children."""
         ...
 
     async def stop(self) -> None:
-        """End it politely: the ladder of `shim.runtime.process`. Bounded."""
+        """Stop the agent with the ladder of `shim.runtime.process`. Bounded."""
         ...

@@ -1,6 +1,6 @@
-"""Slash commands that a client may send, as OpenCode's `Command` objects. Pure.
+"""Lists the slash commands that a client may send, as OpenCode's `Command` objects. Pure.
 
-    a template (the server's own, the config's)   under its name, as by native, whatever clients have
+    a template (the server's own, the config's)   under its name, as in OpenCode, whatever clients have
     a command of an agent                         under its name, while no client and no template has it
                                                   else as AGENT:NAME (`/claude:rename`)
     one that would break the session              not offered, and refused
@@ -24,7 +24,7 @@ NUMBERED = re.compile(r"\$\d+")
 SEPARATOR = ":"
 """Between an agent's registry name and the name of its command."""
 CLIENTS_DO_IT = frozenset({COMPACT.removeprefix("/")})
-"""Agents' commands for which clients have a call of their own."""
+"""Agents' commands that clients replace with a request of their own."""
 
 
 class Offer(Protocol):
@@ -32,31 +32,31 @@ class Offer(Protocol):
 
     @property
     def spec(self) -> AgentSpec:
-        """Its row of the registry."""
+        """The agent's spec."""
         ...
 
     @property
     def catalogue(self) -> Catalogue:
-        """Models and commands, as it says itself."""
+        """The models and commands that the agent reports."""
         ...
 
 
 class Template(Protocol):
-    """A slash command that is a text for the agent, with places to fill in."""
+    """A slash command that expands to a prompt with placeholders."""
 
     @property
     def name(self) -> str:
-        """Without the slash."""
+        """The name without the slash."""
         ...
 
     @property
     def template(self) -> str:
-        """With `$1`, `$ARGUMENTS`, `@file` and !`shell` in it."""
+        """The text with `$1`, `$ARGUMENTS`, `@file` and !`shell`."""
         ...
 
     @property
     def description(self) -> str:
-        """What it does; may be empty."""
+        """The description. May be empty."""
         ...
 
     @property
@@ -71,18 +71,18 @@ class Template(Protocol):
 
     @property
     def subtask(self) -> bool:
-        """Whether a subagent is to do it."""
+        """True if a subagent runs it."""
         ...
 
 
 def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str | None = None) -> list[Wire]:
-    """`Command` objects: the templates first, then the agents' commands.
+    """Return `Command` objects: the templates first, then the agents' commands.
 
-    In: `offers`, the default agent first; `chosen`, the `provider/model` that the config names.
-    A list is asked for without a session, so it has the commands of all agents. One that not every agent has says whose it is.
+    `offers` has the default agent first. `chosen` is the `provider/model` of the configuration. Clients request the list without
+    a session, so it has the commands of all agents, and a command that only some agents have names them.
     """
-    found: dict[str, Wire] = {command.name: _template_row(command) for command in templates}
-    taken = RESERVED.union(found)
+    rows: dict[str, Wire] = {command.name: _template_row(command) for command in templates}
+    taken = RESERVED.union(rows)
     listed = _listed(offers, chosen)
     for offer in listed:
         for command in offer.catalogue.commands:
@@ -90,17 +90,17 @@ def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str
                 continue
             prefixed = command.name in taken
             name = f"{offer.spec.name}{SEPARATOR}{command.name}" if prefixed else command.name
-            found.setdefault(name, _agent_row(name, command, "" if prefixed else _owners(command.name, listed)))
-    return list(found.values())
+            rows.setdefault(name, _agent_row(name, command, "" if prefixed else _owners(command.name, listed)))
+    return list(rows.values())
 
 
 def withheld(spec: AgentSpec, name: str) -> str:
-    """Why an agent's command is not sent to it, and what to do instead; empty if it may be sent."""
+    """Return why an agent's command is not sent, and what to do instead, or "" if it may be sent."""
     return spec.withheld_commands.get(name) or BREAKING.get(name, "")
 
 
 def native_name(offer: Offer, name: str) -> str | None:
-    """The agent's own name of the command that a client sends as `name`; None if the agent has no such command."""
+    """Return the agent's own name of the command that a client sends as `name`, or None if the agent has no such command."""
     names = {command.name for command in offer.catalogue.commands}
     if name in names:
         return name
@@ -109,13 +109,13 @@ def native_name(offer: Offer, name: str) -> str | None:
 
 
 def _listed(offers: Sequence[Offer], chosen: str | None) -> list[Offer]:
-    """Without agents that are only for trying things out (no program of their own), unless the person wants them."""
+    """Leave out built-in agents (the mock), unless one is the default or the configuration names it."""
     provider = (chosen or "").partition("/")[0]
     return [offer for at, offer in enumerate(offers) if at == 0 or offer.spec.binaries or offer.spec.name == provider]
 
 
 def _owners(name: str, offers: Sequence[Offer]) -> str:
-    """The agents that have a command, for its description; empty if all have it."""
+    """Return the agents that have a command, for its description, or "" if all have it."""
     owners = [offer.spec.title for offer in offers if any(c.name == name for c in offer.catalogue.commands)]
     return "" if len(owners) == len(offers) else f" ({', '.join(owners)})"
 
@@ -140,11 +140,11 @@ def _template_row(command: Template) -> Wire:
 
 
 def _one_line(description: str) -> str:
-    """Clients give a description one line of a list; a line break in it spoils the lines below."""
+    """Join a description to one line, since a line break would spoil a client's list."""
     return " ".join(description.split())
 
 
 def hints(template: str) -> list[str]:
-    """The arguments that a template takes: `$1` and so on, ascending, then `$ARGUMENTS`."""
+    """Return a template's arguments: `$1` and so on, ascending, then `$ARGUMENTS`."""
     numbered = sorted(set(NUMBERED.findall(template)), key=lambda name: int(name[1:]))
     return [*numbered, "$ARGUMENTS"] if "$ARGUMENTS" in template else numbered

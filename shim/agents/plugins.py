@@ -1,9 +1,8 @@
-"""Agents from other people's packages: the entry-point group `opencode_shim.agents`.
+"""Loads agents of other packages by the entry-point group `opencode_shim.agents`.
 
-An entry point names an `AgentSpec`, or a function without arguments that gives one. Nothing that such a package does may
-stop the server: one that cannot be loaded is told (`serve`, `agents`, `doctor`, the log) and left out; a codec of one that
-raises ends its turn with an error that names the package, and its process.
-How to write one: docs/adding-an-agent.md.
+An entry point names an `AgentSpec`, or a function without arguments that returns one. No such package may stop the server. One
+that cannot be loaded is reported (`serve`, `agents`, `doctor`, the log) and left out. A codec that raises ends its process, and
+its turn with an error that names the package. docs/adding-an-agent.md says how to write one.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ NAME = re.compile(r"[a-z][a-z0-9_-]*")
 """A name is a provider id on the wire, and part of `provider/model`."""
 
 FAULT = "agent_codec_failed"
-"""Code of the error of a turn that ended so."""
+"""Error code of a turn that ended because its codec raised."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An entry point that gave no agent; `why` is one sentence for the person."""
+    """An entry point that could not be loaded. `why` is one sentence for the person."""
 
     entry: str
     package: str
@@ -59,7 +58,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """What the installed packages add, by name, and what could not be loaded; `packages`: which brought it, by the same name."""
+    """The agents of installed packages by name, the broken entry points, and the package of each agent by its name."""
 
     specs: Mapping[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
     broken: tuple[Broken, ...] = ()

@@ -4,7 +4,7 @@
         session = await client.create_session("demo", agent="mock")
         print(await session.ask("echo Hello"))
 
-Values are pydantic models: those of `shim.faces.v1.models`, and `UniversalEvent`. See docs/client.md.
+Its values are the pydantic models of `shim.faces.v1.models`, and `UniversalEvent`. See docs/client.md.
 """
 
 from shim.client.api import Client, Problem

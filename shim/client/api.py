@@ -1,4 +1,4 @@
-"""The server: its agents and sessions."""
+"""The client of one server: its agents and sessions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Client", "Problem"]
 
 
 class Client:
-    """A server of opencode-shim. Use it as an async context manager, or `close` it.
+    """A client of one server. Use it as an async context manager, or `close` it.
 
-    In: `password`, if the server has one; `http`, a session of aiohttp to be used instead of an own one.
-    Raises, in all methods: Problem when the server refuses, aiohttp.ClientError when it cannot be reached.
+    `password` is the server's, if it has one. `http` is an aiohttp session to use instead of a new one. All methods raise Problem
+    if the server refuses, and aiohttp.ClientError if it cannot be reached.
     """
 
     def __init__(
@@ -42,36 +42,36 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Give back what is open."""
+        """Close the connections."""
         await self._transport.close()
 
     async def health(self) -> HealthResponse:
-        """That it answers."""
+        """Return the server's health. Raises if it does not answer."""
         return HealthResponse.model_validate(await self._transport.request("GET", "/v1/health"))
 
     async def agents(self) -> list[AgentInfo]:
-        """All agents that it knows, installed or not."""
+        """Return all agents that the server knows, installed or not."""
         return AgentListResponse.model_validate(await self._transport.request("GET", "/v1/agents")).agents
 
     async def models(self, agent: str) -> AgentModelsResponse:
-        """What an agent offers."""
+        """Return an agent's models."""
         return AgentModelsResponse.model_validate(await self._transport.request("GET", f"/v1/agents/{segment(agent)}/models"))
 
     async def modes(self, agent: str) -> list[AgentModeInfo]:
-        """An agent's ways of working."""
-        found = await self._transport.request("GET", f"/v1/agents/{segment(agent)}/modes")
-        return AgentModesResponse.model_validate(found).modes
+        """Return an agent's modes."""
+        answer = await self._transport.request("GET", f"/v1/agents/{segment(agent)}/modes")
+        return AgentModesResponse.model_validate(answer).modes
 
     async def install(self, agent: str, *, reinstall: bool = False) -> None:
         """Install an agent with npm on the server's machine. Takes minutes."""
         await self._transport.request("POST", f"/v1/agents/{segment(agent)}/install", body={"reinstall": reinstall})
 
     async def sessions(self) -> list[SessionInfo]:
-        """All sessions, those of OpenCode's clients too; the last changed first."""
+        """Return all sessions, also those of OpenCode's clients, the last changed first."""
         return SessionListResponse.model_validate(await self._transport.request("GET", "/v1/sessions")).sessions
 
     def session(self, name: str) -> Session:
-        """A session that exists, by its name or its OpenCode id. Nothing is asked of the server."""
+        """Return an existing session by its name or its OpenCode id. It sends no request."""
         return Session(self._transport, name)
 
     async def create_session(
@@ -86,7 +86,7 @@ class Client:
         variant: str | None = None,
         title: str | None = None,
     ) -> Session:
-        """A new session under a name that you choose. Raises Problem (409: the name is taken)."""
+        """Create a session with this name. Raises Problem (409: the name is taken)."""
         body = CreateSessionRequest(
             agent=agent,
             directory=directory,

@@ -1,4 +1,4 @@
-"""One session: prompts, events, a person's answers, files."""
+"""The client of one session: prompts, events, answers of a person, files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from universal.events import EventType, ItemData, ItemDeltaData, SessionEndedDat
 from universal.items import ItemRole
 
 RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Waits between attempts to reach a server again; the last one is repeated."""
+"""Seconds between attempts to reach a server again. The last one is repeated."""
 GIVE_UP_S = 60.0
-"""A server that cannot be reached for so long is gone."""
+"""Seconds without a connection after which the server counts as gone."""
 PAGE = 1_000
 
 
 class Session:
-    """A session of a server, by its name. Make it with `Client.create_session` or `Client.session`."""
+    """A session of a server. Create it with `Client.create_session` or `Client.session`."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self.id = name
@@ -29,9 +29,9 @@ class Session:
         self._path = f"/v1/sessions/{segment(name)}"
 
     async def info(self) -> SessionInfo:
-        """How it is now. Raises Problem (404)."""
-        found = SessionListResponse.model_validate(await self._transport.request("GET", "/v1/sessions"))
-        for session in found.sessions:
+        """Return the session's current state. Raises Problem (404)."""
+        listing = SessionListResponse.model_validate(await self._transport.request("GET", "/v1/sessions"))
+        for session in listing.sessions:
             if self.id in (session.sessionId, session.openCodeSessionId):
                 return session
         raise Problem(404, "session_not_found", f"There is no session {self.id!r}.", {})
@@ -39,20 +39,20 @@ class Session:
     # --- prompts -------------------------------------------------------------------------------------------
 
     async def send(self, message: str, attachments: Sequence[MessageAttachment] = ()) -> None:
-        """A prompt; returns when it is taken. Its events come on `events`."""
+        """Send a prompt and return once it is accepted. Its events come on `events`."""
         await self._transport.request("POST", f"{self._path}/messages", body=_message(message, attachments))
 
     async def prompt(
         self, message: str, attachments: Sequence[MessageAttachment] = (), *, include_raw: bool = False
     ) -> AsyncGenerator[UniversalEvent]:
-        """A prompt, and the events from it to the end of its turn. Answer permissions and questions while you iterate.
+        """Send a prompt and yield its events up to the end of its turn. Answer permissions and questions while you iterate.
 
-        A connection that breaks is taken up again where it was, once the first event has come.
+        After the first event a broken connection is resumed where it was.
         """
         query = {"include_raw": include_raw}
         body = _message(message, attachments)
         last: UniversalEvent | None = None
-        begun = False  # our message is there: the end of a turn before it is not the one
+        begun = False  # True once our message has come: an earlier turn's end is not ours
         try:
             async with self._transport.events("POST", f"{self._path}/messages/stream", query=query, body=body) as events:
                 async for last in events:
@@ -72,17 +72,17 @@ class Session:
                 return
 
     async def ask(self, message: str, attachments: Sequence[MessageAttachment] = ()) -> str:
-        """A prompt; the text of its answer. For agents that ask nothing, or with `permission_mode="bypass"`."""
-        said: list[str] = []
+        """Send a prompt and return the text of its answer. Use it with agents that ask nothing, or `permission_mode="bypass"`."""
+        deltas: list[str] = []
         async for event in self.prompt(message, attachments):
             if isinstance(event.data, ItemDeltaData) and event.data.part_type == "text":
-                said.append(event.data.delta)
-        return "".join(said)
+                deltas.append(event.data.delta)
+        return "".join(deltas)
 
     # --- events --------------------------------------------------------------------------------------------
 
     async def history(self, after: int = 0, *, include_raw: bool = False) -> AsyncGenerator[UniversalEvent]:
-        """What has happened until now, in pages."""
+        """Yield all events so far, in pages."""
         more = True
         while more:
             query = {"offset": after, "limit": PAGE, "include_raw": include_raw}
@@ -94,12 +94,12 @@ class Session:
             more = page["hasMore"]
 
     async def events(self, after: int = 0, *, include_raw: bool = False) -> AsyncGenerator[UniversalEvent]:
-        """Everything after a sequence: what was, then live, without gap or duplicate, across broken connections.
+        """Yield all events after a sequence, stored then live, without gap or duplicate, across broken connections.
 
-        Ends when the session is terminated or deleted. Raises Problem (404 at the start), aiohttp.ClientError when the
-        server cannot be reached for GIVE_UP_S.
+        Ends when the session is terminated or deleted. Raises Problem (404 at the start), and aiohttp.ClientError if the server
+        cannot be reached for GIVE_UP_S.
         """
-        known = False
+        connected = False
         failing_since: float | None = None
         attempt = 0
         loop = asyncio.get_running_loop()
@@ -108,7 +108,7 @@ class Session:
                 query = {"include_raw": include_raw}
                 path = f"{self._path}/events/sse"
                 async with self._transport.events("GET", path, query=query, last_event_id=after) as events:
-                    known, failing_since, attempt = True, None, 0
+                    connected, failing_since, attempt = True, None, 0
                     async for event in events:
                         if event.sequence <= after:
                             continue
@@ -117,7 +117,7 @@ class Session:
                         if _is_over(event):
                             return
             except Problem as problem:
-                if known and problem.status == 404:
+                if connected and problem.status == 404:
                     return
                 raise
             except (aiohttp.ClientError, TimeoutError):
@@ -132,44 +132,44 @@ class Session:
     async def reply_permission(
         self, permission_id: str, reply: Literal["once", "always", "reject"], message: str | None = None
     ) -> None:
-        """Answer `permission.requested`; `message` tells the agent why not. Raises Problem (404: it waits no more)."""
+        """Answer `permission.requested`. `message` tells the agent why not. Raises Problem (404: the request is closed)."""
         body = {"reply": reply, **({"message": message} if message is not None else {})}
         await self._transport.request("POST", f"{self._path}/permissions/{segment(permission_id)}/reply", body=body)
 
     async def reply_question(self, question_id: str, answers: Sequence[Sequence[str]]) -> None:
-        """Answer `question.requested`: labels or typed texts, a list for each of its questions."""
-        body = {"answers": [list(one) for one in answers]}
+        """Answer `question.requested` with a list of labels or typed texts for each of its questions."""
+        body = {"answers": [list(labels) for labels in answers]}
         await self._transport.request("POST", f"{self._path}/questions/{segment(question_id)}/reply", body=body)
 
     async def reject_question(self, question_id: str) -> None:
-        """Refuse to answer."""
+        """Reject a question."""
         await self._transport.request("POST", f"{self._path}/questions/{segment(question_id)}/reject")
 
     async def terminate(self) -> None:
-        """Stop its agent for good. It can still be read."""
+        """Stop the session's agent for good. Its events can still be read."""
         await self._transport.request("POST", f"{self._path}/terminate")
 
     # --- files ---------------------------------------------------------------------------------------------
 
     async def read_file(self, path: str) -> bytes:
-        """A file of its directory."""
-        found = await self._transport.request("GET", "/v1/fs/file", query={"session_id": self.id, "path": path})
-        return found if isinstance(found, bytes) else b""
+        """Return the bytes of a file in the session's directory."""
+        answer = await self._transport.request("GET", "/v1/fs/file", query={"session_id": self.id, "path": path})
+        return answer if isinstance(answer, bytes) else b""
 
     async def write_file(self, path: str, data: bytes) -> None:
-        """Put a file into its directory."""
+        """Write a file in the session's directory."""
         await self._transport.request("PUT", "/v1/fs/file", query={"session_id": self.id, "path": path}, data=data)
 
 
 def _message(message: str, attachments: Sequence[MessageAttachment]) -> dict[str, object]:
-    return {"message": message, "attachments": [one.model_dump(exclude_none=True) for one in attachments]}
+    return {"message": message, "attachments": [attachment.model_dump(exclude_none=True) for attachment in attachments]}
 
 
 def _is_message(event: UniversalEvent) -> bool:
-    """A person has said something."""
+    """Return True for a message of the person."""
     return isinstance(event.data, ItemData) and event.data.item.role is ItemRole.USER
 
 
 def _is_over(event: UniversalEvent) -> bool:
-    """Nothing follows: the session was terminated."""
+    """Return True for the last event of a terminated session."""
     return isinstance(event.data, SessionEndedData) and event.data.terminated_by == "daemon"

@@ -1,4 +1,4 @@
-"""HTTP and event streams, as the client needs them. Knows no operation."""
+"""HTTP requests and event streams of the client. It knows no operation of the API."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from universal.events import UniversalEvent
 
 CONNECT_S = 10.0
 READ_S = 60.0
-"""A stream that says nothing for so long is dead: the server sends a comment every 15 s."""
+"""Seconds without any byte after which a stream is dead. The server sends a comment every 15 s."""
 ANSWER_S = 700.0
-"""For an answer. Installing an agent takes minutes."""
+"""Timeout in seconds of a request. The installation of an agent takes minutes."""
 MAX_EVENT_BYTES = 256 * 2**20
 
 Query: TypeAlias = Mapping[str, str | int | bool | None]
 
 
 class Problem(Exception):
-    """The server has refused. `kind` is the last part of the problem's type: `session_not_found`, `invalid_request` ..."""
+    """An error response. `kind` is the last part of the problem's type: `session_not_found`, `invalid_request` ..."""
 
     def __init__(self, status: int, kind: str, detail: str, body: Mapping[str, Any]) -> None:
         super().__init__(detail or kind)
@@ -34,7 +34,7 @@ class Problem(Exception):
 
 
 class Transport:
-    """One server. `password` is that of `opencode-shim serve` with OPENCODE_SERVER_PASSWORD."""
+    """The connection to one server. `password` is the server's OPENCODE_SERVER_PASSWORD."""
 
     def __init__(self, url: str, *, password: str | None = None, session: aiohttp.ClientSession | None = None) -> None:
         self._url = url.rstrip("/")
@@ -48,7 +48,7 @@ class Transport:
         return self._session
 
     async def close(self) -> None:
-        """Close what we have opened ourselves."""
+        """Close the HTTP session, unless the caller supplied it."""
         if self._own and self._session is not None:
             await self._session.close()
             self._session = None
@@ -56,7 +56,7 @@ class Transport:
     async def request(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, data: bytes | None = None
     ) -> Any:
-        """The JSON of an answer, its bytes if it is none, None if it is empty. Raises Problem, aiohttp.ClientError."""
+        """Make a request. Returns JSON, other content as bytes, None for an empty body. Raises Problem, aiohttp.ClientError."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_S, connect=CONNECT_S)
         sent: dict[str, Any] = {"data": data} if data is not None else {"json": body} if body is not None else {}
         async with self._http().request(
@@ -73,7 +73,7 @@ class Transport:
     async def events(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, last_event_id: int | None = None
     ) -> AsyncGenerator[AsyncIterator[UniversalEvent]]:
-        """An event stream. Raises Problem; the iterator ends cleanly or raises aiohttp.ClientError, TimeoutError."""
+        """Open an event stream. Raises Problem. Its iterator ends normally or raises aiohttp.ClientError, TimeoutError."""
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_read=READ_S)
         headers = {**self._headers, "Accept": "text/event-stream"}
         if last_event_id is not None:
@@ -100,13 +100,13 @@ async def _read(response: aiohttp.ClientResponse) -> AsyncIterator[UniversalEven
 
 
 def _params(query: Query | None) -> dict[str, str]:
-    """Booleans as the server reads them; what is None is not sent."""
-    given = {name: value for name, value in (query or {}).items() if value is not None}
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    """Return query parameters with booleans as the server reads them and without None."""
+    values = {name: value for name, value in (query or {}).items() if value is not None}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
 
 
 def problem_of(status: int, raw: bytes) -> Problem:
-    """The error that an answer is."""
+    """Return the error of an error response."""
     try:
         value = json.loads(raw)
     except ValueError:
@@ -117,5 +117,5 @@ def problem_of(status: int, raw: bytes) -> Problem:
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path."""
+    """Return a name quoted as one segment of a path."""
     return quote(name, safe="")

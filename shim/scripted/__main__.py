@@ -10,7 +10,7 @@ from shim.scripted.server import ScriptedModel, serve
 
 
 async def main(port: int, log: Path | None) -> None:
-    """Serve for ever."""
+    """Serve until the process is ended."""
     async with serve(ScriptedModel(log), port) as chosen:
         sys.stdout.write(f"listening on {chosen}\n")
         sys.stdout.flush()

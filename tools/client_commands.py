@@ -49,7 +49,7 @@ NOT_COMMANDS = frozenset({"slash"})
 
 
 def names_in(program: bytes | mmap.mmap) -> list[str]:
-    """The names of all slash commands that a program declares, with their aliases, sorted."""
+    """Return the sorted names and aliases of all slash commands that a program declares."""
     found: set[str] = set()
     for pattern in DECLARATIONS:
         for match in pattern.finditer(program):
@@ -61,7 +61,7 @@ def names_in(program: bytes | mmap.mmap) -> list[str]:
 
 
 def render(found: Mapping[str, Iterable[str]]) -> str:
-    """Text of the generated module."""
+    """Return the text of the generated module."""
     rows: list[str] = []
     for client, names in found.items():
         rows += [f"    {json.dumps(client)}: (", *(f"        {json.dumps(name)}," for name in names), "    ),"]
@@ -79,7 +79,7 @@ FOUND: Mapping[str, tuple[str, ...]] = {{
 
 
 def found_now() -> dict[str, list[str]]:
-    """What the installed clients declare; of the others what was found before."""
+    """Return the commands of the installed clients, and the stored ones of the others."""
     from shim.agents.client_commands import FOUND
 
     found: dict[str, list[str]] = {}

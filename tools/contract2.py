@@ -103,7 +103,7 @@ def properties(schema: dict[str, Any]) -> dict[str, bool]:
 
 
 def differences() -> Iterator[str]:
-    """What our document has otherwise than the SDK, a line each."""
+    """Yield a line for each difference between our document and the SDK."""
     ours, theirs = operations_of_ours(), operations_of_sdk()
     yield from (f"operation - {one}" for one in sorted(theirs.keys() - ours.keys()))
     yield from (f"operation + {one}" for one in sorted(ours.keys() - theirs.keys()))
@@ -143,7 +143,7 @@ def _of(name: str, theirs: dict[str, bool], ours: dict[str, bool]) -> Iterator[s
 
 
 def surface() -> dict[str, Any]:
-    """The contract that the installed SDK stands for."""
+    """Return the contract of the installed SDK."""
     found = {name: model for name, model in vars(models).items() if isinstance(model, type)}
     known = {name: fields(model) for name, model in found.items() if issubclass(model, pydantic.BaseModel)}
     operations = {name: sorted(parameters) for name, parameters in operations_of_sdk().items()}
@@ -151,7 +151,7 @@ def surface() -> dict[str, Any]:
 
 
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """What a newer contract has otherwise than an older one, a line each."""
+    """Yield a line for each difference between an older and a newer contract."""
     if old["version"] != new["version"]:
         yield f"version {old['version']} -> {new['version']}"
     for kind in ("operations", "models"):
@@ -167,7 +167,7 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def surface_of(version: str) -> dict[str, Any]:
-    """The contract of an SDK of PyPI, which is installed into a folder of its own for that."""
+    """Return the contract of an SDK on PyPI, which is installed into a temporary folder."""
     uv = shutil.which("uv") or str(REPO / ".uv" / "bin" / "uv")
     with tempfile.TemporaryDirectory(prefix="contract-") as folder:
         wanted = f"{PACKAGE}=={version}"
@@ -179,7 +179,7 @@ def surface_of(version: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """What the command line asks for."""
+    """Run the command line."""
     if arguments == ["--surface"]:
         lines = [json.dumps(surface())]
     elif arguments:

@@ -35,7 +35,7 @@ For model, effort and resume, it shows that the agent was told and answered with
 
 
 def symbol(cell: Cell | None, *, holds: bool) -> str:
-    """What stands in the table. ✗ is a cell whose test fails."""
+    """Return the mark of a cell. ✗ means that its test fails."""
     if cell is None:
         return "·"
     if cell.why:
@@ -44,7 +44,7 @@ def symbol(cell: Cell | None, *, holds: bool) -> str:
 
 
 def _holds() -> Mapping[tuple[str, str], bool]:
-    """(agent, feature) -> whether its predicate holds in all of its recordings."""
+    """Return (agent, feature) -> whether its predicate holds in all of its recordings."""
     from tests.coverage.cells import COLUMNS
     from tests.coverage.features import FEATURES
     from tests.coverage.seen import look
@@ -108,7 +108,7 @@ def _agents() -> str:
 
 
 def rendered() -> dict[Path, str]:
-    """The two files as they should be."""
+    """Return the current text of both files."""
     table = _table(_holds())
     doc = f"{HEAD}{table}\n\n{LEGEND}\n" + "\n".join(_details()).rstrip() + "\n"
     block = f"{BEGIN}\n{_agents()}\n\n{README_LEGEND}\n{END}"

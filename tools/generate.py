@@ -1,4 +1,4 @@
-"""Writes what follows from OpenCode's document and from our routes; `--check` says what is not current (exit 1).
+"""Writes the files that derive from OpenCode's document and from our routes; `--check` lists old ones (exit 1).
 
     shim/faces/opencode1/operations.py   every operation of the document: operationId -> method, path, tag
     shim/faces/opencode1/openapi.json    the document for `GET /doc`: what is served, and the schemas that this needs
@@ -130,12 +130,12 @@ def _compact(value: object) -> str:
 
 
 def from_document() -> dict[Path, str]:
-    """What follows from the document alone."""
+    """Return the files that derive from the document alone."""
     return {ROOT / "shim" / "faces" / "opencode1" / "operations.py": operations_module(load())}
 
 
 def from_routes() -> dict[Path, str]:
-    """What follows from our routes as well."""
+    """Return the files that derive from our routes too."""
     # Imported late: the operations table must be writable while our code cannot be imported.
     from shim.faces.opencode1 import routes as opencode1
     from shim.faces.opencode1.decided import render

@@ -1,4 +1,4 @@
-"""Writes what follows from what is known of OpenCode 2's wire; `--check` says what is not current (exit 1).
+"""Writes the files that derive from the facts about OpenCode 2's wire; `--check` lists old ones (exit 1).
 
     shim/faces/opencode2/operations.py   every operation: operationId -> method, path, tag, status
     shim/faces/opencode2/schema.json     all operations, types, errors and events, as an OpenAPI document
@@ -253,13 +253,13 @@ def _compact(value: object) -> str:
 
 
 def from_sources() -> dict[Path, str]:
-    """What follows from the sources alone."""
+    """Return the files that derive from the sources alone."""
     folder = ROOT / "shim" / "faces" / "opencode2"
     return {folder / "operations.py": operations_module(), folder / "schema.json": document_text()}
 
 
 def from_routes() -> dict[Path, str]:
-    """What follows from our routes as well."""
+    """Return the files that derive from our routes too."""
     # Imported late: the operations table must be writable while our code cannot be imported.
     from shim.faces.opencode2.decided import render
     from shim.faces.opencode2.routes import MODULES
@@ -280,7 +280,7 @@ def main(arguments: list[str]) -> int:
 
 
 def settle(files: dict[Path, str], *, check: bool) -> int:
-    """Write what is not as it should be, or with `check` say it. Returns the exit code."""
+    """Write the files that are old, or with `check` list them. Returns the exit code."""
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         if check:

@@ -46,7 +46,7 @@ class Row:
 
 
 def verdict(package: Package, latest: str) -> Verdict:
-    """Where the tested version stands to the newest."""
+    """Compare the tested version with the newest."""
     if not latest:
         return "not found"
     if not package.tested:
@@ -63,7 +63,7 @@ def rows(packages: Sequence[Package], latest: Mapping[tuple[Registry, str], str]
 
 
 def lines(table: Sequence[Row]) -> list[str]:
-    """The table, and a last line that says how many are behind."""
+    """Return the table and a last line with the number of outdated packages."""
     cells = [
         (row.package.kind, row.package.name, row.package.package, row.package.tested or "-", row.newest or "-", row.verdict)
         for row in table

@@ -1,4 +1,4 @@
-"""`python -m shim.record AGENT [--program]`: the agent's package on npm, or the name of its program. For scripts/record."""
+"""`python -m shim.record AGENT [--program]` prints the agent's npm package, or its program's name. For scripts/record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shim.record.homes import target
 
 
 def main(arguments: list[str]) -> int:
-    """Print it. 1, with a sentence on stderr, for an agent that cannot be recorded."""
+    """Print the name. Returns 1, with a sentence on stderr, for an agent that cannot be recorded."""
     try:
         to = target(arguments[0] if arguments else "")
     except ShimError as error:

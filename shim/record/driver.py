@@ -1,4 +1,4 @@
-"""Plays one scene to a real agent, through the same codec, turn machine and transports as a session, and writes all down.
+"""Plays one scene to a real agent and records its traffic. It uses the codec, turn machine and transports of a session.
 
 A recording is one process: a head, then rows {t, dir, msg}; `in` what we wrote, `out` what it said, `err` the end of its
 stderr, `sig` what was done to the process, `exit`, and `do` the commands that a session would have given (a prompt, an
@@ -55,22 +55,22 @@ from universal.items import ItemKind
 from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent, TurnMachine
 
 FORM = 2
-"""Of the file: 1 has no `do` rows (recorded before this driver was)."""
+"""Format of the file. Format 1 has no `do` rows; it is older than this driver."""
 TURN_S = 90.0
-"""For what a step waits for. An overloaded model is tried again after up to 10 s, by some agents twice."""
+"""Seconds that a step waits. Agents retry an overloaded model after up to 10 s, some of them twice."""
 ABORT_S = 15.0
-"""For an agent to stop when it is interrupted; then it is killed, as a session does it."""
+"""Seconds for an interrupted agent to stop before it is killed, as in a session."""
 CATALOGUE_S = 40.0
-"""For an agent to tell its models."""
+"""Seconds for an agent to report its models."""
 QUIET_S = 0.8
-"""So long nothing may come before a step counts as over: bookkeeping after the end belongs to the recording."""
+"""Seconds of silence after which a step is over. Bookkeeping after a turn's end belongs to the recording."""
 QUIET_MOST_S = 6.0
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
 """A red PNG of 8 x 8 pixels."""
 
 
 class SceneFailed(ShimError):
-    """The scene did not go on as it should; the text says where."""
+    """The scene did not continue as expected. The text says where."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ def counting() -> IdFactory:
 
 
 class Driver:
-    """One scene with one agent. `play` once; then `parts` are its recordings and `unparsed` what no rule knew."""
+    """One scene with one agent. Call `play` once; then `parts` holds its recordings and `unparsed` the unknown payloads."""
 
     def __init__(self, spec: AgentSpec, binary: str, version: str, name: str, scene: Scene, place: Place) -> None:
         self._spec, self._binary, self._version, self._name = spec, binary, version, name
@@ -191,7 +191,7 @@ class Driver:
             raise SceneFailed(f"The agent ended with the turn: {self._told}")
 
     def _wished(self, step: Say) -> tuple[str | None, str | None]:
-        """Model and effort of a prompt."""
+        """Return model and effort of a prompt."""
         catalogue = self._codec.catalogue if self._codec is not None else None
         models: Sequence[Model] = catalogue.models if catalogue is not None else ()
         usual = self._model or (catalogue.default_model if catalogue is not None else None)
@@ -329,12 +329,12 @@ class Driver:
         self._news.set()
 
     def _proceed(self, request: Fact) -> None:
-        """A recorded agent has no permission rules: every call goes on."""
+        """Let every checked call run, since a recorded agent has no permission rules."""
         if isinstance(self._codec, CheckingCodec) and isinstance(request.data, PermissionData):
             self._act(self._codec.proceed(request.data.permission_id))
 
     def _hosted(self, answer: HostAnswer) -> None:
-        """What came of a file or command that the agent has asked us for."""
+        """Pass the answer to a file or command call of the agent to its codec."""
         if isinstance(self._codec, HostedCodec):
             self._row("do", {"command": "host", "answer": type(answer).__name__, **asdict(answer)})
             self._act(self._codec.hosted(answer))
@@ -365,7 +365,7 @@ class Driver:
             self._later({"command": "question", **asdict(answer)}, answer)
 
     def _later(self, row: dict[str, Any], reply: PermissionReply | QuestionReply) -> None:
-        """A person answers when everything that came with the question has been read."""
+        """Answer as a person does, after everything that came with the question has been read."""
 
         def answer() -> None:
             if self._codec is not None and not self._exited.is_set():
@@ -406,7 +406,7 @@ def _message(line: bytes) -> Any:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """As JSON, without what is not set."""
+    """Return a row as JSON without unset fields."""
     kept = {key: value for key, value in row.items() if value is not None and value is not False and value != ()}
     return json.loads(json.dumps(kept)) if row.get("command") != "question" else json.loads(json.dumps(row))
 
@@ -416,7 +416,7 @@ def _is_delta(fact: Fact) -> bool:
 
 
 def _is_call(fact: Fact) -> bool:
-    """Its arguments are whole: the tool is at work, or about to be."""
+    """Return True if a tool call's arguments are complete, so that the tool runs or is about to."""
     if not isinstance(fact.data, ItemData) or fact.data.item.kind is not ItemKind.TOOL_CALL:
         return False
     return fact.type is EventType.ITEM_COMPLETED or any(getattr(part, "arguments", "") for part in fact.data.item.content)
@@ -436,16 +436,16 @@ SHOWN: Mapping[str, Callable[[Fact], bool]] = {
         isinstance(fact.data, ItemData) and any(getattr(part, "label", "") == "todo" for part in fact.data.item.content)
     ),
 }
-"""What a scene can be required to show."""
+"""Kinds of facts that a scene can be required to show."""
 
 
 def text_of(part: Part) -> str:
-    """The file's text: the head, then one row a line."""
+    """Return the file's text: the head, then one row a line."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in (part.head, *part.rows))
 
 
 def spoken(path: Path) -> list[dict[str, Any]]:
-    """The rows of a recording on disk; [] for one that cannot be read."""
+    """Return the rows of a recording on disk, or [] if it cannot be read."""
     try:
         return [json.loads(line) for line in path.read_text("utf-8").split("\n")[1:] if line]
     except (OSError, ValueError):

@@ -22,7 +22,7 @@ from shim.errors import ShimError
 from shim.host.vcs import git
 
 DEAD_PROXY = "http://127.0.0.1:9"
-"""Nothing listens there: whoever wants to leave the machine fails at once."""
+"""A proxy address where nothing listens, so that connections to other machines fail at once."""
 FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n", "secret.txt": "The word is magenta.\n"}
 MCP_SERVER = Path(__file__).with_name("mcp_server.py")
 
@@ -30,7 +30,7 @@ Env: TypeAlias = dict[str, str]
 
 
 def sealed(home: Path, path: str) -> Env:
-    """The environment of a program that sees this home, with `.tmp` in it, no network, and nothing of the person's but `path`."""
+    """Return an environment with this home, its `.tmp`, no network, and only `path` of the person's own."""
     base = {"HOME": str(home), "TMPDIR": str(home / ".tmp"), "PATH": path}
     base |= {"SHELL": "/bin/bash", "USER": "user", "LANG": "C.UTF-8", "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1"}
     base |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), DEAD_PROXY)
@@ -39,13 +39,13 @@ def sealed(home: Path, path: str) -> Env:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A home with a project in it, below a scratch directory that is removed in the end."""
+    """A home with a project, below a scratch directory that is removed at the end."""
 
     root: Path
 
     @classmethod
     async def make(cls, parent: Path | None = None) -> Place:
-        """A new one, in `parent` or where temporary files go: a git repository with `FILES`. Raises ShimError without git."""
+        """Create a place in `parent` or the temporary folder, with a git repository of `FILES`. Raises ShimError without git."""
         place = cls(await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix="shim-record-", dir=parent)).resolve()))
         for path in (place.project, place.home / ".tmp"):
             path.mkdir(parents=True)
@@ -68,17 +68,17 @@ class Place:
         return self.home / "project"
 
     def environment(self, more: Mapping[str, str]) -> Env:
-        """What the agent inherits: this home, no network, nothing of the person's but PATH."""
+        """Return the agent's environment: this home, no network, and only PATH of the person's own."""
         return {**sealed(self.home, os.environ.get("PATH", os.defpath)), **more}
 
     def write(self, name: str, text: str) -> None:
-        """A file of the home."""
+        """Write a file below the home."""
         path = self.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
     def remove(self) -> None:
-        """All of it, whatever still holds it."""
+        """Remove the scratch directory, also if a process still uses it."""
         shutil.rmtree(self.root, ignore_errors=True)
 
 
@@ -266,7 +266,7 @@ CANNOT: Mapping[str, str] = {
 
 
 def target(name: str) -> Target:
-    """The row of an agent. Raises ShimError, which says why not and what there is."""
+    """Return the target of an agent. Raises ShimError, which says why it cannot be recorded and which agents can."""
     found = TARGETS.get(name)
     if found is None:
         why = CANNOT.get(name, "It is not known how it is led to the scripted model.")

@@ -17,7 +17,7 @@ TOOL = {
 
 
 def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """The result of a request; None for a method that there is not."""
+    """Return the result of a request, or None for an unknown method."""
     if method == "initialize":
         version = params.get("protocolVersion", "2024-11-05")
         server = {"name": "scripted", "version": "1.0.0"}
@@ -31,7 +31,7 @@ def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    """Answer until stdin ends."""
+    """Answer requests until stdin ends."""
     for line in sys.stdin:
         message = json.loads(line)
         if "id" not in message:

@@ -1,4 +1,4 @@
-"""Which native kinds and fields of an agent are new or gone, against the recordings of another version. Pure.
+"""Reports native kinds and fields that are new or gone between the recordings of two versions. Pure.
 
 A kind is what a codec dispatches on: `assistant`, `system/init`, `item/started commandExecution`, `session/update
 tool_call` ...; a field is a path of keys in a message of that kind. Where keys are data (of tools, names, ids) the path stops.
@@ -21,7 +21,7 @@ _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,40}$")
 _DATA = frozenset(
     {"input", "arguments", "rawInput", "rawOutput", "env", "properties.info.model", "modelUsage", "tool_use_result", "_meta"}
 )
-"""Keys below which everything is data of a tool or a model, not of the protocol."""
+"""Keys whose values are data of a tool or a model and no part of the protocol."""
 
 
 def kind_of(msg: dict[str, Any], asked: Mapping[Any, str]) -> str:
@@ -47,7 +47,7 @@ def kind_of(msg: dict[str, Any], asked: Mapping[Any, str]) -> str:
 
 
 def request_of(msg: dict[str, Any]) -> tuple[Any, str] | None:
-    """(id, kind) of a request that we wrote; None for what is no request."""
+    """Return the id and kind of a request that we wrote, or None for another message."""
     if msg.get("type") == "control_request":
         return msg.get("request_id"), text(obj(msg.get("request")).get("subtype"))
     if "path" in msg and "id" in msg:
@@ -59,7 +59,7 @@ def request_of(msg: dict[str, Any]) -> tuple[Any, str] | None:
 
 
 def fields_of(value: Any, path: str = "", depth: int = DEPTH) -> Iterator[str]:
-    """Paths of all keys; `[]` stands for the elements of a list."""
+    """Yield the paths of all keys. `[]` stands for the elements of a list."""
     if isinstance(value, list):
         for element in arr(value):
             yield from fields_of(element, f"{path}[]", depth)
@@ -74,7 +74,7 @@ def fields_of(value: Any, path: str = "", depth: int = DEPTH) -> Iterator[str]:
 
 
 def kinds_of(recordings: Iterable[Iterable[dict[str, Any]]]) -> Kinds:
-    """What an agent has said in some recordings (rows without the head)."""
+    """Return the kinds and fields that an agent sent in these recordings (rows without the head)."""
     found: Kinds = {}
     for rows in recordings:
         asked: dict[Any, str] = {}
@@ -92,7 +92,7 @@ def kinds_of(recordings: Iterable[Iterable[dict[str, Any]]]) -> Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """New and gone between two versions. A kind that is new or gone has its fields not listed."""
+    """Kinds and fields that are new or gone between two versions. Fields of a new or gone kind are not listed."""
 
     new_kinds: tuple[str, ...]
     gone_kinds: tuple[str, ...]
@@ -101,12 +101,12 @@ class Difference:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is new or gone."""
+        """True if nothing is new or gone."""
         return not (self.new_kinds or self.gone_kinds or self.new_fields or self.gone_fields)
 
 
 def compare(before: Kinds, now: Kinds) -> Difference:
-    """`now` against `before`."""
+    """Compare `now` with `before`."""
     both = sorted(before.keys() & now.keys())
     return Difference(
         _told(now.keys() - before.keys()),
@@ -117,17 +117,17 @@ def compare(before: Kinds, now: Kinds) -> Difference:
 
 
 def _told(kinds: AbstractSet[str]) -> tuple[str, ...]:
-    """Without answers: which ones there are depends on what was asked."""
+    """Sort kinds and leave out answers, since they depend on the requests."""
     return tuple(sorted(kind for kind in kinds if not kind.startswith("answer to")))
 
 
 def _tops(paths: set[str]) -> tuple[str, ...]:
-    """Without those below another one of them."""
+    """Sort paths and leave out those below another of them."""
     return tuple(sorted(p for p in paths if not any(p != o and p.startswith((f"{o}.", f"{o}[]")) for o in paths)))
 
 
 def lines(difference: Difference) -> list[str]:
-    """The difference as lines of Markdown."""
+    """Return the difference as lines of Markdown."""
     if difference.empty:
         return ["- no kind and no field is new or gone"]
     out = [f"- new kind `{kind}`" for kind in difference.new_kinds]

@@ -1,4 +1,4 @@
-"""What is played to an agent, as data. The scripted model's scenes are in `shim.scripted.answers`.
+"""The scenes that are played to an agent, as data. The scripted model's scenes are in `shim.scripted.answers`.
 
 A scene is one session: prompts and what is waited for, answers to what the agent asks, and perhaps more than one process.
 Asked permissions are accepted unless the scene says otherwise.
@@ -34,17 +34,17 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL, and wait for the exit."""
+    """Kill the process, and wait for its exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """End the process and start another one, which goes on with the same conversation."""
+    """End the process, and start another one that continues the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Wait for the end of the turn that runs."""
+    """Wait for the end of the running turn."""
 
 
 Step: TypeAlias = Say | Abort | Kill | Again | End

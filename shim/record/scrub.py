@@ -1,4 +1,4 @@
-"""Takes paths, names and secrets of this machine out of a recording's text; `leaks` says what is still in it.
+"""Removes paths, names and secrets of this machine from a recording's text. `leaks` reports what is left.
 
 A recording looks as if it was made in /home/user/project with a model on port 8900. Paths are replaced in the whole text,
 in each spelling that agents make of them; pieces of JSON that stream are cut so that no path is in two (`shim.scripted.wire`).
@@ -26,11 +26,11 @@ MAIL = re.compile(r"\b[\w.+-]+@(?!localhost|example)[\w-]+\.[a-z]{2,}\b(?!/)")
 
 
 LOGICAL = ("/root/look_around",)
-"""What looks like a path of this machine and is none: Codex's names of subagents."""
+"""Matches Codex's names of subagents, which only look like paths of this machine."""
 
 
 def spellings(path: str, neutral: str) -> Iterator[tuple[str, str]]:
-    """A path and its neutral form, as agents write them: plain, and as names of folders."""
+    """Yield a path with its neutral form in the spellings of agents: plain, and as names of folders."""
     yield path, neutral
     for keep in ("A-Za-z0-9", "A-Za-z0-9_", "A-Za-z0-9_."):
         pattern = f"[^{keep}]"
@@ -39,7 +39,7 @@ def spellings(path: str, neutral: str) -> Iterator[tuple[str, str]]:
 
 
 def scrub(text: str, place: Place, model_url: str, binary: str) -> str:
-    """The text without anything of this machine."""
+    """Return the text with neutral paths and names, and without secrets."""
     for path, neutral in ((place.project, PROJECT), (place.home, HOME), (place.root, HOME)):
         for own, other in spellings(str(path), neutral):
             text = text.replace(own, other)
@@ -61,7 +61,7 @@ def scrub(text: str, place: Place, model_url: str, binary: str) -> str:
 
 
 def leaks(text: str, place: Place) -> list[str]:
-    """What of this machine is still in a text; [] when it may be published."""
+    """Return the details of this machine that are left in a text, or [] if it may be published."""
     wanted = [str(place.root), place.root.name]
     if getpass.getuser() not in ("user", "root"):
         wanted.append(f"/{getpass.getuser()}/")
@@ -72,5 +72,5 @@ def leaks(text: str, place: Place) -> list[str]:
 
 
 def _homes() -> list[str]:
-    """Homes of this machine's person that are not the neutral one."""
+    """Return the person's homes except the neutral one."""
     return [path for path in {str(Path.home())} if path not in ("/", HOME)]

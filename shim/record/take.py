@@ -1,4 +1,4 @@
-"""Records all scenes of one agent into a folder, and says what is new or gone against the version before."""
+"""Records all scenes of one agent into a folder and compares them with the version before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from universal.jsonvalue import obj, text
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of it. `skipped` and `failed`: scene -> why; `before`: the version that it is compared with."""
+    """The result. `skipped` and `failed` map a scene to the reason; `before` is the version to compare with."""
 
     agent: str
     version: str
@@ -36,7 +36,7 @@ class Taken:
 
 
 def chosen(names: Sequence[str], to: Target) -> tuple[dict[str, Scene], dict[str, str]]:
-    """The scenes to play, and those that the agent has nothing for, with the reason. Raises ShimError for unknown names."""
+    """Return the scenes to play, and the unsupported ones with the reason. Raises ShimError for unknown names."""
     unknown = [name for name in names if name not in SCENES]
     if unknown:
         raise ShimError(f"There is no scene {', '.join(unknown)}. Scenes: {', '.join(SCENES)}.")
@@ -108,7 +108,7 @@ async def _scene(
 
 
 def packaged_version(binary: Path) -> str | None:
-    """The version of the npm package that a program belongs to."""
+    """Return the version of the npm package that a program belongs to."""
     for folder in binary.resolve().parents:
         file = folder / "package.json"
         if file.exists():
@@ -122,12 +122,12 @@ def packaged_version(binary: Path) -> str | None:
 
 
 def order(folder: Path) -> tuple[str, list[int]]:
-    """(what it is of, version) of a folder of recordings, to sort by: `codex-acp-2.5.0` is ("codex-acp-", [2, 5, 0])."""
+    """Return the sort key of a folder of recordings: `codex-acp-2.5.0` gives ("codex-acp-", [2, 5, 0])."""
     return re.sub(r"\d.*", "", folder.name), [int(number) for number in re.findall(r"\d+", folder.name)]
 
 
 def version_before(folder: Path) -> Path | None:
-    """The folder of the version below this one, else of any other of the same agent; None when there is none."""
+    """Return the folder of the next lower version, else of another one of the same agent, or None."""
     others = [p for p in folder.parent.glob("*") if p.is_dir() and p != folder and order(p)[0] == order(folder)[0]]
     ordered = sorted(others, key=order)
     below = [path for path in ordered if order(path) < order(folder)]
@@ -135,12 +135,12 @@ def version_before(folder: Path) -> Path | None:
 
 
 def kinds_in(folder: Path) -> Kinds:
-    """Kinds and fields of all recordings of a folder."""
+    """Return the kinds and fields of all recordings of a folder."""
     return kinds_of(map(spoken, sorted(folder.glob("*.jsonl"))))
 
 
 def compared(taken: Taken) -> Taken:
-    """With the difference to the version before."""
+    """Add the difference to the version before."""
     before = version_before(taken.folder)
     if before is None or not taken.scenes:
         return taken

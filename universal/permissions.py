@@ -42,13 +42,13 @@ DEFAULT_RULES: tuple[Rule, ...] = (
 
 
 def rules_from_json(value: Any) -> tuple[Rule, ...]:
-    """Rules of a session's `permission`, a list of `{permission, pattern, action}`. An unknown action becomes `ask`."""
+    """Parse a session's `permission`, a list of `{permission, pattern, action}`. An unknown action becomes `ask`."""
     rows = [obj(row) for row in arr(value)]
     return tuple(Rule(text(row.get("permission")), text(row.get("pattern"), "*"), _action(row.get("action"))) for row in rows)
 
 
 def rules_from_config(permission: Any) -> tuple[Rule, ...]:
-    """Rules of a config's `permission`: `"allow"`, or `{name: action | {pattern: action}}`, in order."""
+    """Parse a configuration's `permission`: `"allow"`, or `{name: action | {pattern: action}}`, in order."""
     if isinstance(permission, str):
         return (Rule("*", "*", _action(permission)),)
     rules: list[Rule] = []
@@ -67,7 +67,7 @@ def _action(value: Any) -> Action:
 
 
 def decide(permission: str, patterns: Sequence[str], rules: Iterable[Rule]) -> Action | None:
-    """The action for a request, or None if no rule matches all that it asks for."""
+    """Return the action for a request, or None if no rule matches all of its patterns."""
     relevant = [rule for rule in rules if matches(rule.permission, permission)]
     verdicts = {_last_match(pattern, relevant) for pattern in patterns or ("*",)}
     if "deny" in verdicts:
@@ -108,7 +108,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules of one session, by who wrote them, and the mode in force.
+    """The rules of one session by their source, and the mode in force.
 
     A deny of the configuration holds whatever the session's own rules and grants allow. A deny of the session holds against
     grants. For the rest the last match decides, in the order of the fields.
@@ -121,7 +121,7 @@ class Policy:
     mode: str = ""
 
     def action(self, access: Access) -> Action | None:
-        """What the rules say of an access; None if they say nothing, so that the agent's mode decides."""
+        """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
         written = (*self.config, *self.session)
         if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, written)):
             return "deny"
@@ -141,7 +141,7 @@ class Policy:
         return decide(access.permission, access.patterns, (rule for rule in rules if rule.pattern == "*"))
 
     def is_held_by_plan(self, access: Access) -> bool:
-        """Whether plan mode forbids it: an edit of anything but the agent's own plan file."""
+        """Return True if plan mode forbids the access: an edit of any file except the agent's own plan."""
         if self.mode != PLAN or access.permission != "edit":
             return False
         return decide("edit", access.patterns, self.defaults) != "allow"
@@ -152,18 +152,18 @@ class Policy:
         return (*self.config, *self.session_for_agent())
 
     def session_for_agent(self) -> tuple[Rule, ...]:
-        """The session's part of `for_agent`."""
+        """Return the session's part of `for_agent`."""
         return tuple(rule for rule in self.session if rule.action != "allow")
 
 
 def may_forbid(rules: Iterable[Rule], permissions: Iterable[str]) -> bool:
-    """Whether any rule could deny or ask for one of these permissions."""
+    """Return True if any rule could deny or ask for one of these permissions."""
     names = tuple(permissions)
     return any(rule.action != "allow" and matches(rule.permission, name) for rule in rules for name in names)
 
 
 def denies_whole(rules: Iterable[Rule]) -> bool:
-    """Whether these rules, all of one permission, deny every request, whatever its patterns."""
+    """Return True if these rules, all of one permission, deny every request whatever its patterns."""
     whole = False
     for rule in rules:
         whole = rule.action == "deny" and (whole or rule.pattern in ("*", "**"))
@@ -179,7 +179,7 @@ _HOME = re.compile(r"^(~|\$HOME)/")
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Wildcard match of the whole subject: `*` any characters, `?` one; `git *` also means a bare `git`."""
+    """Match the whole subject: `*` stands for any characters, `?` for one, and `git *` also matches a bare `git`."""
     return _matches_whole(pattern, subject) or (pattern.endswith(" *") and _matches_whole(pattern[:-2], subject))
 
 

@@ -1,4 +1,4 @@
-r"""A JSON line that is too long for us, made short: its long strings lose their middle, all else stays. Pure.
+r"""Shortens a JSON line that exceeds the limit: its long strings lose their middle, and everything else stays. Pure.
 
 An agent puts what a tool has written into one string, be it 50 MB of a log. To drop such a line is to lose the result; to
 keep it is to let an agent choose how much memory we take. Beginning and end of an output are what a person looks at.
@@ -13,22 +13,22 @@ import json
 import re
 
 KEEP_BYTES = 256 * 1024
-"""Of a string's beginning, and of its end. OpenCode's own tools hand their model 50 KB."""
+"""Bytes kept of a string's beginning, and of its end. OpenCode's own tools give their model 50 KB."""
 NOTE = rb"\n\n[... %d bytes were left out here: the agent said too much in one line ...]\n\n"
-"""In the place of what was cut, as it stands in a JSON string."""
+"""Text that replaces the cut part, escaped for a JSON string."""
 ASKING = ("id", "request_id")
-"""Keys of a line that asks or answers: what it says is used, not only shown, and must be whole."""
+"""Keys of requests and answers. Such lines are never shortened, since programs use their values."""
 
 _INSIDE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
 """The rest of a string up to its quote, in whole escapes. Possessive: a long string costs no memory of the matcher."""
 _ESCAPE_BYTES = 6
-"""The longest escape."""
+"""Length of the longest escape, in bytes."""
 _PLAIN = re.compile(rb'[^"\\]{%d}' % _ESCAPE_BYTES)
-"""Behind so many bytes without a backslash no escape is open."""
+"""Matches enough bytes without a backslash that no escape can be open behind them."""
 _WORDS = re.compile(rb" |\\[nt]")
-"""What has none of them is no text: an image in base 64 is worth nothing without its middle."""
+"""Matches blanks. A string without any is no text: an image in base 64 is worthless without its middle."""
 _LOW = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-"""The second half of a pair of UTF-16: stays with the first."""
+"""Matches the second half of a UTF-16 pair, which must stay with the first."""
 _NEAR_BYTES = 4096
 
 
@@ -55,7 +55,7 @@ class Shortener:
         """The beginning of an escape that has not come whole."""
 
     def push(self, piece: bytes | bytearray) -> None:
-        """The next bytes of the line."""
+        """Add the next bytes of the line."""
         self.size_bytes += len(piece)
         data, at = self._rest + piece, 0
         self._rest = b""
@@ -68,7 +68,7 @@ class Shortener:
             self._out, self._head, self._tail = None, b"", bytearray()
 
     def close(self) -> bytes | None:
-        """The short line. None for what is no JSON object, asks or answers, or is long by other than texts."""
+        """Return the short line, or None for a line that is no JSON object, is a request or answer, or is long without texts."""
         if self._out is None or self._in_string:
             return None
         try:

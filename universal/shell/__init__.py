@@ -1,4 +1,4 @@
-"""Which commands a shell line runs and which paths it names, by the grammar of tree-sitter-bash. Pure.
+"""Finds the commands that a shell line runs and the paths that it names, by the grammar of tree-sitter-bash. Pure.
 
 The grammar gives the structure; this module does not trust it. It accepts a line only if each node is of a known type and each
 piece of text has the form that bash and dash read in the same way (`_WORD`, `_STRING` ...). Any other line is not understood, and
@@ -15,9 +15,9 @@ from operator import itemgetter
 __all__ = ["COMMANDS_LIMIT", "LENGTH_LIMIT", "ShellLine", "is_read_only", "parse_shell_line"]
 
 LENGTH_LIMIT = 100_000
-"""Characters of a line. A longer one is not understood."""
+"""Maximum characters of a line. A longer line is not understood."""
 COMMANDS_LIMIT = 300
-"""Commands of a line, also of one that is not understood."""
+"""Maximum number of commands of a line, also of one that is not understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ _STARTING = ("--pre", "--hostname-bin")
 
 
 def is_read_only(command: str) -> bool:
-    """Whether a line only reads: it is understood, and each of its programs changes nothing and starts nothing."""
+    """Return True if a line only reads: it is understood, and none of its programs changes or starts anything."""
     line = parse_shell_line(command)
     words = [text.split() for text in line.commands]
     return (

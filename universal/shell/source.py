@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from tree_sitter import Language, Node, Parser
 
 NESTING_LIMIT = 30
-"""Statements and words inside of each other."""
+"""Maximum nesting of statements and words."""
 OPENINGS_LIMIT = 600
 """Characters that may open something. The grammar's time grows with the square of those that nothing closes."""
 SEPARATORS_LIMIT = 4000
 """Characters that may separate commands or words. The grammar's time grows with the square of those that separate nothing."""
 VISITS_LIMIT = 20_000
-"""Nodes that are read."""
+"""Maximum number of nodes that are read."""
 
 BLANK = re.compile(r"[ \t]*")
 CONTINUED = re.compile(r"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
@@ -48,7 +48,7 @@ OPERATORS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
 
 
 class Source:
-    """Access to the text of the line that is read now, with bounds on its size and nesting."""
+    """Access to the text of the current line, with bounds on its size and nesting."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[int, str]] = []

@@ -19,7 +19,7 @@ _COMMANDS = ("command", "test_command", "declaration_command", "unset_command")
 
 
 class StatementReader(RedirectionReader):
-    """Follows what is known of the shell through all statements."""
+    """Tracks the known state of the shell through all statements."""
 
     def _statements(self, node: Node, state: State, words: frozenset[str] = frozenset()) -> Outcome:
         """Statements one after the other; `words` are the keywords that may stand between them."""

@@ -1,4 +1,4 @@
-"""What is known of shell commands: wrappers, built-ins, variables and commands that take paths. Pure tables.
+"""Tables of shell commands: wrappers, built-ins, variables and commands that take paths. Pure.
 
 `universal.shell` reads them. docs/permissions.md explains them to users.
 """

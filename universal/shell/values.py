@@ -1,4 +1,4 @@
-"""What is known of a shell while a line is read: its directories, variables and words. Pure."""
+"""The known state of a shell while a line is read: its directories, variables and words. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reject(reason: str) -> NotUnderstoodError:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known of the shell before a statement: its working directories and its variables."""
+    """The known state of the shell before a statement: its working directories and its variables."""
 
     directories: Values = ("",)
     variables: tuple[tuple[str, Values], ...] = ()
@@ -39,7 +39,7 @@ class State:
         return replace(self, variables=tuple(sorted({**dict(self.variables), name: values}.items())))
 
     def merge(self, other: State) -> State:
-        """What is known if the shell is in either state."""
+        """Return the state that covers both states."""
         mine, theirs = dict(self.variables), dict(other.variables)
         variables = {name: _union(mine.get(name), theirs.get(name)) for name in {**mine, **theirs}}
         return State(_union(self.directories, other.directories), tuple(sorted(variables.items())))
@@ -102,7 +102,7 @@ class Word:
 
     @property
     def split(self) -> bool:
-        """Whether the shell may make several words of it."""
+        """True if the shell may split the word into several."""
         return any(piece.text is None and not piece.quoted and not piece.number for piece in self.pieces) or (
             self.braced and self.source != "{}"
         )

@@ -1,4 +1,4 @@
-"""How each agent's tools are called on the OpenCode face: a table per agent, beside each other. Pure data."""
+"""The tables that map each agent's tools to OpenCode's tools. Pure data."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
 
 
 def tools_of(agent: str) -> Mapping[str, Row]:
-    """The table of one agent. Those without one of their own speak the Agent Client Protocol: the person may name any."""
+    """Return the table of an agent. An agent without one uses the table of the Agent Client Protocol."""
     return AGENT_TOOLS.get(agent, acp.TOOLS)

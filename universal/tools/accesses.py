@@ -1,4 +1,4 @@
-"""A tool call as the permissions that it needs, in OpenCode's terms. Pure but for `resolve`.
+"""Translates a tool call into the permissions that it needs, in OpenCode's terms. Pure except for `resolve`.
 
 A call needs first `external_directory` for each folder outside of the project that it touches, then its own permission.
 Source: OpenCode 1.18.33, recordings `perm_*`; docs/permissions.md.
@@ -36,12 +36,12 @@ _WORDS_OF = {
     "kubectl": 2,
     "make": 1,
 }
-"""How many leading words of a command `always` covers, where it is not one."""
+"""Number of leading words of a command that `always` covers, if it is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a call is made: the session's `directory`, and more `roots` that are no outside (the repository's root).
+    """The place of a call: the session's `directory`, and further `roots` that belong to the project (the repository's root).
 
     `resolve` follows links; without it paths are compared as they are written. `is_folder` tells folders from files.
     """
@@ -54,22 +54,22 @@ class Place:
 
     @property
     def looks_at_files(self) -> bool:
-        """Whether the place asks the file system, which may take long."""
+        """True if the place reads the file system, which may take long."""
         return self.resolve is not posixpath.normpath
 
     def absolute(self, path: str, base: str = "") -> str:
-        """A path as written by an agent, absolute and without `..`. `base`: what it is relative to, if not the directory."""
+        """Return an agent's path as absolute and without `..`. It is relative to `base`, or else to the directory."""
         expanded = self.home + path[1:] if path == "~" or path.startswith("~/") else path
         return posixpath.normpath(posixpath.join(base or self.directory, expanded))
 
     def is_inside(self, path: str) -> bool:
-        """Whether an absolute path lies in the project, as it is written and with links followed."""
+        """Return True if an absolute path lies in the project, both as written and with links followed."""
         written = (self.directory, *self.roots)
         resolved = tuple(map(self.resolve, written))
         return _is_below(path, written) and _is_below(self.resolve(path), resolved)
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The patterns of a path: relative to the directory; if links lead elsewhere, the place behind them too."""
+        """Return the patterns of a path relative to the directory. If links lead elsewhere, their target is added."""
         absolute = self.absolute(path)
         target = self.resolve(absolute)
         if target == absolute or target == self.resolve(self.directory) + absolute.removeprefix(self.directory):
@@ -82,7 +82,7 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
 
 
 def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access, ...]:
-    """What a permission request needs, in the order in which a person is asked; the call's own permission comes last."""
+    """Return the accesses of a permission request in the order of the questions. The call's own permission comes last."""
     meta = data.metadata or {}
     request = obj(meta.get("opencode"))
     if request:  # OpenCode's own request, or one that the session has made
@@ -99,12 +99,12 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
 
 
 def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
-    """The access that a recorded request asks for."""
+    """Return the call's own access of a recorded request."""
     return accesses_of(agent, data, Place(directory))[-1]
 
 
 def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
-    """A command needs `external_directory` and `read` for the paths that it names, as far as they can be seen in the line."""
+    """Return the accesses of a command: its own, and `external_directory` and `read` for the paths visible in its line."""
     texts = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
     lines = [parse_shell_line(line) for line in texts]
     base = place.absolute(text(input_.get("workdir")) or text(input_.get("cwd")) or ".")
@@ -206,7 +206,7 @@ _BUILDERS: dict[str, _Builder] = {
 
 
 def _outside(paths: Iterable[str], meta: JsonObject, place: Place) -> tuple[Access, ...]:
-    """`external` for a call that nobody else confines."""
+    """Return `external`, or nothing for a call that the server confines by itself."""
     return () if meta.get("confined") is True else external(paths, place)
 
 
@@ -242,7 +242,7 @@ def _origin(url: str) -> str:
 
 
 def always_of(command: str) -> str:
-    """What `always` covers of one command: `git status -s` -> `git status *`, `echo hi` -> `echo *`."""
+    """Return the pattern that `always` allows for a command: `git status -s` -> `git status *`, `echo hi` -> `echo *`."""
     words = command.split()
     if not words:
         return "*"

@@ -27,7 +27,7 @@ SHOWN_CHARS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class ToolView:
-    """A tool call as OpenCode shows it."""
+    """A tool call in OpenCode's form."""
 
     tool: str
     input: JsonObject
@@ -35,7 +35,7 @@ class ToolView:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What titles depend on."""
+    """The context that titles depend on."""
 
     directory: str
     agent: str
@@ -47,7 +47,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ResultView:
-    """A finished tool call as OpenCode shows it."""
+    """A finished tool call in OpenCode's form."""
 
     output: str
     title: str
@@ -56,7 +56,7 @@ class ResultView:
 
 
 def arguments_of(text: str) -> JsonObject:
-    """Tool arguments as an object; what is no JSON object is kept under `input`."""
+    """Parse tool arguments into an object. Text that is no JSON object is kept under `input`."""
     if not text:
         return {}
     try:
@@ -67,7 +67,7 @@ def arguments_of(text: str) -> JsonObject:
 
 
 def view_call(agent: str, name: str, arguments: JsonObject, todos: Sequence[JsonObject]) -> ToolView:
-    """OpenCode's name and input for one call. `todos`: the session's list, for agents that only send changes."""
+    """Return OpenCode's name and input of a call. `todos` is the session's list, for agents that only send changes."""
     row = tools_of(agent).get(name)
     if row is None:
         if name.startswith("mcp__"):
@@ -87,19 +87,19 @@ def view_call(agent: str, name: str, arguments: JsonObject, todos: Sequence[Json
 
 
 def permission_of(agent: str, name: str) -> str:
-    """The OpenCode tool by whose permission an agent's tool is called, where its row tells one; else ""."""
+    """Return the permission in the row of an agent's tool, or ""."""
     row = tools_of(agent).get(name)
     return row.permission if row is not None else ""
 
 
 def says_changes(agent: str, name: str) -> bool:
-    """Whether a todo call tells only what changes (Claude's TaskCreate and TaskUpdate), so that its card needs the list."""
+    """Return True if a todo call holds only changes (Claude's TaskCreate and TaskUpdate), so that its card needs the list."""
     row = tools_of(agent).get(name)
     return row is not None and row.changes
 
 
 def todo(value: Any) -> JsonObject:
-    """One entry of a todo list in OpenCode's shape."""
+    """Return a todo entry in OpenCode's form."""
     entry = obj(value) or {"content": str(value)}
     return {
         "content": str(entry.get("content", "")),
@@ -109,7 +109,7 @@ def todo(value: Any) -> JsonObject:
 
 
 def question(value: Mapping[str, Any]) -> JsonObject:
-    """One question in OpenCode's shape."""
+    """Return a question in OpenCode's form."""
     wire: JsonObject = {
         "question": str(value.get("question", "")),
         "header": str(value.get("header", "")),
@@ -124,14 +124,14 @@ def question(value: Mapping[str, Any]) -> JsonObject:
 
 
 def running_metadata(view: ToolView, context: ToolContext) -> tuple[str | None, JsonObject | None]:
-    """(title, metadata) of a tool that runs, where native shows some."""
+    """Return (title, metadata) of a running tool, if OpenCode shows them."""
     if view.tool == "task" and context.child_session_id:
         return str(view.input.get("description", "")), _task_metadata(context)
     return None, None
 
 
 def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
-    """Output, title and metadata of a finished call, from its universal `tool_result` item."""
+    """Return output, title and metadata of a finished call, from its universal `tool_result` item."""
     result = _result(view, item, context)
     if len(result.output) <= SHOWN_CHARS:
         return result
@@ -141,7 +141,7 @@ def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
 
 
 def shown(output: str, session_id: str) -> str:
-    """As much of an output as every client is sent; where the rest is, if that is not all."""
+    """Return the part of an output that clients get, with a note that says where the rest is."""
     if len(output) <= SHOWN_CHARS:
         return output
     left_out = len(output) - SHOWN_CHARS
@@ -150,7 +150,7 @@ def shown(output: str, session_id: str) -> str:
 
 
 def failure(output: str, session_id: str) -> str:
-    """The error of a call that failed with this output."""
+    """Return the error text of a call that failed with this output."""
     return shown(output, session_id) or "The tool failed without a word."
 
 
@@ -181,7 +181,7 @@ _Result = Callable[[ToolView, str, list[FileRefPart], Mapping[str, Any], ToolCon
 
 
 def _path(view: ToolView, context: ToolContext) -> tuple[str, str]:
-    """(absolute, relative to the directory) of the call's file."""
+    """Return the path of the call's file: absolute, and relative to the directory."""
     given = str(view.input.get("filePath") or view.input.get("path") or "")
     absolute = posixpath.normpath(posixpath.join(context.directory, given)) if given else context.directory
     return absolute, relative(absolute, context.directory)

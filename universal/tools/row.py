@@ -1,4 +1,4 @@
-"""A row of an agent's tool table."""
+"""The row type of an agent's tool table."""
 
 from __future__ import annotations
 

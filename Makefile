@@ -8,6 +8,7 @@ REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
 .PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
+.PHONY: adopt adopt-client
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -45,13 +46,19 @@ e2e-all: .venv/.dev  ## what `make e2e` leaves out: every version, every permiss
 	scripts/e2e-setup
 	$(BIN)pytest -q -m nightly tests/e2e $(ARGS)
 
+adopt: .venv/.dev  ## a newer version of an agent: install, record, test, write: make adopt AGENT=x [VERSION=y] [ARGS=--dry]
+	@$(BIN)python -m tools.adopt.agent $(AGENT) $(VERSION) $(ARGS)
+
+adopt-client: .venv/.dev  ## OpenCode's document and clients of a newer version against ours: make adopt-client VERSION=y
+	@$(BIN)python -m tools.adopt.client $(VERSION) $(ARGS)
+
 outdated: .venv/.dev  ## newer versions of agents, clients and SDKs than the tested ones; exit 1 when there are
 	@$(BIN)python -m tools.outdated $(ARGS)
 
 nightly: ; .ci/nightly  ## what takes too long for CI: laws, fuzz, slow-all, e2e-all, load, soak, bench, drift, outdated, audit: hours
 
 record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: make record AGENT=x [VERSION=y] [SCENES="a b"]
-	scripts/record $(AGENT) $(or $(VERSION),latest) $(SCENES)
+	@$(BIN)python -m tools.adopt.agent $(AGENT) $(or $(VERSION),latest) $(SCENES) --record
 
 bench: .venv/.dev  ## beside native OpenCode, its peer and the floor; writes docs/BENCHMARKS.md  [ROUNDS=5]
 	scripts/e2e-setup

@@ -16,9 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools.packages import numbers
+
 ROOT = Path(__file__).resolve().parent.parent
-VERSION = "1.18.33"
-DOCUMENT = ROOT / "compat_fixtures" / "opencode" / VERSION / "openapi.json"
+DOCUMENT = max((ROOT / "compat_fixtures" / "opencode").glob("*/openapi.json"), key=lambda path: numbers(path.parent.name))
+"""The newest document; the folder's name is the version that is served."""
+VERSION = DOCUMENT.parent.name
 INFO = {
     "title": "opencode-shim",
     "version": VERSION,

@@ -21,26 +21,101 @@ A recording, `compat_fixtures/agents/AGENT/VERSION/SCENE.jsonl`, is one process 
 how it ended. Each run of the tests plays all of them to our code. No line may be unparsed, and the laws of turns, items and
 requests hold (`tests/translate`).
 
-## How do I record a new version?
+## Is there a newer version than the tested one?
+
+    make outdated
+
+asks npm and PyPI for all agents, clients, SDKs and programs of a platform, in about 3 seconds, a line each. The exit code is
+1 when something is behind and 2 when a registry does not answer. `make nightly` writes the lines into
+`build/outdated-DATE.txt`; `.github/workflows/outdated.yml` does the same each night and keeps one issue up to date.
+`opencode-shim doctor` tells on your machine which agents are newer than tested.
+
+On 2026-11-23, in 2.9 seconds (20 more lines were "current", "held" or "not tested"):
+
+```
+$ make outdated
+kind      name                 package                                tested          newest                  verdict
+agent     pi                   @earendil-works/pi-coding-agent        0.87.1          1.5.2                   behind      make adopt AGENT=pi VERSION=1.5.2
+agent     claude-agent-acp     @agentclientprotocol/claude-agent-acp  0.100.0         0.101.0                 behind      make adopt AGENT=claude-agent-acp VERSION=0.101.0
+platform  opencode             opencode-linux-x64                     1.18.33         1.18.34                 behind      make adopt AGENT=opencode VERSION=1.18.34
+
+3 of 23 packages are behind.
+```
+
+## How do I adopt a new version of an agent?
+
+    make adopt AGENT=pi VERSION=1.5.2
+
+1. It installs the version from npm into `.record/`, with the Node that the version wants. When npm does not have all of it,
+   the package of the program for this machine is tried, then the tarball with those dependencies that npm has.
+2. It plays the scenes of `shim/record/scenes.py` to it against the scripted model, in an empty home without network. After
+   two equal failures at the start it stops. Scenes that the agent was known to have nothing for are tried too: "now
+   possible".
+3. It plays the new recordings to our code, and writes their goldens.
+4. It compares them with the newest version below that the same recorder has made: kinds and fields of messages, and what a
+   session shows (texts, tools, asks, questions, ends).
+5. It drives the program over HTTP through `tests/e2e/test_agents.py`: idles, order, tools, permissions, a rule that denies,
+   aborts, the agent killed, the server killed and started again.
+6. It sets the tested version in the agent's row of the registry, the only place where it stands, pins it for the end-to-end
+   tests where npm can install the package, and writes the tables.
+
+The report tells the verdict first: adopt, needs code, or cannot install. It is kept beside the recordings (`adoption.txt`),
+and the last ones are below. `ARGS=--dry` leaves the registry and the pins alone. Exit code: 0 adopt, 1 needs code, 2 cannot
+install.
+
+| Pi 0.87.1 to 1.5.2 | by hand | `make adopt` |
+|---|---|---|
+| install | npm refuses in 5 seconds: a dependency is not published; find another way | falls back to the tarball, and says so |
+| steps by hand | install, name the program and the Node, record, read the differences, run all tests, edit the version, write the tables | one command |
+| files with the tested version to edit | 16 | none |
+| differences told | 54 lines, most of them of other scenes | 19 lines |
+| tests | all: 7 minutes | those of the new recordings, and the program over HTTP |
+| time in all | not measured as a whole | 3.7 minutes, on two cores with a load of 8 |
+
+## How do I adopt a new version of OpenCode as a client?
+
+    make adopt-client VERSION=1.18.34
+
+compares the document of that version's server with the one that is served (operations, schemas), and runs its `run --attach`,
+TUI and web UI on our server. With `ARGS=--write` a document that differs is put beside the others; `make gen` takes the
+newest.
+
+## How do I record only?
 
     make record AGENT=claude VERSION=2.1.329
 
-This installs the version from npm into `.record/` and plays the scenes of `shim/record/scenes.py` to it against the scripted
-model, in an empty home without network. Paths and secrets are removed. A recording that still holds one is not written, and
-nothing is written into a folder that an earlier recorder made. `make gen` then writes the report below.
-`opencode-shim record AGENT` does the same with the installed agent, into a folder of yours.
+does steps 1 and 2 (without a version: the newest). Paths and secrets are removed. A recording that still holds one is not
+written, and nothing is written into a folder that an earlier recorder made. `opencode-shim record AGENT` does it with the
+installed agent, into a folder of yours.
+
+## How do I record an agent of my own?
+
+    opencode-shim record cline --command "cline --acp" --env OPENAI_BASE_URL={{url}}/v1 --one-file
+
+records any program that speaks ACP; an agent of `[agents.NAME]` in your settings needs no `--command`. The scripted model
+reads names and schemas of the tools from the agent's requests, so it can call them. `{{url}}` is the model's address, in
+`--env` and in the files of `--home DIR`, which are put into the agent's empty home. `--one-file` packs the recordings,
+without paths, names and keys, to be sent.
 
 {cannot}
 
 ## What was recorded?
 
-"New" and "not seen" compare kinds of messages and fields with the version before. Older folders were recorded with other and more
-scenes (wrong flags, broken pipes, slash commands ...). So most of what was "not seen" was only not asked for.
+"New" and "gone" compare kinds of messages and fields with the version before, in the scenes that both have. Folders of an earlier
+recorder hold other scenes (wrong flags, broken pipes, slash commands ...) and are not compared.
 
 | agent | version | scenes | recorded by |
 |---|---|---:|---|
 {table}
 
+{adoptions}
+"""  # noqa: E501 - a row of a table is one line
+ADOPTION = """## What did the adoption of {agent} {version} tell?
+
+```
+$ make adopt AGENT={name} VERSION={version}
+{report}
+```
 """
 
 
@@ -61,16 +136,22 @@ def _name(folder: Path) -> tuple[str, str]:
 
 
 def _reports() -> Iterator[str]:
-    from shim.record.report import compare, lines
-    from shim.record.take import kinds_in, order
+    from shim.record.report import lines
+    from shim.record.take import difference_of, is_own_folder, version_before
 
-    before: Path | None = None
     for folder in folders():
-        if before is not None and before.parent == folder.parent and order(before)[0] == order(folder)[0]:
+        before = version_before(folder) if is_own_folder(folder) else None
+        if before is not None and folders().index(before) < folders().index(folder):
             agent, version = _name(folder)
             yield f"## {agent} {version}, against {_name(before)[1]}\n"
-            yield "\n".join(lines(compare(kinds_in(before), kinds_in(folder)))) + "\n"
-        before = folder
+            yield "\n".join(lines(difference_of(before, folder))) + "\n"
+
+
+def _adoptions() -> Iterator[str]:
+    for path in [folder / "adoption.txt" for folder in folders() if (folder / "adoption.txt").exists()]:
+        report = path.read_text("utf-8").rstrip()
+        agent, version = _name(path.parent)
+        yield ADOPTION.format(agent=agent, version=version, name=report.split()[0], report=report)
 
 
 def render() -> str:
@@ -86,7 +167,8 @@ def render() -> str:
         agent, version = _name(folder)
         rows.append(f"| {agent} | {version} | {len(scenes)} | {how} |")
     cannot = "\n".join(f"- {name} cannot be recorded: {why}" for name, why in CANNOT.items())
-    return HEAD.format(cannot=cannot, table="\n".join(rows)) + "\n".join(_reports()).rstrip() + "\n"
+    head = HEAD.format(cannot=cannot, table="\n".join(rows), adoptions="\n".join(_adoptions()))
+    return head + "\n".join(_reports()).rstrip() + "\n"
 
 
 def main(arguments: list[str]) -> int:

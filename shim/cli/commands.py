@@ -492,18 +492,25 @@ def record(
     agent_version: Annotated[
         str | None, typer.Option("--version", metavar="X.Y.Z", help="Version of an agent that does not report it.")
     ] = None,
+    command: Annotated[str | None, typer.Option("--command", metavar="LINE", help="A program that speaks ACP.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", metavar="K=V", help="For the agent; {url} is the model's.")] = None,
+    home: Annotated[Path | None, typer.Option("--home", metavar="DIR", help="Files for the agent's empty home.")] = None,
+    one_file: Annotated[bool, typer.Option("--one-file", help="Pack the recordings into one file, to send it.")] = False,
 ) -> None:
     """Play our scenes to a real agent against a scripted model, record its traffic, and report what is new or gone.
 
-    The agent gets an empty home and no network. Recordings hold no paths and no secrets.
+    The agent gets an empty home and no network; paths and secrets are removed from the recordings. An agent of [agents.NAME] in
+    the settings, or of --command, needs to be led to the model: with --env, and with files in --home.
     """
     configure("error", "console", sys.stderr)
-    from shim.cli.record import record as record_agent  # late: it loads the transports
-    from shim.cli.record import report_lines
+    from shim.cli import record as job  # late: it loads the transports
 
-    recording = record_agent(agent, out, binary, agent_version, scene or ())
-    typer.echo("\n".join(report_lines(recording)))
-    raise typer.Exit(1 if recording.failed or recording.unparsed else 0)
+    wish = job.Wish(agent, out, tuple(scene or ()), binary, agent_version, command, tuple(env or ()), home)
+    taken = job.record(wish, Settings.load({}))
+    typer.echo("\n".join(job.report_lines(taken)))
+    if one_file and (path := job.packed(taken)) is not None:
+        typer.echo(f"\nTo send: {path}")
+    raise typer.Exit(1 if taken.failed or taken.unparsed else 0)
 
 
 @cli.command()

@@ -4,24 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import re
+import shlex
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from shim.errors import ShimError
+from shim.record.homes import foreign
 from shim.record.report import lines
 from shim.record.take import Taken, take
+from shim.settings import Settings
+from universal.agents.acp.spec import own_spec
 from universal.registry import agents
 
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|AUTH", re.I)
+"""Variables whose values are in no recording."""
+UNTOLD = "untold"
+"""The version's folder, where neither the program nor the person tells it."""
 
-def record(name: str, out: Path, binary: str | None, version: str | None, scenes: Sequence[str]) -> Taken:
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person wants to be recorded.
+
+    `command`: a program that speaks ACP, instead of an agent that is known; `environment`: K=V that it inherits besides;
+    `home`: files for its home; in both, `{url}` is the scripted model's URL.
+    """
+
+    name: str
+    out: Path
+    scenes: tuple[str, ...] = ()
+    binary: str | None = None
+    version: str | None = None
+    command: str | None = None
+    environment: tuple[str, ...] = ()
+    home: Path | None = None
+
+
+def record(wish: Wish, settings: Settings) -> Taken:
     """Record one agent. Raises ShimError, with the reason, for an unknown agent and one that cannot be recorded."""
-    spec = agents().get(name)
-    if spec is None:
-        raise ShimError(f"There is no agent {name}. Known: {', '.join(agents())}.")
+    added = dict(map(_pair, wish.environment))
+    own = settings.agents.get(wish.name)
     environ = dict(os.environ)
-    if binary is not None:
-        environ[spec.env_override] = str(Path(binary).absolute())
-    return asyncio.run(take(spec, out, environ, names=scenes, version=version, say=print_line))
+    if wish.command is None and own is None and not added and wish.home is None:
+        spec, to = agents().get(wish.name), None
+        if spec is None:
+            known = ", ".join({**agents(), **settings.agents})
+            raise ShimError(
+                f'There is no agent {wish.name}. Known: {known}. For a program that speaks ACP: --command "program --acp".'
+            )
+    else:
+        words = tuple(shlex.split(wish.command)) if wish.command is not None else own.command if own is not None else ()
+        configured = {key: value.get_secret_value() for key, value in own.env.items()} if own is not None else {}
+        added = {**configured, **added}
+        spec = own_spec(wish.name, words, None, {}) if words else agents().get(wish.name)
+        if spec is None:
+            raise ShimError(f'There is no agent {wish.name}: name its program with --command "program --acp".')
+        to = foreign(spec.binaries[0], added, wish.home)
+    if wish.binary is not None:
+        environ[spec.env_override] = str(Path(wish.binary).absolute())
+    secrets = [value for name, value in added.items() if SECRET_NAME.search(name)]
+    version = wish.version or (UNTOLD if to is not None and not spec.version_args else None)
+    return asyncio.run(take(spec, wish.out, environ, names=wish.scenes, version=version, to=to, secrets=secrets, say=print_line))
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or not name:
+        raise ShimError(f"--env {word} is not NAME=VALUE.")
+    return name, value
+
+
+def packed(taken: Taken) -> Path | None:
+    """All recordings as one file beside their folder, to be sent; None when there are none."""
+    files = sorted(taken.folder.glob("*.jsonl"))
+    if not files:
+        return None
+    path = taken.folder.parent / f"{taken.agent}-{taken.version}.tar.xz"
+    with tarfile.open(path, "w:xz") as archive:
+        for file in files:
+            row = tarfile.TarInfo(f"{taken.agent}/{taken.version}/{file.name}")  # no owner, no time of this machine
+            row.size = file.stat().st_size
+            with file.open("rb") as content:
+                archive.addfile(row, content)
+    return path
 
 
 def print_line(line: str) -> None:
@@ -29,11 +97,20 @@ def print_line(line: str) -> None:
     os.write(1, f"  {line}\n".encode())
 
 
+def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Reason -> the scenes that failed for it."""
+    found: dict[str, list[str]] = {}
+    for name, why in failed.items():
+        found.setdefault(why, []).append(name)
+    return found
+
+
 def report_lines(taken: Taken) -> list[str]:
     """Return the report that ends the command's output, as lines of Markdown."""
     out = [f"## {taken.agent} {taken.version}", "", f"{len(taken.scenes)} scenes in {taken.folder}"]
     out += [f"- {name}: not recorded. {why}" for name, why in taken.skipped.items()]
-    out += [f"- {name}: **failed**. {why}" for name, why in taken.failed.items()]
+    out += [f"- {', '.join(names)}: **failed**. {why}" for why, names in by_reason(taken.failed).items()]
+    out += [f"- **now possible: {need}** ({', '.join(names)})" for need, names in taken.possible.items()]
     out += [f"- **unparsed** in {what}" for what in taken.unparsed]
     if taken.difference is not None:
         out += ["", f"Against {taken.before}:", "", *lines(taken.difference)]

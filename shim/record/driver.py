@@ -94,8 +94,11 @@ def counting() -> IdFactory:
 class Driver:
     """One scene with one agent. Call `play` once; then `parts` holds its recordings and `unparsed` the unknown payloads."""
 
-    def __init__(self, spec: AgentSpec, binary: str, version: str, name: str, scene: Scene, place: Place) -> None:
+    def __init__(
+        self, spec: AgentSpec, binary: str, version: str, name: str, scene: Scene, place: Place, *, turn_s: float = TURN_S
+    ) -> None:
         self._spec, self._binary, self._version, self._name = spec, binary, version, name
+        self._turn_s = turn_s
         self._scene, self._place = scene, place
         self.parts: list[Part] = []
         self.unparsed: list[str] = []
@@ -185,7 +188,12 @@ class Driver:
             await self._wait(lambda: self._turns > turns and not self._machine.busy, "the end of the turn")
         elif step.until != "accepted":
             check = {"delta": _is_delta, "tool": _is_call, "ask": _is_ask}[step.until]
-            await self._wait(lambda: any(map(check, self._facts[known:])), f"the first {step.until}")
+            await self._wait(
+                lambda: any(map(check, self._facts[known:])) or (self._turns > turns and not self._machine.busy),
+                f"the first {step.until}",
+            )
+            if not any(map(check, self._facts[known:])):
+                raise SceneFailed(f"The turn ended without the first {step.until}.")
         await self._quiet()
         if self._exited.is_set():
             raise SceneFailed(f"The agent ended with the turn: {self._told}")
@@ -218,7 +226,8 @@ class Driver:
 
     # --- waiting ----------------------------------------------------------------------------------------
 
-    async def _wait(self, there: Callable[[], bool], what: str, most_s: float = TURN_S) -> None:
+    async def _wait(self, there: Callable[[], bool], what: str, most_s: float | None = None) -> None:
+        most_s = self._turn_s if most_s is None else most_s
         try:
             async with asyncio.timeout(most_s):
                 while not there():

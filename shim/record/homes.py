@@ -182,6 +182,8 @@ def _pi(place: Place, url: str) -> Env:
     plain = {"id": "plain", "name": "Plain", "reasoning": False, "input": ["text"], **_PI_LIMITS}
     place.write(".pi/agent/models.json", json.dumps(pi_models(url, PI_MODEL, plain)))
     place.write(".pi/agent/settings.json", json.dumps(PI_SETTINGS))
+    server = {"command": sys.executable, "args": [str(MCP_SERVER)], "exposure": "direct"}
+    place.write(".pi/agent/mcp.json", json.dumps({"mcpServers": {"scripted": server}}))
     return dict(PI_ENV)
 
 
@@ -225,7 +227,6 @@ _OPENCODE_ACP_LACKS = {
     "subagents": "OpenCode's ACP server does not pass on what a subagent asks: if it asks, the turn waits for ever (1.18.32).",
 }
 _PI_LACKS = {
-    "mcp": "Pi has no MCP client of its own up to 0.87.",
     "todos": "Pi has no tool for a list of tasks.",
     "subagents": "Pi has no subagents.",
 }
@@ -249,7 +250,12 @@ TARGETS: Mapping[str, Target] = {
         "pi-acp",
         "pi-acp",
         "acp/pi-acp-",
-        lacks={**_PI_LACKS, "permissions": "pi-acp asks nothing.", "questions": "pi-acp asks nothing."},
+        lacks={
+            **_PI_LACKS,
+            "mcp": "It has no MCP client.",
+            "permissions": "pi-acp asks nothing.",
+            "questions": "pi-acp asks nothing.",
+        },
     ),
 }
 """By the agent's name in the registry."""
@@ -263,6 +269,31 @@ CANNOT: Mapping[str, str] = {
     "copilot": "As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
 }
 """Agents that cannot be recorded, and why."""
+
+
+URL_HERE = "{url}"
+"""Stands for the scripted model's URL in what a person names for an agent's environment and home."""
+FOREIGN_ENV: Mapping[str, str] = {
+    "OPENAI_BASE_URL": "{url}/v1",
+    "OPENAI_API_BASE": "{url}/v1",
+    "OPENAI_API_KEY": KEY,
+    "ANTHROPIC_BASE_URL": "{url}",
+    "ANTHROPIC_API_KEY": KEY,
+}
+"""What most agents read to find a model; an agent that is not in the table gets them all."""
+
+
+def foreign(program: str, environment: Mapping[str, str], home: Path | None = None) -> Target:
+    """An agent that is not in the table. `home`: files that it needs in its home; in both, `{url}` is the model's URL."""
+
+    def prepare(place: Place, url: str) -> Env:
+        if home is not None:
+            for path in sorted(found for found in home.rglob("*") if found.is_file()):
+                place.write(str(path.relative_to(home)), path.read_text("utf-8").replace(URL_HERE, url))
+        wanted = {**FOREIGN_ENV, **environment}
+        return {name: value.replace(URL_HERE, url) for name, value in wanted.items()}
+
+    return Target(prepare, "", program)
 
 
 def target(name: str) -> Target:

@@ -117,8 +117,8 @@ def compare(before: Kinds, now: Kinds) -> Difference:
 
 
 def _told(kinds: AbstractSet[str]) -> tuple[str, ...]:
-    """Sort kinds and leave out answers, since they depend on the requests."""
-    return tuple(sorted(kind for kind in kinds if not kind.startswith("answer to")))
+    """Without answers to requests of ours: which ones there are depends on what was asked."""
+    return tuple(sorted(kind for kind in kinds if not kind.startswith(("answer to ", "response "))))
 
 
 def _tops(paths: set[str]) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def lines(difference: Difference) -> list[str]:
     if difference.empty:
         return ["- no kind and no field is new or gone"]
     out = [f"- new kind `{kind}`" for kind in difference.new_kinds]
-    out += [f"- kind not seen `{kind}`" for kind in difference.gone_kinds]
-    for word, table in (("new", difference.new_fields), ("not seen", difference.gone_fields)):
+    out += [f"- kind gone `{kind}`" for kind in difference.gone_kinds]
+    for word, table in (("new", difference.new_fields), ("gone", difference.gone_fields)):
         out += [f"- {word} in `{kind}`: {', '.join(f'`{path}`' for path in paths)}" for kind, paths in table.items()]
     return out

@@ -7,11 +7,12 @@ in each spelling that agents make of them; pieces of JSON that stream are cut so
 from __future__ import annotations
 
 import getpass
+import json
 import re
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from shim.record.homes import Place
@@ -38,8 +39,14 @@ def spellings(path: str, neutral: str) -> Iterator[tuple[str, str]]:
     yield path.strip("/").replace("/", "-"), neutral.strip("/").replace("/", "-")
 
 
-def scrub(text: str, place: Place, model_url: str, binary: str) -> str:
-    """Return the text with neutral paths and names, and without secrets."""
+SECRET_CHARS = 6
+"""Shorter values of the person's environment are no secrets: `1`, `true` ..."""
+
+
+def scrub(text: str, place: Place, model_url: str, binary: str, secrets: Collection[str] = ()) -> str:
+    """The text without anything of this machine, and without these secrets."""
+    for secret in sorted((one for one in secrets if len(one) >= SECRET_CHARS), key=len, reverse=True):
+        text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "<secret>").replace(secret, "<secret>")
     for path, neutral in ((place.project, PROJECT), (place.home, HOME), (place.root, HOME)):
         for own, other in spellings(str(path), neutral):
             text = text.replace(own, other)

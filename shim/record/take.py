@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shim.errors import AgentError, AgentNotFound, ShimError
-from shim.record.driver import Driver, SceneFailed, is_own, spoken, text_of
+from shim.record.driver import TURN_S, Driver, SceneFailed, is_own, spoken, text_of
 from shim.record.homes import Place, Target, target
 from shim.record.report import Difference, Kinds, compare, kinds_of
 from shim.record.scenes import SCENES, Scene
@@ -19,10 +20,21 @@ from shim.scripted.server import ScriptedModel, serve
 from universal.codec import AgentSpec
 from universal.jsonvalue import obj, text
 
+SAME_FAILURES = 2
+"""So many equal failures at the start, and the other scenes are not played: the agent does not run at all."""
+AT_ONCE = 3
+"""Scenes that are played at the same time, each in a home of its own."""
+ATTEMPT_S = 30.0
+"""Seconds that a step may take in a scene for which the agent is known to have nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The result. `skipped` and `failed` map a scene to the reason; `before` is the version to compare with."""
+    """The recordings of one version and their report.
+
+    `skipped` and `failed`: scene -> why; `possible`: what the agent was known to lack -> its scenes, which went well now;
+    `before`: the folder that it is compared with.
+    """
 
     agent: str
     version: str
@@ -30,6 +42,7 @@ class Taken:
     scenes: list[str] = field(default_factory=list[str])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     failed: dict[str, str] = field(default_factory=dict[str, str])
+    possible: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     unparsed: list[str] = field(default_factory=list[str])
     before: str | None = None
     difference: Difference | None = None
@@ -52,14 +65,17 @@ async def take(
     *,
     names: Sequence[str] = (),
     version: str | None = None,
+    to: Target | None = None,
+    secrets: Collection[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Taken:
     """Play the scenes (all, or those of `names`) and write OUT/AGENT/VERSION/SCENE.jsonl. A scene that fails writes nothing.
 
-    In: `environ` to look for the agent's program in; `version`, if the program cannot tell it. Raises: AgentNotFound; ShimError,
-    also for a folder that holds recordings of another recorder.
+    In: `environ` to look for the agent's program in; `version`, if the program cannot tell it; `to`, for an agent that is not in
+    the table; `secrets` that no recording may hold. Raises: AgentNotFound; ShimError, also for a folder that holds recordings of
+    another recorder.
     """
-    to = target(spec.name)
+    to = to or target(spec.name)
     scenes, skipped = chosen(names, to)
     located = await locate(spec, environ)
     if located.path is None:
@@ -73,38 +89,92 @@ async def take(
             f"{folder} has {len(others)} recordings of an earlier recorder ({others[0]} ...), which tests read by their names; "
             "they are not mixed with new ones. Record another version, or name another folder with --out."
         )
-    taken = Taken(spec.name, known, folder, skipped=skipped)
+    taken = Taken(spec.name, known, folder)
     async with serve(ScriptedModel()) as port:
-        for name, scene in scenes.items():
-            await _scene(taken, spec, located.path, name, scene, to, f"http://127.0.0.1:{port}", say)
+        stage = _Stage(spec, located.path, to, f"http://127.0.0.1:{port}", frozenset(secrets))
+        order = list(scenes)
+        for name in order[:SAME_FAILURES]:
+            await stage.play(taken, name, scenes[name], say)
+        if stopped(taken):
+            say(f"The first {SAME_FAILURES} scenes failed alike; the other {len(scenes) - SAME_FAILURES} were not played.")
+            return taken
+        await stage.play_all(taken, {name: scenes[name] for name in order[SAME_FAILURES:]}, say)
+        taken.scenes.sort(key=order.index)
+        for need in dict.fromkeys(SCENES[name].needs for name in skipped):
+            names = [name for name in skipped if SCENES[name].needs == need]
+            await stage.attempt(taken, need, names, skipped[names[0]], say)
     return compared(taken)
 
 
-async def _scene(
-    taken: Taken, spec: AgentSpec, binary: str, name: str, scene: Scene, to: Target, url: str, say: Callable[[str], None]
-) -> None:
-    place = await Place.make()
-    driver = Driver(spec, binary, taken.version, name, scene, place)
-    try:
-        await driver.play(to.prepare(place, url), to.model, to.mode)
-        files: dict[str, str] = {}
-        for number, part in enumerate(driver.parts, 1):
-            file = name if len(driver.parts) == 1 else f"{name}.{number}"
-            files[file] = scrub(text_of(part), place, url, binary)
-            if left := leaks(files[file], place):
-                raise SceneFailed(f"The recording still holds {', '.join(left)}.")
-    except (SceneFailed, AgentError) as error:
-        taken.failed[name] = str(error)
-        say(f"{name}: failed: {error}")
-    else:
-        taken.folder.mkdir(parents=True, exist_ok=True)
-        for file, words in files.items():
-            (taken.folder / f"{file}.jsonl").write_text(words, "utf-8")
-        taken.scenes.append(name)
-        say(f"{name}: {sum(len(part.rows) for part in driver.parts)} rows")
-    finally:
-        taken.unparsed.extend(driver.unparsed)
-        place.remove()
+def stopped(taken: Taken) -> bool:
+    """Whether the first scenes failed alike, so that the others need not be played."""
+    reasons = list(taken.failed.values())
+    return not taken.scenes and len(reasons) >= SAME_FAILURES and len(set(reasons)) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One agent and the scripted model at `url`."""
+
+    spec: AgentSpec
+    binary: str
+    to: Target
+    url: str
+    secrets: frozenset[str]
+
+    async def play(self, taken: Taken, name: str, scene: Scene, say: Callable[[str], None], *, turn_s: float = TURN_S) -> None:
+        """Play a scene in a fresh home, and write its recordings if it goes well."""
+        place = await Place.make()
+        driver = Driver(self.spec, self.binary, taken.version, name, scene, place, turn_s=turn_s)
+        try:
+            await driver.play(self.to.prepare(place, self.url), self.to.model, self.to.mode)
+            files: dict[str, str] = {}
+            for number, part in enumerate(driver.parts, 1):
+                file = name if len(driver.parts) == 1 else f"{name}.{number}"
+                files[file] = scrub(text_of(part), place, self.url, self.binary, self.secrets)
+                if left := leaks(files[file], place):
+                    raise SceneFailed(f"The recording still holds {', '.join(left)}.")
+        except (SceneFailed, AgentError) as error:
+            taken.failed[name] = str(error)
+            say(f"{name}: failed: {error}")
+        else:
+            taken.folder.mkdir(parents=True, exist_ok=True)
+            for file, words in files.items():
+                (taken.folder / f"{file}.jsonl").write_text(words, "utf-8")
+            taken.scenes.append(name)
+            say(f"{name}: {sum(len(part.rows) for part in driver.parts)} rows")
+        finally:
+            taken.unparsed.extend(driver.unparsed)
+            place.remove()
+
+    async def play_all(self, taken: Taken, scenes: Mapping[str, Scene], say: Callable[[str], None]) -> None:
+        """Play scenes side by side: mostly they wait."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def play(name: str, scene: Scene) -> None:
+            async with gate:
+                await self.play(taken, name, scene, say)
+
+        async with asyncio.TaskGroup() as group:
+            for name, scene in scenes.items():
+                group.create_task(play(name, scene))
+
+    async def attempt(self, taken: Taken, need: str, names: Sequence[str], why: str, say: Callable[[str], None]) -> None:
+        """Play the scenes of something that the agent is known to lack. When all go well, the agent has learned it."""
+        attempt = Taken(taken.agent, taken.version, taken.folder)
+        for name in names:
+            await self.play(attempt, name, SCENES[name], lambda _: None, turn_s=ATTEMPT_S)
+            if attempt.failed:
+                break
+        else:
+            say(f"now possible: {need}, although: {why}")
+            taken.scenes.extend(names)
+            taken.unparsed.extend(attempt.unparsed)
+            taken.possible[need] = list(names)
+            return
+        for path in [path for name in attempt.scenes for path in scene_files(taken.folder, name)]:
+            path.unlink()
+        taken.skipped.update(dict.fromkeys(names, why))
 
 
 def packaged_version(binary: Path) -> str | None:
@@ -127,16 +197,46 @@ def order(folder: Path) -> tuple[str, list[int]]:
 
 
 def version_before(folder: Path) -> Path | None:
-    """Return the folder of the next lower version, else of another one of the same agent, or None."""
-    others = [p for p in folder.parent.glob("*") if p.is_dir() and p != folder and order(p)[0] == order(folder)[0]]
+    """The folder of the version below this one, else of any other of the same agent; None when there is none.
+
+    Only recordings of this recorder count: others show other scenes.
+    """
+    others = [p for p in folder.parent.glob("*") if p != folder and order(p)[0] == order(folder)[0] and is_own_folder(p)]
     ordered = sorted(others, key=order)
     below = [path for path in ordered if order(path) < order(folder)]
     return below[-1] if below else ordered[0] if ordered else None
 
 
-def kinds_in(folder: Path) -> Kinds:
-    """Return the kinds and fields of all recordings of a folder."""
-    return kinds_of(map(spoken, sorted(folder.glob("*.jsonl"))))
+def is_own_folder(folder: Path) -> bool:
+    """Whether all recordings of a folder are of this recorder."""
+    files = sorted(folder.glob("*.jsonl"))
+    return bool(files) and all(map(is_own, files))
+
+
+def scene_of(path: Path) -> str:
+    """The scene of a recording. A scene with more than one process has more than one file: `resume.1`, `resume.2`."""
+    return re.sub(r"\.\d+$", "", path.stem)
+
+
+def scene_files(folder: Path, scene: str) -> list[Path]:
+    """The recordings of a scene: one for each process."""
+    return [path for path in sorted(folder.glob("*.jsonl")) if scene_of(path) == scene]
+
+
+def scenes_in(folder: Path) -> set[str]:
+    """Names of the scenes of a folder."""
+    return {scene_of(path) for path in folder.glob("*.jsonl")}
+
+
+def kinds_in(folder: Path, scenes: Collection[str]) -> Kinds:
+    """Kinds and fields of the recordings of some scenes of a folder."""
+    return kinds_of(spoken(path) for path in sorted(folder.glob("*.jsonl")) if scene_of(path) in scenes)
+
+
+def difference_of(before: Path, now: Path) -> Difference:
+    """Kinds and fields that are new or gone in the scenes that both folders have."""
+    both = scenes_in(before) & scenes_in(now)
+    return compare(kinds_in(before, both), kinds_in(now, both))
 
 
 def compared(taken: Taken) -> Taken:
@@ -144,4 +244,4 @@ def compared(taken: Taken) -> Taken:
     before = version_before(taken.folder)
     if before is None or not taken.scenes:
         return taken
-    return replace(taken, before=before.name, difference=compare(kinds_in(before), kinds_in(taken.folder)))
+    return replace(taken, before=before.name, difference=difference_of(before, taken.folder))

@@ -1,7 +1,7 @@
-"""A scripted model on loopback that lets real agents run without a real model, for recordings and end-to-end tests.
+"""A scripted model on loopback, so that real agents run without a model: for recordings, `doctor --probe` and end-to-end tests.
 
     python -m shim.scripted [PORT] [REQUEST_LOG]
 
-`answers` chooses the text and the calls, `tools` holds the agents' own tools, `anthropic`, `chat` and `responses` are the wires,
-and `server` serves them.
+`answers` decides what is said, `tools` knows the tools of the agents that are tested, `schemas` calls those of any other agent,
+`anthropic`, `chat` and `responses` are the wires, `server` serves them.
 """

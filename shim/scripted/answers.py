@@ -43,6 +43,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from shim.scripted.schemas import schemas_of
 from shim.scripted.tools import Body, Call, call
 from universal.items import Json
 from universal.jsonvalue import arr, obj
@@ -202,7 +203,8 @@ def answer(asked: ScriptedRequest, attempts: dict[str, int]) -> Answer:
         if step >= len(steps):
             return Answer("Done!")
         text, wanted = steps[step]
-        return Answer(text, tuple(one for tool, arguments in wanted for one in call(tool, arguments, asked.tools)))
+        schemas = schemas_of(asked.body)
+        return Answer(text, tuple(one for tool, arguments in wanted for one in call(tool, arguments, asked.tools, schemas)))
     match scene:
         case "long" | "drip":
             words = " ".join(f"word{n}" for n in range(int(argument or 50)))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from shim.scripted.schemas import Schemas, generic
 from universal.items import Json
 from universal.jsonvalue import obj
 
@@ -100,8 +101,10 @@ def dialect(names: Sequence[str]) -> Dialect:
     return OPENCODE
 
 
-def call(tool: str, arguments: tuple[str, ...], names: Sequence[str]) -> list[Call]:
+def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: Schemas | None = None) -> list[Call]:
     """An abstract action as calls of the offered tools; [] when the agent has nothing for it.
+
+    Agents without a table here get calls by the names and schemas of the tools that they offer (`shim.scripted.schemas`).
 
     `mcp` calls the first offered tool whose name ends with the argument, `named` a tool by its own name. Old Claudes offer `Task`
     for `Agent`, some `TaskCreate` for `TodoWrite`. A Codex without `apply_patch` edits with a command, an old one with
@@ -116,10 +119,12 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str]) -> list[Ca
     table = dialect(names)
     make = table.get(tool) or (table.get("bash") if tool == "ask_bash" else None)
     if make is None:
-        return []
+        return _by_schema(tool, arguments, schemas)
     wanted = make(arguments)
-    if wanted.name in names or table is OPENCODE:
+    if wanted.name in names:
         return [wanted]
+    if table is OPENCODE:
+        return _by_schema(tool, arguments, schemas) or [wanted]
     if wanted.name == "Agent" and "Task" in names:
         return [Call("Task", wanted.arguments)]
     if wanted.name == "TodoWrite" and "TaskCreate" in names:
@@ -128,6 +133,11 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str]) -> list[Ca
     if table is CODEX:
         return _older_codex(wanted, names)
     return []
+
+
+def _by_schema(tool: str, arguments: tuple[str, ...], schemas: Schemas | None) -> list[Call]:
+    found = generic(tool, arguments, schemas or {})
+    return [Call(*found)] if found is not None else []
 
 
 def _older_codex(wanted: Call, names: Sequence[str]) -> list[Call]:

@@ -183,7 +183,7 @@ def shim(place: Place, data: Path | None = None, **settings: str) -> Contender:
 def native(place: Place) -> Contender:
     model = Model(place)
     configure(place, native_config(model.url))
-    argv = [program("opencode-1.18.33"), "serve", "--port", "0"]
+    argv = [program("opencode"), "serve", "--port", "0"]
     began = time.monotonic()
     child = Child(argv, place.project, place.env(**OPENCODE_ENV), place.log("native"))
     port = int(child.wait_log(lambda log: re.search(r"listening on \S*:(\d+)", log), START_S).group(1))

@@ -11,16 +11,18 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
 
 from .support.bench import Bench, Watch, nightly
 from .support.children import processes_with, wait_for
+from .support.places import ADOPTED
 from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
-NAMES = ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
+NAMES = (ADOPTED[0],) if ADOPTED[0] else ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
 everyone = pytest.mark.parametrize("served", NAMES, indirect=True)
 four = pytest.mark.parametrize("served", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
 """Without the second agent that speaks ACP: the codec is the same."""
@@ -163,6 +165,19 @@ def test_a_permission_for_good(served: Bench, watch: Watch) -> None:
     assert [call["state"]["status"] for call in tools(watch.answered(at))] == ["completed"]
     assert "permission.asked" not in [event["type"] for event in watch.events(at)]
     assert {"one", "two"} <= {path.name for path in (served.place.project / ".git" / "refs" / "heads").iterdir()}
+
+
+@everyone
+def test_a_rule_that_denies_holds(served: Bench) -> None:
+    """The rule is of the session, and nobody is asked."""
+    rules = [{"permission": "bash", "pattern": "touch forbidden*", "action": "deny"}]
+    with closing(Stream(served.api)) as stream:
+        watch = Watch.on(served.api, stream, permission=rules)
+        at = watch.prompt("[scene:ask_bash:touch forbidden.txt] make")
+        calls = tools(watch.answered(at))
+        assert [call["state"]["status"] for call in calls] == ["error"]
+        assert "permission.asked" not in [event["type"] for event in watch.events(at)]
+    assert not (served.place.project / "forbidden.txt").exists()
 
 
 @four

@@ -17,7 +17,7 @@ from .support.tui import READY, START_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 PASSWORD = "pä:ss wörd"
-CLIENT = "opencode-1.18.33"
+CLIENT = "opencode"
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def _subagent_cases() -> list[object]:
     """A subagent that writes a file, with each agent that is given a session's own rules and has subagents."""
     return [
         pytest.param(agent, "build", "write of a subagent", id=agent, marks=pytest.mark.xdist_group(agent))
-        for agent in ("claude-2.1.330", "opencode")
+        for agent in ("claude", "opencode")
     ]
 
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 both = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True)
 
 
-def run(served: Bench, text: str, *flags: str, client: str = "opencode-1.18.33") -> str:
+def run(served: Bench, text: str, *flags: str, client: str = "opencode") -> str:
     model = "claude/default" if served.real else "mock/mock"
     argv = [program(client), "run", "--attach", served.url, "--model", model, *flags, text]
     done = subprocess.run(
@@ -56,7 +56,7 @@ def test_a_question_that_run_cannot_show_is_rejected_and_the_run_ends(served: Be
 
 @pytest.mark.parametrize("served", [MOCK], indirect=True)
 def test_an_error_is_printed(served: Bench) -> None:
-    argv = [program("opencode-1.18.33"), "run", "--attach", served.url, "--model", "mock/mock", "error"]
+    argv = [program("opencode"), "run", "--attach", served.url, "--model", "mock/mock", "error"]
     env = served.place.env(OPENCODE_DISABLE_AUTOUPDATE="1")
     done = subprocess.run(argv, cwd=served.place.project, env=env, capture_output=True, text=True, timeout=100, check=False)
     assert "error" in (done.stdout + done.stderr).lower()

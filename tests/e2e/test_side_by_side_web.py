@@ -33,7 +33,7 @@ IN_E2E = frozenset({"read_edit", "permission"})
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Bench]:
-    with bench(CLAUDE, SHIM_WEB_UI="true", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
+    with bench(CLAUDE, SHIM_WEB_UI="true", SHIM_OPENCODE_BIN=program("opencode")) as made:
         yield made
 
 

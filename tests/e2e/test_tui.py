@@ -9,13 +9,14 @@ import pytest
 
 from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.children import connections_to, wait_for
+from .support.places import CURRENT
 from .support.scenes import finished
 from .support.tmux import Terminal
 from .support.tui import abort, tui
 from .support.wire import tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
-NEW, OLD = "1.18.33", "1.1.53"
+NEW, OLD = CURRENT, "1.1.53"
 versions = pytest.mark.parametrize("version", [NEW, *nightly(OLD)], scope="module")
 both = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True, scope="module")
 ADDED_SIGN = "38;2;184;219;135"

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
 def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench(request.param, command="web", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
+    with bench(request.param, command="web", SHIM_OPENCODE_BIN=program("opencode")) as made:
         yield made
 
 

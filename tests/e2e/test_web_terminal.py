@@ -31,7 +31,7 @@ INK = f"""(() => {{
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Bench]:
-    with bench(MOCK, command="web", SHIM_OPENCODE_BIN=program("opencode-1.18.33")) as made:
+    with bench(MOCK, command="web", SHIM_OPENCODE_BIN=program("opencode")) as made:
         yield made
 
 

@@ -18,12 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 
-FIXTURES = Path(__file__).resolve().parent.parent.parent / "compat_fixtures" / "opencode" / "1.18.33"
+from tools.generate import DOCUMENT
+
+FIXTURES = DOCUMENT.parent
 METHODS = frozenset({"get", "put", "post", "delete", "patch"})
 SHOWN_ERRORS = 5
 

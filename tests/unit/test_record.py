@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
+from shim.cli.record import Wish, packed, record, report_lines
 from shim.errors import ShimError
 from shim.record.driver import Driver, Part, SceneFailed, text_of
-from shim.record.homes import CANNOT, TARGETS, Place, target
+from shim.record.homes import CANNOT, TARGETS, Place, foreign, target
 from shim.record.report import compare, kinds_of, lines
 from shim.record.scenes import SCENES, Abort, Say, Scene
 from shim.record.scrub import leaks, scrub
-from shim.record.take import chosen, packaged_version, take, version_before
+from shim.record.take import chosen, difference_of, packaged_version, take, version_before
+from shim.settings import OwnAgent, Settings
 from universal.agents.acp.spec import own_spec
 from universal.registry import agents
 
@@ -69,7 +74,7 @@ def rows(*messages: dict[str, Any]) -> list[dict[str, Any]]:
 def test_new_and_gone_kinds_and_fields_are_told() -> None:
     before = kinds_of([rows({"type": "a", "x": {"y": 1}}, {"type": "system", "subtype": "old"})])
     now = kinds_of([rows({"type": "a", "x": {"y": 1, "z": [{"deep": 1}]}}, {"type": "system", "subtype": "new"})])
-    told = ["- new kind `system/new`", "- kind not seen `system/old`", "- new in `a`: `x.z`"]
+    told = ["- new kind `system/new`", "- kind gone `system/old`", "- new in `a`: `x.z`"]
     assert lines(compare(before, now)) == told
     assert lines(compare(now, now)) == ["- no kind and no field is new or gone"]
 
@@ -99,14 +104,44 @@ def test_keys_that_are_data_are_no_fields() -> None:
     assert kinds_of([rows(said)]) == {"a": {"type", "input", "files", "files.ok"}}
 
 
+def recorded(folder: Path, *messages: dict[str, Any], scene: str = "text", form: int = 2) -> Path:
+    """A folder with a recording of one scene."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines_ = [{"form": form, "scene": scene}, *rows(*messages)]
+    (folder / f"{scene}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines_))
+    return folder
+
+
 def test_the_version_before(tmp_path: Path) -> None:
     for name in ("1.9.0", "1.10.0", "1.11.0"):
-        (tmp_path / name).mkdir()
+        recorded(tmp_path / name)
     assert version_before(tmp_path / "1.11.0") == tmp_path / "1.10.0"
     assert version_before(tmp_path / "1.9.0") == tmp_path / "1.10.0"
     for name in ("x-acp-1.0", "y-acp-1.1"):
-        (tmp_path / "acp" / name).mkdir(parents=True)
+        recorded(tmp_path / "acp" / name)
     assert version_before(tmp_path / "acp" / "y-acp-1.1") is None
+
+
+def test_recordings_of_an_earlier_recorder_are_not_compared(tmp_path: Path) -> None:
+    recorded(tmp_path / "1.9.0")
+    recorded(tmp_path / "1.10.0", form=1)
+    assert version_before(recorded(tmp_path / "1.11.0")) == tmp_path / "1.9.0"
+
+
+def test_only_scenes_that_both_versions_have_are_compared(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "1.9.0", {"type": "a"})
+    recorded(before, {"type": "gone"}, scene="old_scene")
+    now = recorded(tmp_path / "1.10.0", {"type": "a"})
+    recorded(now, {"type": "new"}, scene="new_scene")
+    assert difference_of(before, now).empty
+    recorded(now, {"type": "b"})
+    assert difference_of(before, now).new_kinds == ("b",)
+
+
+def test_answers_to_our_own_requests_are_no_new_kinds() -> None:
+    asked = {"dir": "in", "msg": {"id": 1, "method": "thread/start"}}
+    now = kinds_of([[asked, *rows({"id": 1, "result": {}}, {"type": "response", "command": "get_state"})]])
+    assert compare({}, now).empty
 
 
 # --- which agents, which scenes ------------------------------------------------------------------------------
@@ -123,7 +158,7 @@ def test_an_agent_that_cannot_be_recorded_says_why() -> None:
 def test_scenes_that_an_agent_has_nothing_for_are_skipped_with_the_reason() -> None:
     scenes, skipped = chosen((), target("pi"))
     assert scenes.keys() | skipped.keys() == SCENES.keys()
-    assert skipped["mcp"].startswith("Pi has no MCP client")
+    assert skipped["todo"] == "Pi has no tool for a list of tasks."
     with pytest.raises(ShimError, match="There is no scene nonsense"):
         chosen(("nonsense",), target("pi"))
 
@@ -144,6 +179,94 @@ async def test_new_recordings_are_not_mixed_with_those_of_another_recorder(tmp_p
     with pytest.raises(ShimError, match=r"1 recordings of an earlier recorder.*--out"):
         await take(agents()["pi"], tmp_path / "out", {"SHIM_PI_BIN": str(program)}, names=("text",))
     assert list(old.parent.iterdir()) == [old]
+
+
+async def test_recording_ends_when_the_first_scenes_fail_alike(tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_text("#!/bin/sh\necho 'cannot start' >&2\nexit 1\n")
+    program.chmod(0o755)
+    spec = own_spec("fake", (str(program),), None, {})
+    said: list[str] = []
+    taken = await take(spec, tmp_path / "out", {}, version="1.0.0", to=foreign("agent", {}), say=said.append)
+    assert list(taken.failed) == ["text", "long"]
+    assert said[-1] == f"The first 2 scenes failed alike; the other {len(SCENES) - 2} were not played."
+    assert next(line for line in report_lines(taken) if "failed" in line).startswith("- text, long: **failed**. The agent ended")
+
+
+LACKS = {"questions": "It asks nothing.", "mcp": "It has none."}
+
+
+async def test_scene_that_the_agent_had_nothing_for_and_now_plays_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "agent.py"
+    script.write_text(FAKE)
+    scenes = {
+        "text": Scene((Say("text"),)),
+        "question": Scene((Say("text"),), needs="questions"),
+        "easy": Scene((Say("text"),), needs="mcp"),
+        "mcp": SCENES["mcp"],
+    }
+    monkeypatch.setattr("shim.record.take.SCENES", scenes)
+    spec = own_spec("fake", (sys.executable, str(script)), None, {})
+    to = replace(foreign("agent", {}), lacks=LACKS)
+    taken = await take(spec, tmp_path / "out", {}, version="1.0.0", to=to)
+    assert taken.possible == {"questions": ["question"]}
+    assert taken.skipped == {"easy": "It has none.", "mcp": "It has none."}, "all scenes of a thing count"
+    assert taken.failed == {}
+    assert "- **now possible: questions** (question)" in report_lines(taken)
+    assert sorted(path.name for path in taken.folder.iterdir()) == ["question.jsonl", "text.jsonl"]
+
+
+# --- an agent of the person's own ---------------------------------------------------------------------------
+
+
+def test_agent_of_a_command_is_recorded_and_packed_without_its_keys(tmp_path: Path) -> None:
+    script = tmp_path / "agent.py"
+    script.write_text(
+        FAKE.replace('"echo: " + text', '"echo: " + text + os.environ["MY_KEY"]').replace("import json", "import os, json")
+    )
+    command = f"{sys.executable} {script}"
+    wish = Wish("mine", tmp_path / "out", ("text",), command=command, environment=("MY_KEY=k-123456", "MY_URL={url}/v2"))
+    taken = record(wish, Settings())
+    assert (taken.scenes, taken.version) == (["text"], "untold")
+    path = packed(taken)
+    assert path is not None
+    with tarfile.open(path) as archive:
+        [member] = archive.getmembers()
+        content = archive.extractfile(member)
+        assert content is not None
+        text = content.read().decode()
+    assert member.name == "mine/untold/text.jsonl"
+    assert "k-123456" not in text
+    assert "<secret>" in text
+    head = json.loads(text.splitlines()[0])
+    assert head["env"]["MY_URL"] == "http://127.0.0.1:8900/v2"
+
+
+def test_agent_of_the_settings_is_recorded_with_its_environment(tmp_path: Path) -> None:
+    script = tmp_path / "agent.py"
+    script.write_text(FAKE)
+    agent = OwnAgent(command=(sys.executable, str(script)), env={"MY_TOKEN": SecretStr("t-123456")})
+    taken = record(Wish("mine", tmp_path / "out", ("text",)), Settings(agents={"mine": agent}))
+    assert taken.scenes == ["text"]
+    assert json.loads((taken.folder / "text.jsonl").read_text().splitlines()[0])["env"]["MY_TOKEN"] == "<secret>"
+
+
+def test_unknown_agent_is_an_error_that_names_the_option(tmp_path: Path) -> None:
+    with pytest.raises(ShimError, match=r'no agent nobody.*--command "program --acp"'):
+        record(Wish("nobody", tmp_path), Settings())
+    with pytest.raises(ShimError, match="--env X is not NAME=VALUE"):
+        record(Wish("claude", tmp_path, environment=("X",)), Settings())
+
+
+async def test_home_of_a_foreign_agent_gets_the_files_that_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "files" / ".agent").mkdir(parents=True)
+    (tmp_path / "files" / ".agent" / "config.json").write_text('{"url": "{url}/v1"}')
+    place = await Place.make(tmp_path)
+    env = foreign("agent", {"A": "b"}, tmp_path / "files").prepare(place, "http://127.0.0.1:1")
+    assert (place.home / ".agent" / "config.json").read_text() == '{"url": "http://127.0.0.1:1/v1"}'
+    assert (env["OPENAI_BASE_URL"], env["ANTHROPIC_BASE_URL"], env["A"]) == ("http://127.0.0.1:1/v1", "http://127.0.0.1:1", "b")
 
 
 # --- a scene ------------------------------------------------------------------------------------------------
@@ -191,6 +314,11 @@ async def test_a_scene_is_written_down(tmp_path: Path) -> None:
     written = [row["msg"].get("method") for row in lines_ if row["dir"] == "in"]
     assert written == ["initialize", "session/new", "session/prompt", "session/prompt", "session/cancel"]
     assert lines_[-1] == {"t": lines_[-1]["t"], "dir": "exit", "msg": {"code": 0}}
+
+
+async def test_a_scene_fails_at_the_end_of_a_turn_that_never_asked(tmp_path: Path) -> None:
+    with pytest.raises(SceneFailed, match="The turn ended without the first ask"):
+        await played(Scene((Say("text", until="ask"),)), tmp_path)
 
 
 async def test_a_scene_that_does_not_show_its_thing_fails(tmp_path: Path) -> None:

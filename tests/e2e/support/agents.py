@@ -24,7 +24,7 @@ from shim.record.homes import (
     pi_models,
 )
 
-from .places import NODE, Place, program
+from .places import ADOPTED, NODE, Place, program
 
 Env = dict[str, str]
 Prepare = Callable[[Place, str], Env]
@@ -83,15 +83,17 @@ def native_config(model_url: str) -> dict[str, object]:
 
 AGENTS: Mapping[str, Driven] = {
     "mock": Driven("mock", None, _nothing),
-    "claude-2.1.330": Driven("claude", "claude-2.1.330", _claude),
+    "claude": Driven("claude", "claude", _claude),
     "claude-2.1.197": Driven("claude", "claude-2.1.197", _claude),
-    "codex": Driven("codex", "codex-0.169.0", _codex),
-    "pi": Driven("pi", "pi-0.87.1", _pi),
-    "opencode": Driven("opencode", "opencode-1.18.33", _opencode),
-    "claude-agent-acp": Driven("claude-agent-acp", "claude-agent-acp-0.100.0", _claude),
-    "opencode-acp": Driven("opencode-acp", "opencode-1.18.33", _opencode),
+    "codex": Driven("codex", "codex", _codex),
+    "pi": Driven("pi", "pi", _pi),
+    "opencode": Driven("opencode", "opencode", _opencode),
+    "claude-agent-acp": Driven("claude-agent-acp", "claude-agent-acp", _claude),
+    "opencode-acp": Driven("opencode-acp", "opencode", _opencode),
+    "codex-acp": Driven("codex-acp", None, _codex),
+    "pi-acp": Driven("pi-acp", None, _pi),
 }
-"""By the name that tests give to `bench`."""
+"""By the name that tests give to `bench`. Those without a program are run only where `make adopt` brings it."""
 
 
 def inherited(place: Place, model_url: str | None, names: Iterable[str]) -> Env:
@@ -99,7 +101,9 @@ def inherited(place: Place, model_url: str | None, names: Iterable[str]) -> Env:
     env: Env = {"SHIM_CLAUDE_BIN": str(place.home / "no-such-claude")}
     for name in names:
         agent = AGENTS[name]
-        if agent.program is not None:
+        if agent.provider == ADOPTED[0]:
+            env[agent.variable] = ADOPTED[1]
+        elif agent.program is not None:
             env[agent.variable] = program(agent.program)
         if model_url is not None:
             env |= agent.prepare(place, model_url)

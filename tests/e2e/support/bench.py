@@ -18,7 +18,7 @@ from .servers import MODEL, Model, Shim, configure
 from .wire import Api, Json, Stream, brief, fold, session_of, texts, tools
 
 DATABASE = "opencode-shim.db"
-MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude-2.1.330", "claude-2.1.197"
+MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude", "claude-2.1.197"
 STOP_S = 8
 MODELS_S = 60
 QUIET_S = float(os.environ.get("E2E_QUIET_S", "0.6"))

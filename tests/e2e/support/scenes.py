@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from . import normal, webui
 from .browser import Browser
-from .places import REPO
+from .places import CURRENT, REPO
 from .tmux import Terminal
 from .tui import abort
 
-SCREENS = REPO / "compat_fixtures" / "opencode" / "1.18.33" / "screens"
+SCREENS = REPO / "compat_fixtures" / "opencode" / CURRENT / "screens"
 CONFIG = {"permission": {"edit": "allow", "bash": {"*": "allow", "touch *": "ask", "git push *": "ask"}}}
 """OpenCode's configuration for the scenes: only `touch` and `git push` are asked about, whichever agent runs them."""
 TURN_S = 40

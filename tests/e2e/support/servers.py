@@ -11,7 +11,7 @@ from shim.record.homes import OPENCODE_ENV
 
 from .agents import AGENTS, inherited, native_config
 from .children import Child
-from .places import REPO, Place, program
+from .places import CURRENT, REPO, Place, program
 
 START_S = 60
 MODEL = "shim.scripted"
@@ -55,7 +55,7 @@ def configure(place: Place, config: dict[str, object]) -> None:
 class Native:
     """`opencode serve` on the place's project. `config` is merged into opencode.json (outside of the project)."""
 
-    def __init__(self, place: Place, model: Model, *, version: str = "1.18.33", config: dict[str, object] | None = None) -> None:
+    def __init__(self, place: Place, model: Model, *, version: str = CURRENT, config: dict[str, object] | None = None) -> None:
         self.place = place
         configure(place, {**native_config(model.url), **(config or {})})
         argv = [program(f"opencode-{version}"), "serve", "--port", "0"]

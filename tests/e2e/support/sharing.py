@@ -11,9 +11,9 @@ import re
 from xdist.scheduler import LoadScopeScheduling
 
 from .agents import AGENTS
-from .places import OLDER
+from .places import CURRENT, OLDER
 
-VERSIONS = (*OLDER, "1.1.53", "1.18.33")
+VERSIONS = (*OLDER, "1.1.53", CURRENT)
 _SHARED = re.compile(
     r"(?:(?<=-)|^)(?:{})(?=-|$)".format("|".join(map(re.escape, sorted((*AGENTS, *VERSIONS), key=len, reverse=True))))
 )

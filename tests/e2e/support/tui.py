@@ -6,7 +6,7 @@ import re
 
 from shim.record.homes import OPENCODE_ENV
 
-from .places import Place, program
+from .places import CURRENT, Place, program
 from .tmux import Terminal
 
 READY = r"Ask anything|Type your own answer|Permission required|commands *$|\[exit"
@@ -17,7 +17,7 @@ def tui(
     place: Place,
     url: str,
     *,
-    version: str = "1.18.33",
+    version: str = CURRENT,
     session: str | None = None,
     editor: str | None = None,
     columns: int = 120,

@@ -1,0 +1,210 @@
+"""Adopts one version of an agent: installs, records, tests, drives, writes, reports.
+
+    python -m tools.adopt.agent AGENT [VERSION] [--dry]                  the newest version, if none is named
+    python -m tools.adopt.agent AGENT [VERSION] [SCENE ...] --record     only installs and records
+
+Exit code: 0 adopted, 1 needs code, 2 cannot be installed. `--dry` changes neither the registry nor tests/e2e.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from shim.cli.record import report_lines
+from shim.errors import ShimError
+from shim.record.homes import target
+from shim.record.take import Taken, scenes_in, take
+from tools.adopt.edits import set_pin, set_tested
+from tools.adopt.install import Installed, InstallError, install
+from tools.adopt.verdict import Findings, report
+from tools.packages import ROOT, Package, RegistryError, newest
+from universal.registry import agents
+
+RECORDINGS = ROOT / "compat_fixtures" / "agents"
+REPORT = "adoption.txt"
+"""The report, beside the recordings; docs/recordings.md shows it."""
+TESTS_S = 300
+DRIVE_S = 420
+GEN_S = 180
+DRIVEN_TESTS = "tests/e2e/test_agents.py"
+CODES = {"adopt": 0, "needs code": 1, "cannot install": 2}
+
+
+def say(line: str) -> None:
+    """A line for the person, at once."""
+    sys.stderr.write(f"  {line}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def timed(found: Findings, step: str) -> Iterator[None]:
+    """Measure a step of the adoption."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        found.seconds[step] = time.monotonic() - began
+
+
+def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
+    """All steps. Raises: ShimError for an agent that there is not or that cannot be recorded."""
+    to = target(agent)
+    found = Findings(agent, version)
+    folder = ROOT / ".record" / f"{agent}-{version}"
+    try:
+        with timed(found, "install"):
+            installed = install(agent, to.package, to.program, version, folder, say)
+    except InstallError as error:
+        found.notes.append(str(error))
+        return found
+    found.notes += installed.notes
+    found.installed = f"the {installed.how}"
+    with timed(found, "record"):
+        taken = record(agent, version, installed)
+    note(found, taken)
+    if not taken.scenes:
+        return found
+    with timed(found, "replay"):
+        found.replays = replayed(taken)
+    with timed(found, "compare"):
+        compare(found, taken)
+    with timed(found, "drive"):
+        found.drove, found.driven = drive(agent, installed)
+    if found.verdict == "adopt" and not dry:
+        with timed(found, "write"):
+            write(found, to.package, installed)
+    (taken.folder / REPORT).write_text("\n".join(report(found)) + "\n", "utf-8")
+    if not dry:
+        subprocess.run([str(ROOT / "scripts" / "gen")], cwd=ROOT, check=False, timeout=GEN_S, stdout=subprocess.DEVNULL)
+    return found
+
+
+def record(agent: str, version: str, installed: Installed, scenes: tuple[str, ...] = ()) -> Taken:
+    """Play scenes (all, or these) to the program, into the fixtures."""
+    spec = agents()[agent]
+    os.environ["PATH"] = installed.path
+    environ = {**os.environ, spec.env_override: str(installed.program)}
+    return asyncio.run(take(spec, RECORDINGS, environ, names=scenes, version=version, say=say))
+
+
+def note(found: Findings, taken: Taken) -> None:
+    """Put what the recorder says into the report."""
+    found.scenes = len(taken.scenes)
+    found.unparsed = taken.unparsed
+    found.failed = taken.failed
+    found.possible = taken.possible
+    found.before = taken.before or ""
+    found.difference = taken.difference
+    had = scenes_in(taken.folder.parent / taken.before) if taken.before else set(taken.failed)
+    found.new_failures = [name for name in taken.failed if name in had]
+
+
+def replayed(taken: Taken) -> list[str]:
+    """Write the goldens of the new recordings, and run the tests of these recordings alone. Returns the failures."""
+    name = taken.folder.relative_to(RECORDINGS).as_posix()
+    python = sys.executable
+    goldens = subprocess.run(
+        [python, "-m", "tests.goldens", "write", f"{name}/"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, timeout=TESTS_S, check=False,
+    )  # fmt: skip
+    failures = [] if goldens.returncode == 0 else [f"goldens: {(goldens.stderr or goldens.stdout).strip()[-300:]}"]
+    _, tests = pytest(["-n", "2", "tests/translate/test_recorded.py", "-k", f"{name}/"], {}, TESTS_S)
+    return failures + tests
+
+
+def compare(found: Findings, taken: Taken) -> None:
+    """What a session shows otherwise than with the version before."""
+    from tools.adopt.seen import changes  # late: it loads the tests' engines
+
+    if taken.before is not None:
+        found.changes = changes(taken.folder.parent / taken.before, taken.folder)
+
+
+def drive(agent: str, installed: Installed) -> tuple[int, list[str]]:
+    """Run the end-to-end tests of agents with this program: our server, HTTP and SSE. Returns how many, and the failures."""
+    env = {"E2E_AGENT": agent, "E2E_PROGRAM": str(installed.program)}
+    node = installed.path.split(os.pathsep)[0]
+    if (Path(node) / "node").exists():
+        env["E2E_NODE"] = node
+    return pytest(["-m", "e2e", "--timeout=120", DRIVEN_TESTS], env, DRIVE_S)
+
+
+def pytest(arguments: list[str], env: dict[str, str], most_s: float) -> tuple[int, list[str]]:
+    """Run tests. Returns how many there were, and a line for each that failed."""
+    results = ROOT / ".record" / f"results-{os.getpid()}.xml"
+    results.unlink(missing_ok=True)
+    argv = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}", *arguments]
+    try:
+        subprocess.run(argv, cwd=ROOT, env={**os.environ, **env}, capture_output=True, timeout=most_s, check=False)
+    except subprocess.TimeoutExpired:
+        return 0, [f"the tests did not end within {most_s:.0f} s"]
+    if not results.exists():
+        return 0, [f"`pytest {' '.join(arguments)}` wrote no results"]
+    cases = list(ET.parse(results).iter("testcase"))  # noqa: S314 - pytest has written it
+    results.unlink()
+    failed = [(case, case.find("failure") if case.find("failure") is not None else case.find("error")) for case in cases]
+    lines = [f"{case.get('name')}: {_first_line(end.get('message', ''))}" for case, end in failed if end is not None]
+    return len(cases), lines if cases else ["no test was selected"]
+
+
+def _first_line(message: str) -> str:
+    return re.sub(r"\s+", " ", message.partition("\n")[0])[:200]
+
+
+def write(found: Findings, package: str, installed: Installed) -> None:
+    """The tested version, and the pin of the end-to-end tests where npm can install the package."""
+    changed = [set_tested(found.agent, found.version)]
+    if installed.how == "package":
+        try:
+            changed.append(set_pin(package, found.version))
+        except RuntimeError as error:
+            found.notes.append(str(error))
+    found.written += [path.relative_to(ROOT).as_posix() for path in changed if path is not None]
+
+
+def record_only(agent: str, version: str, scenes: tuple[str, ...]) -> int:
+    """Install and record, without tests: `make record`. Returns the exit code."""
+    to = target(agent)
+    installed = install(agent, to.package, to.program, version, ROOT / ".record" / f"{agent}-{version}", say)
+    taken = record(agent, version, installed, scenes)
+    sys.stdout.write("\n".join(report_lines(taken)) + "\n")
+    return 1 if taken.failed or taken.unparsed else 0
+
+
+def newest_of(agent: str) -> str:
+    """The newest version on npm. Raises: RegistryError."""
+    package = Package("agent", agent, "npm", target(agent).package, "")
+    return newest([package])["npm", package.package]
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code."""
+    words = [word for word in arguments if not word.startswith("--")]
+    if not words:
+        sys.stderr.write("usage: make adopt AGENT=name [VERSION=x.y.z] | make record AGENT=name [VERSION=x.y.z] [SCENES='a b']\n")
+        return 2
+    try:
+        agent, version, *scenes = words[0], *(words[1:] or ["latest"])
+        if version == "latest":
+            version = newest_of(agent)
+        if "--record" in arguments:
+            return record_only(agent, version, tuple(scenes))
+        found = adopt(agent, version, dry="--dry" in arguments)
+    except (ShimError, RegistryError, InstallError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write("\n".join(report(found)) + "\n")
+    return CODES[found.verdict]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""What an adoption writes: the tested version in the agent's row of the registry, and the pin of tests/e2e.
+
+The row is the only place where a person's eyes must find the version; tables and documents are generated from it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.packages import ROOT, numbers, program
+
+AGENTS = ROOT / "universal" / "agents"
+E2E = ROOT / "tests" / "e2e"
+LOCK_S = 180
+"""Seconds for npm to write the lock file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where `tested=(...)` of an agent stands: lines and columns of the tuple."""
+
+    path: Path
+    node: ast.Tuple
+
+
+def rows(name: str, folder: Path = AGENTS) -> Iterator[Row]:
+    """All rows of the registry with this name; there is one."""
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and _owner(node, path) == name:
+                for word in node.keywords:
+                    if word.arg == "tested" and isinstance(word.value, ast.Tuple):
+                        yield Row(path, word.value)
+
+
+def _owner(call: ast.Call, path: Path) -> str:
+    """The agent's name: the first argument or `name=`, as text, or a constant, which is the folder's name."""
+    value = next((word.value for word in call.keywords if word.arg == "name"), call.args[0] if call.args else None)
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return value.value
+    return path.parent.name if isinstance(value, ast.Name) and value.id == "NAME" else ""
+
+
+def with_version(tested: tuple[str, ...], version: str) -> tuple[str, ...]:
+    """The range of tested versions, oldest and newest, with this one."""
+    ordered = sorted({*tested, version}, key=numbers)
+    return tuple(dict.fromkeys((ordered[0], ordered[-1])))
+
+
+def set_tested(name: str, version: str, folder: Path = AGENTS) -> Path | None:
+    """Put a version into the row of an agent. Returns the file, or None if nothing had to change."""
+    [row] = list(rows(name, folder))
+    before: tuple[str, ...] = ast.literal_eval(row.node)
+    after = with_version(before, version)
+    if after == before:
+        return None
+    lines = row.path.read_text("utf-8").splitlines(keepends=True)
+    node = row.node
+    assert node.end_lineno == node.lineno, "a range of two versions stands on one line"
+    line = lines[node.lineno - 1]
+    words = ", ".join(json.dumps(one) for one in after) + ("," if len(after) == 1 else "")
+    lines[node.lineno - 1] = f"{line[: node.col_offset]}({words}){line[node.end_col_offset :]}"
+    row.path.write_text("".join(lines), "utf-8")
+    return row.path
+
+
+def set_pin(package: str, version: str, folder: Path = E2E) -> Path | None:
+    """Pin an npm package of tests/e2e to a version, if it is pinned there, and write the lock file anew.
+
+    Returns package.json, or None if nothing had to change. Raises: RuntimeError when npm cannot write the lock file.
+    """
+    path = folder / "package.json"
+    text = path.read_text("utf-8")
+    manifest = json.loads(text)
+    before = manifest["dependencies"].get(package)
+    if before is None or before == version:
+        return None
+    path.write_text(text.replace(f'"{package}": "{before}"', f'"{package}": "{version}"'), "utf-8")
+    argv = [program("npm"), "install", "--package-lock-only", "--no-fund", "--no-audit", "--loglevel=error"]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=LOCK_S, check=False)
+    if done.returncode != 0:
+        path.write_text(text, "utf-8")
+        raise RuntimeError(
+            f"npm cannot write {folder.name}/package-lock.json for {package} {version}: {done.stderr.strip()[-300:]}"
+        )
+    return path

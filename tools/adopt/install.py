@@ -1,0 +1,220 @@
+"""Installs one version of an agent from npm into a folder of its own, with the Node that it wants.
+
+A version is sometimes published in parts: the agent's package refers to a package that npm does not have, or only the program for
+this machine is there. So three ways are tried in order; what was tried and why it failed is in `notes`:
+
+    package    npm install PACKAGE@VERSION
+    platform   the package of the program for this machine (`tools.packages.PLATFORM`)
+    tarball    the agent's package, unpacked, with those of its dependencies that npm has
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.packages import ARCH, PLATFORM, SYSTEM, numbers, program
+
+INSTALL_S = 420
+"""Seconds for one `npm install`. Agents have up to 250 MB."""
+START_S = 30
+"""Seconds for a program to tell its version."""
+NODE_PACKAGE = f"node-{SYSTEM}-{ARCH}"
+
+
+class InstallError(Exception):
+    """The version cannot be installed; the text says what was tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A program in a folder. `path` is the PATH that it needs; `how` one of package, platform and tarball."""
+
+    program: Path
+    path: str
+    how: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Folder:
+    """The folder of one version, in which npm works."""
+
+    root: Path
+    notes: list[str] = field(default_factory=list[str])
+    node: Path | None = None
+
+    @property
+    def modules(self) -> Path:
+        return self.root / "node_modules"
+
+    @property
+    def search_path(self) -> str:
+        places = [str(self.node)] if self.node else []
+        return os.pathsep.join([*places, str(self.modules / ".bin"), os.environ.get("PATH", os.defpath)])
+
+    def npm(self, *arguments: str) -> str:
+        """Runs npm here. Returns its output. Raises: InstallError with npm's first reason."""
+        argv = [program("npm"), *arguments, "--no-fund", "--no-audit", "--loglevel=error"]
+        done = _run(argv, self.root, {**os.environ, "PATH": self.search_path}, INSTALL_S)
+        if done.returncode != 0:
+            raise InstallError(reason_of(done.stderr))
+        return done.stdout
+
+
+def reason_of(stderr: str) -> str:
+    """The first line of npm's errors that a person can use."""
+    lines = [re.sub(r"^npm error ?(?:code|notarget|404)? ?", "", line) for line in stderr.splitlines() if "npm error" in line]
+    told = [line.strip() for line in lines if len(line.split()) > 2]
+    return told[0] if told else stderr.strip()[-200:] or "npm failed without a word"
+
+
+def install(agent: str, package: str, name: str, version: str, folder: Path, say: Callable[[str], None]) -> Installed:
+    """Installs `package@version`, whose program is `name`, into the folder.
+
+    Raises: InstallError when no way gives a program that starts.
+    """
+    place = _Folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "package.json").write_text('{"private": true}', "utf-8")
+    manifest = _manifest(place, package, version)
+    place.node = _node(place, manifest, say)
+    ways: list[tuple[str, Callable[[], Path]]] = [("package", lambda: _package(place, package, name, version))]
+    if agent in PLATFORM:
+        ways.append(("platform", lambda: _platform(place, PLATFORM[agent], name, version)))
+    ways.append(("tarball", lambda: _tarball(place, package, name, version)))
+    for how, way in ways:
+        try:
+            binary = way()
+        except InstallError as error:
+            place.notes.append(f"The {how} of {version} cannot be installed: {error}")
+            say(place.notes[-1])
+            continue
+        return Installed(binary, place.search_path, how, tuple(place.notes))
+    raise InstallError(" ".join(place.notes))
+
+
+def _manifest(place: _Folder, package: str, version: str) -> Mapping[str, Any]:
+    """The package.json of a version as npm tells it; empty when npm does not have the version."""
+    try:
+        found = json.loads(place.npm("view", f"{package}@{version}", "--json") or "{}")
+    except (InstallError, ValueError):
+        return {}
+    return found[-1] if isinstance(found, list) else found
+
+
+def _node(place: _Folder, manifest: Mapping[str, Any], say: Callable[[str], None]) -> Path | None:
+    """The folder of a Node of its own, when the one on PATH is older than the package wants."""
+    wanted = str(manifest.get("engines", {}).get("node", ""))
+    least = re.search(r"\d+(?:\.\d+)*", wanted)
+    if least is None:
+        return None
+    have = _run([program("node"), "--version"], place.root, os.environ, START_S).stdout.strip().removeprefix("v")
+    if numbers(have) >= numbers(least[0]):
+        return None
+    major = numbers(least[0])[0]
+    say(f"It wants Node {wanted}; here is {have}. Installing {NODE_PACKAGE}@{major}.")
+    place.npm("install", f"{NODE_PACKAGE}@{major}")
+    return place.modules / NODE_PACKAGE / "bin"
+
+
+def _package(place: _Folder, package: str, name: str, version: str) -> Path:
+    place.npm("install", f"{package}@{version}")
+    return _starting(place, place.modules / ".bin" / name)
+
+
+def _platform(place: _Folder, package: str, name: str, version: str) -> Path:
+    place.npm("install", f"{package}@{version}")
+    return _starting(place, place.modules / package / "bin" / name)
+
+
+def _tarball(place: _Folder, package: str, name: str, version: str) -> Path:
+    target = place.modules / package
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    told = json.loads(place.npm("pack", f"{package}@{version}", "--json"))
+    archive = place.root / Path(told[0]["filename"]).name
+    with tarfile.open(archive) as tar:
+        tar.extractall(place.root / "unpacked", filter="data")
+    archive.unlink()
+    shutil.rmtree(target)
+    shutil.move(place.root / "unpacked" / "package", target)
+    manifest = json.loads((target / "package.json").read_text("utf-8"))
+    script = manifest["bin"] if isinstance(manifest["bin"], str) else manifest["bin"][name]
+    binary = place.modules / ".bin" / name
+    binary.parent.mkdir(exist_ok=True)
+    binary.unlink(missing_ok=True)
+    (target / script).chmod(0o755)
+    binary.symlink_to(target / script)
+    if missing := _dependencies(place, target, manifest):
+        place.notes.append(f"It was installed without these dependencies, which npm does not have: {', '.join(missing)}")
+    return _starting(place, binary)
+
+
+def _dependencies(place: _Folder, target: Path, manifest: dict[str, Any]) -> list[str]:
+    """Installs the dependencies that npm has. Returns the others."""
+    wanted: dict[str, str] = dict(manifest.get("dependencies", {}))
+    missing: list[str] = []
+    while wanted:
+        plain = {"name": manifest["name"], "version": manifest["version"], "type": manifest.get("type", "commonjs")}
+        (target / "package.json").write_text(json.dumps({**plain, "bin": manifest["bin"], "dependencies": wanted}), "utf-8")
+        try:
+            place.npm("install", "--prefix", str(target), "--omit=dev")
+        except InstallError as error:
+            absent = _absent(place, wanted, str(error))
+            if not absent:
+                place.notes.append(f"npm cannot install the dependencies of the tarball: {error}")
+                break
+            missing += [f"{name}@{wanted.pop(name)}" for name in absent]
+        else:
+            break
+    (target / "package.json").write_text(json.dumps(manifest), "utf-8")
+    return missing
+
+
+def _absent(place: _Folder, wanted: Mapping[str, str], told: str) -> list[str]:
+    """The dependency that npm's error names, or else the first one that itself depends on the package that the error names."""
+    match = re.search(r"(?:found for |/)((?:@[\w.-]+(?:/|%2f))?[\w.-]+?)(?=@|'|\s|$)", told)
+    if match is None:
+        return []
+    package = match[1].replace("%2f", "/")
+    if package in wanted:
+        return [package]
+    scope = package.partition("/")[0]
+    for name in sorted(wanted, key=lambda name: not name.startswith(scope)):  # packages of the same publisher first
+        try:
+            theirs = json.loads(place.npm("view", f"{name}@{wanted[name]}", "dependencies", "--json") or "{}")
+        except (InstallError, ValueError):
+            return [name]
+        if package in theirs:
+            return [name]
+    return []
+
+
+def _starting(place: _Folder, binary: Path) -> Path:
+    """The program, if it is there and `--version` does not fail. A program that waits for input counts as started."""
+    if not binary.exists():
+        raise InstallError(f"there is no {binary.name} in it")
+    try:
+        done = _run([str(binary), "--version"], place.root, {**os.environ, "PATH": place.search_path}, START_S)
+    except subprocess.TimeoutExpired:
+        return binary
+    if done.returncode != 0:
+        words = (done.stderr or done.stdout).strip().splitlines()
+        told = next((line for line in words if "Error" in line or "error" in line), words[-1] if words else "no output")
+        raise InstallError(f"it ends with code {done.returncode}: {told.strip()[:200]}")
+    return binary
+
+
+def _run(argv: Sequence[str], folder: Path, env: Mapping[str, str], most_s: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=most_s, check=False
+    )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shim.record.take import is_own_folder, order
 from tests.coverage.features import FEATURES
+from tests.support.recordings import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,22 @@ def _acp(scene: str, *folders: str, note: str = "") -> Cell:
     return Cell(tuple(f"{folder}/{scene}" for folder in folders), note=note)
 
 
-CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP = "acp/claude-agent-acp-0.99.1", "acp/codex-acp-2.5.0", "acp/opencode-1.18.32"
+def newest(beginning: str) -> str:
+    """The newest recordings of an agent by `opencode-shim record`: a folder below compat_fixtures/agents."""
+    found = [path for path in ROOT.glob(f"{beginning}*") if path.is_dir() and is_own_folder(path)]
+    return max(found, key=order).relative_to(ROOT).as_posix()
+
+
+CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP = map(newest, ("acp/claude-agent-acp-", "acp/codex-acp-", "acp/opencode-"))
 
 COLUMNS: Mapping[str, Column] = {
-    "claude": Column("Claude Code", ("claude/2.1.329",)),
-    "codex": Column("Codex", ("codex/0.166.0",), {"cost": Cell(why="Codex tells tokens, no prices.")}),
-    "opencode": Column("OpenCode", ("opencode/1.18.32",)),
+    "claude": Column("Claude Code", (newest("claude/"),)),
+    "codex": Column("Codex", (newest("codex/"),), {"cost": Cell(why="Codex tells tokens, no prices.")}),
+    "opencode": Column("OpenCode", (newest("opencode/"),)),
     "pi": Column(
         "Pi",
-        ("pi/0.86.1",),
+        (newest("pi/"),),
         {
-            "mcp": Cell(why="Pi has no MCP client of its own up to 0.87."),
             "todos": Cell(why="Pi has no tool for a list of tasks."),
             "subagents": Cell(why="Pi has no subagents."),
         },

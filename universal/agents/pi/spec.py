@@ -21,16 +21,16 @@ PI = AgentSpec(
     binaries=("pi",),
     env_override="SHIM_PI_BIN",
     version_args=("--version",),
-    capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False, mcp=False),
+    capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False),
     modes=MODES,
     project_settings=ProjectSettingsUse(("pi",), leaves_out=True),
     rewinds=True,
     default_catalogue=NO_CATALOGUE,
     install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",
-    tested=("0.73.1", "0.87.1"),
+    tested=("0.73.1", "1.5.2"),
     login="models",
     login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
     enforcement=Enforcement(
-        "an extension that asks before every call", absent=("webfetch", "websearch", "task", "skill", "todowrite", "mcp")
+        "an extension that asks before every call", absent=("webfetch", "websearch", "task", "skill", "todowrite")
     ),
 )

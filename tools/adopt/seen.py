@@ -6,16 +6,15 @@ meaning do not differ.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shim.record.take import scene_files, scenes_in
-from tests.support.own_replay import OwnReplay, replay
 from tests.support.recordings import ROOT
-from tests.support.views import view
+from tests.support.replay import Replay
+from tests.support.replays import play
 from universal.events import EventType, PermissionData, QuestionData
 
 SHOWN_CHARS = 160
@@ -46,53 +45,44 @@ class Offered:
     commands: frozenset[str] = frozenset()
 
 
-async def seen_in(folder: Path, scene: str) -> tuple[Seen, Offered]:
+def seen_in(folder: Path, scene: str) -> tuple[Seen, Offered]:
     """What a scene of a folder shows."""
     total, offered = Seen(), Offered()
     for path in scene_files(folder, scene):
-        played = await replay(str(path.relative_to(ROOT))[: -len(".jsonl")])
+        played = play(str(path.relative_to(ROOT))[: -len(".jsonl")])
         total = total + _seen(played)
         catalogue = played.codec.catalogue
         if catalogue is not None:
             models, modes, commands = catalogue.models, catalogue.modes, catalogue.commands
             offered = Offered(
-                *(frozenset(one) for one in ([m.id for m in models], [m.id for m in modes], [c.name for c in commands]))
+                frozenset(model.id for model in models),
+                frozenset(mode.id for mode in modes),
+                frozenset(command.name for command in commands),
             )
     return total, offered
 
 
-def _seen(played: OwnReplay) -> Seen:
-    texts: list[str] = []
-    tools: list[str] = []
-    for message in view(played.states[None].session).messages.values():
-        wire = message.wire()
-        if wire["info"]["role"] != "assistant":
-            continue
-        texts += [ID.sub("ID", part["text"]) for part in wire["parts"] if part["type"] == "text"]
-        tools += [f"{part['tool']} {part['state']['status']}" for part in wire["parts"] if part["type"] == "tool"]
-    facts = played.facts()
-    asked = [fact.data for fact in facts if fact.type is EventType.PERMISSION_REQUESTED]
-    questions = [fact.data for fact in facts if fact.type is EventType.QUESTION_REQUESTED]
+def _seen(played: Replay) -> Seen:
+    asked = [fact.data for fact in played.facts(EventType.PERMISSION_REQUESTED)]
+    questions = [fact.data for fact in played.facts(EventType.QUESTION_REQUESTED)]
     return Seen(
-        tuple(texts),
-        tuple(tools),
-        tuple(
-            f"{data.action} {(data.metadata or {}).get('tool', '')}".strip() for data in asked if isinstance(data, PermissionData)
-        ),
+        tuple(ID.sub("ID", text) for text in played.texts()),
+        tuple(" ".join(card) for card in played.cards()),
+        tuple(_ask(data) for data in asked if isinstance(data, PermissionData)),
         tuple(data.prompt for data in questions if isinstance(data, QuestionData)),
-        tuple(played.turns()),
+        tuple(" ".join(turn) for turn in played.turns()),
     )
+
+
+def _ask(data: PermissionData) -> str:
+    return f"{data.action} {(data.metadata or {}).get('tool', '')}".strip()
 
 
 def changes(before: Path, now: Path) -> list[str]:
     """A line for each thing that a scene of both folders shows otherwise now."""
-    return asyncio.run(_changes(before, now))
-
-
-async def _changes(before: Path, now: Path) -> list[str]:
     out: list[str] = []
     for scene in sorted(scenes_in(before) & scenes_in(now)):
-        (old, old_offers), (new, new_offers) = await seen_in(before, scene), await seen_in(now, scene)
+        (old, old_offers), (new, new_offers) = seen_in(before, scene), seen_in(now, scene)
         for name in Seen.__slots__:
             out += _difference(f"{name} of {scene}", getattr(old, name), getattr(new, name))
         if scene == "text":

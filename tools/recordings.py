@@ -80,6 +80,20 @@ compares the document of that version's server with the one that is served (oper
 TUI and web UI on our server. With `ARGS=--write` a document that differs is put beside the others; `make gen` takes the
 newest.
 
+```
+$ make adopt-client VERSION=1.18.34
+OpenCode 1.18.34 as a client: adopt
+
+The package of 1.18.34 cannot be installed: No matching version found for opencode-ai@1.18.34.
+Installed: the platform.
+
+document, against 1.18.33:
+  - no difference
+clients: 8 tests of run --attach, TUI and web UI
+
+2.0 minutes.
+```
+
 ## How do I record only?
 
     make record AGENT=claude VERSION=2.1.329

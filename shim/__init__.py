@@ -1,1 +1,1 @@
-"""The server: sessions around agent processes, and the faces that clients see."""
+"""The server: sessions that run agent processes, and the APIs (faces) that clients use."""

@@ -1,7 +1,7 @@
-"""The application: the only place that wires things together.
+"""Builds the application. This is the only place that wires the parts together.
 
-    store -> agents -> sessions     started in this order
-    hub (streams end at once), terminals, then sessions -> agents -> store    stopped in this one
+    start   store -> agents -> sessions
+    stop    hub (all streams end at once) and terminals, then sessions -> agents -> store
 
 `app[SERVICES]` holds everything that routes use.
 """
@@ -78,7 +78,7 @@ __all__ = ["ANNOUNCE", "DATABASE", "SERVICES", "apply_settings", "build_app"]
 
 HOOKS: web.AppKey[Hooks] = web.AppKey("HOOKS", Hooks)
 ANNOUNCE: web.AppKey[Callable[[str], None]] = web.AppKey("announce")
-"""Tells others who use the store, and programs of the person, at which URL this server listens."""
+"""Publishes the URL of this server to other servers on the same store, and to the user's programs."""
 
 log = structlog.get_logger()
 
@@ -86,12 +86,12 @@ DATABASE = "opencode-shim.db"
 
 
 def owner_of(data_dir: Path) -> str:
-    """The name under which agents of the server on this data directory can be found, should it be killed."""
+    """The name that marks agents of servers on this data directory, so that a later server finds them after a kill."""
     return "data-" + hashlib.blake2b(str(data_dir.resolve()).encode(), digest_size=8).hexdigest()
 
 
 class _Leftovers:
-    """Processes that dead servers on the same data may have left. In: `data`, the name that they share; empty for no data."""
+    """Processes that dead servers on the same data may have left. In: `data`, their common name; empty without data."""
 
     def __init__(self, data: str, ownership: Ownership) -> None:
         self._data = data
@@ -99,20 +99,20 @@ class _Leftovers:
 
     @property
     def owner(self) -> str:
-        """The name of what this server starts."""
+        """The name that marks the processes of this server."""
         return self._name(self._ownership.server_id) if self._data else ""
 
     def names(self) -> list[str]:
-        """Names of what dead servers may have left; servers of earlier versions had one name for all."""
+        """The names of processes that dead servers may have left. Servers of earlier versions all used the name `data`."""
         return [self._data, *map(self._name, self._ownership.dead())] if self._data else []
 
     async def forget(self) -> None:
-        """What `names` said has been ended."""
+        """Drop the records of dead servers, after the processes of `names` were ended."""
         for server_id in self._ownership.dead():
             await asyncio.to_thread(self._ownership.forget, server_id)
 
     async def clean_up(self, server_id: str) -> None:
-        """End what a server has left that died just now."""
+        """End the processes of a server that just died."""
         if self._data and (left := await asyncio.to_thread(end_owned, self._name(server_id))):
             log.warning("agent.orphans_ended", count=left, server=server_id)
         await asyncio.to_thread(self._ownership.forget, server_id)
@@ -122,16 +122,16 @@ class _Leftovers:
 
 
 LAST = ("opencode", "mock")
-"""Agents that nobody chose by installing them: those of packages and of the settings stand before them."""
+"""Agents at the end of the list: the user did not add them, unlike those of packages and of the settings."""
 
 
 def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) -> dict[str, AgentSpec]:
-    """The registry, what packages have `added`, and the person's own agents. A name of the registry is replaced in its place."""
-    own = {
+    """Merge the registry, the agents that packages `added`, and the user's own agents; later ones win by name."""
+    configured = {
         name: own_spec(name, agent.command, agent.title, {key: value.get_secret_value() for key, value in agent.env.items()})
         for name, agent in settings.agents.items()
     }
-    everything = {**known_agents(), **(added or {}), **own}
+    everything = {**known_agents(), **(added or {}), **configured}
     last = {name: everything.pop(name) for name in LAST if name in everything}
     return {**everything, **last}
 
@@ -145,10 +145,10 @@ def build_app(
     specs: Mapping[str, AgentSpec] | None = None,
     programs: Mapping[str, Program] | None = None,
 ) -> web.Application:
-    """An application that is ready to run; nothing is opened or started before aiohttp starts it up.
+    """Build an application that is ready to run. It opens and starts nothing before aiohttp's startup.
 
-    In: `store` replaces the SQLite one of the data directory, `environ` this process's environment, `clock` its clock,
-    `specs` the agents there are, and `programs` adds agents that run in this process (all for tests).
+    In, all for tests: `store` replaces the SQLite store of the data directory, `environ` this process's environment, `clock` the
+    system clock, `specs` the registry of agents, and `programs` adds agents that run in this process.
     """
     environment = os.environ if environ is None else environ
     clock = clock or SystemClock()
@@ -185,7 +185,7 @@ def build_app(
     )
 
     def config_rules(directory: str) -> tuple[Rule, ...]:
-        """Of a project that nobody has trusted only `deny` and `ask` count."""
+        """Return the rules of a directory. Of an untrusted project, only `deny` and `ask` rules count."""
         current = config.current(directory)
         projects = rules_from_config(current.project_permission)
         counted = tuple(r for r in projects if r.action != "allow" or trust.counts(directory, r.permission, r.pattern))
@@ -278,7 +278,7 @@ def build_app(
     app[HOOKS] = hooks
 
     async def life(_app: web.Application) -> AsyncIterator[None]:
-        # The last one is closed first, and each whatever became of the others.
+        # The stack closes the parts in reverse order, each of them even if another one fails.
         async with AsyncExitStack() as ends:
             ends.callback(traced.close)
             await kept.open()
@@ -317,9 +317,9 @@ def build_app(
 
 
 def apply_settings(app: web.Application, settings: Settings) -> None:
-    """Take over the live settings (`shim.settings.LIVE`) in a running application. Raises ShimError, and changes nothing then.
+    """Apply the live settings (`shim.settings.LIVE`) to a running application. Raises ShimError, and then changes nothing.
 
-    In: the settings in force, with new values of live ones only.
+    In: the current settings, with new values of live settings only.
     """
     services = app[SERVICES]
     services.agents.set_default(settings.default_agent)

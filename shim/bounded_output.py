@@ -1,10 +1,10 @@
-"""stdout and stderr that never block who writes to them: a bounded queue for each, and a thread that writes.
+"""stdout and stderr that never block the writer: each has a bounded queue, and a thread that writes.
 
-A pipe takes 64 KiB. When nobody reads it, the next write waits for ever, and with it the event loop and every session. Here
-nobody waits: what does not fit into the queue is dropped and counted, in whole writes (a line of the log is one). When there is
-room again, the count is logged as `output.dropped`; `GET /metrics` has it at any time.
+A pipe holds 64 KiB. If nobody reads it, the next write blocks forever, and with it the event loop and all sessions. These streams
+never block: a write that does not fit into the queue is dropped and counted as a whole (a log line is one write). When there is
+room again, the count is logged as `output.dropped`; `GET /metrics` always has it.
 
-The thread writes to the file descriptor itself. A thread that hung in Python's own stream would hold its lock, and hang the exit.
+The thread writes to the file descriptor directly. A thread that hung in Python's own stream would hold its lock and block exit.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import TextIO, cast
 import structlog
 
 QUEUE_BYTES = 2**20
-"""So much waits for one stream; some thousand lines of the log."""
+"""Size of one stream's queue: some thousand log lines."""
 ENTRY_BYTES = 64
-"""What each write costs beside its bytes."""
+"""Bytes that each queued write counts in addition to its data."""
 FLUSH_S = 0.5
-"""At the exit, for what still waits."""
+"""Seconds at exit to write the queued data."""
 LOOK_S = 0.1
-"""Between two looks whether the exit has come, while nobody reads."""
+"""Seconds between checks for the exit while nobody reads the pipe."""
 PIECE_BYTES = min(select.PIPE_BUF, 4096)
-"""Written at once: so much fits when a pipe says that it can be written to."""
+"""Bytes of one write: a pipe that reports to be writable takes this much without blocking."""
 
 log = structlog.get_logger(__name__)
 
 
 class BoundedStream(io.TextIOBase):
-    """Takes the place of a text stream with a file descriptor. `dropped` counts lines."""
+    """Replaces a text stream that has a file descriptor. `dropped` counts lines."""
 
     def __init__(self, name: str, original: TextIO, limit_bytes: int = QUEUE_BYTES) -> None:
         self._fd = original.fileno()  # io.UnsupportedOperation, an OSError, if it has none
@@ -58,26 +58,26 @@ class BoundedStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - typeshed has an attribute here
-        """That of the stream whose place this takes."""
+        """The encoding of the replaced stream."""
         return self._encoding
 
     def fileno(self) -> int:
-        """For the size of the terminal."""
+        """The file descriptor, which libraries use to read the terminal's size."""
         return self._fd
 
     def isatty(self) -> bool:
-        """Whether a person looks at it."""
+        """Whether the stream is a terminal."""
         return os.isatty(self._fd)
 
     def writable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def flush(self) -> None:
-        """Nothing: whoever writes never waits. `finish` does."""
+        """Do nothing, because a writer must never wait. `finish` flushes the queue."""
 
     def write(self, s: str, /) -> int:
-        """Queue it, or drop it when the queue is full. After `finish` it is written if that can be done at once."""
+        """Queue the text, or drop it if the queue is full. After `finish`, write it only if that does not block."""
         data = s.encode(self._encoding, "backslashreplace")
         cost = len(data) + ENTRY_BYTES
         with self._lock:
@@ -92,12 +92,12 @@ class BoundedStream(io.TextIOBase):
         return len(s)
 
     def finish(self, within_s: float) -> None:
-        """Write what waits and end the thread; what is not written in time is lost."""
+        """Write the queued data and end the thread. Data that is not written in time is lost."""
         self.begin_closing(within_s)
         self._thread.join(within_s + LOOK_S)
 
     def begin_closing(self, within_s: float) -> None:
-        """The first half of `finish`: the time runs."""
+        """Start the time limit of `finish` without waiting."""
         with self._lock:
             if self._closed_at is None:
                 self._closed_at = time.monotonic() + within_s
@@ -116,7 +116,7 @@ class BoundedStream(io.TextIOBase):
                 log.warning("output.dropped", stream=self._name, lines=missing)
 
     def _write(self, data: bytes) -> bool:
-        """Whether to go on: False when the time of `finish` is over."""
+        """Write data; return False if the time of `finish` is over."""
         rest = memoryview(data)
         while rest:
             if self._closed_at is not None and time.monotonic() >= self._closed_at:
@@ -126,23 +126,23 @@ class BoundedStream(io.TextIOBase):
                     rest = rest[os.write(self._fd, rest[:PIECE_BYTES]) :]
             except BlockingIOError:
                 continue
-            except (OSError, ValueError):  # its reader has gone, the disk is full, it was closed
+            except (OSError, ValueError):  # the reader is gone, the disk is full, or the descriptor was closed
                 with self._lock:
                     self.dropped += max(1, data.count(b"\n"))
-                    self._reported = self.dropped  # there is nobody to tell
+                    self._reported = self.dropped  # a report could not be written either
                 return True
         return True
 
 
 def write_now(fd: int, data: bytes) -> None:
-    """Write the beginning of it, if that needs no waiting."""
+    """Write the first PIECE_BYTES of the data if that does not block."""
     with contextlib.suppress(OSError, ValueError):
         if select.select([], [fd], [], 0)[1]:
             os.write(fd, data[:PIECE_BYTES])
 
 
 def last_words(text: str) -> None:
-    """Tell stderr why the process ends at once, and wait for nobody but FLUSH_S for what was said before."""
+    """Write to stderr why the process ends now. It waits at most FLUSH_S for earlier output."""
     stream = sys.stderr
     if isinstance(stream, BoundedStream):
         stream.write(text)
@@ -153,14 +153,14 @@ def last_words(text: str) -> None:
 
 
 def dropped_lines() -> Mapping[str, int]:
-    """Lines that were dropped, by stream; none where the streams are Python's own."""
+    """Count the dropped lines by stream; empty if the streams are Python's own."""
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     return {name: stream.dropped for name, stream in streams.items() if isinstance(stream, BoundedStream)}
 
 
 @contextlib.contextmanager
 def bounded_output() -> Generator[None]:
-    """Put bounded streams in the place of sys.stdout and sys.stderr, where these have a file descriptor."""
+    """Replace sys.stdout and sys.stderr by bounded streams, if they have a file descriptor."""
     before = sys.stdout, sys.stderr
     bounded: list[BoundedStream] = []
     for name, original in zip(("stdout", "stderr"), before, strict=True):

@@ -1,4 +1,4 @@
-"""The only place that reads the time. Injected everywhere else."""
+"""Reads the wall time. All other modules get an injected clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time in epoch milliseconds."""
+    """A clock of wall time in epoch milliseconds."""
 
     def now_ms(self) -> int:
         """Epoch milliseconds now."""
@@ -25,35 +25,35 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests: stands still until told; `step_ms` is added by each reading."""
+    """A clock for tests. It advances by `step_ms` with each reading."""
 
     def __init__(self, start_ms: int = 1_795_293_784_083, step_ms: int = 1) -> None:
         self.value_ms = start_ms
         self.step_ms = step_ms
 
     def now_ms(self) -> int:
-        """The current value; then goes on by `step_ms`."""
+        """Return the current value, then advance by `step_ms`."""
         value = self.value_ms
         self.value_ms += self.step_ms
         return value
 
 
 def rfc3339(ms: int) -> str:
-    """Epoch milliseconds as RFC3339 in UTC with three decimals: `2026-11-21T20:43:04.083Z`."""
+    """Format epoch milliseconds as RFC 3339 in UTC with three decimals: `2026-11-21T20:43:04.083Z`."""
     return f"{_second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
 @lru_cache(maxsize=4)
 def _second(s: int) -> str:
-    """Kept, since many events share their second."""
+    """Format whole seconds. The result is cached because many events share a second."""
     return datetime.fromtimestamp(s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def from_rfc3339(text: str) -> int:
-    """The inverse of `rfc3339`, in epoch milliseconds. Raises ValueError for anything else."""
+    """Parse the format of `rfc3339` into epoch milliseconds. Raises ValueError for anything else."""
     ms = text[20:23]
     if len(text) != 24 or text[10] != "T" or text[19] != "." or text[23] != "Z" or not (ms.isascii() and ms.isdecimal()):
-        raise ValueError(f"time data {text!r} is not as rfc3339 writes it")
+        raise ValueError(f"time data {text!r} does not have the form 2026-11-21T20:43:04.083Z")
     return _epoch(text[:19]) * 1000 + int(ms)
 
 

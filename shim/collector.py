@@ -1,11 +1,11 @@
-"""Python's collector of cycles, and what is large and here to stay: conversations.
+"""Keeps Python's cyclic garbage collector from pausing the server while it holds large conversations.
 
-A full collection looks through all that lives. With a conversation of 100,000 messages that is a quarter of a second in which
-nobody is answered, again and again while the conversation grows. So what is there is set aside (`gc.freeze`) when a full
-collection took long, and when a long journal was read, during which none is made. What is set aside goes when nobody refers to
-it, as everything does, but is not looked through. Conversations and their projections refer to each other: when enough of them
-was given up, all is looked through once more.
-Owner of: whether the collector runs and what it looks through, once the server is up.
+A full collection visits all live objects. With a conversation of 100,000 messages that blocks the loop for a quarter of a second,
+again and again while the conversation grows. So the live objects are frozen (`gc.freeze`) after a long full collection, and after
+the load of a long journal, during which the collector is off. The collector skips frozen objects; reference counts still free
+them. Conversations and their projections refer to each other in cycles: when enough of them were released, all objects are
+unfrozen once.
+This module alone decides whether the collector runs and what it visits, once the server is up.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from time import thread_time
 
 FULL = 2
-"""The oldest generation."""
+"""The collector's oldest generation."""
 LONG_S = 0.010
-"""Processor time of a full collection: some 100,000 objects. What is set aside with them by mistake, of requests that are being
-answered, is little beside that."""
+"""Seconds of CPU time from which a full collection counts as long: some 100,000 objects. The freeze also covers the few objects
+of current requests, which are small beside that."""
 GIVEN_UP = 20_000
-"""Events of conversations that were given up, until which their memory may wait: some 20 MiB."""
+"""Released events after which all objects are unfrozen, so that at most some 20 MiB wait to be freed."""
 
 
 class Collector:
-    """One for the process: `collector`. Used from the event loop."""
+    """Controls the garbage collector. The process has one instance, `collector`, used from the event loop."""
 
     def __init__(self) -> None:
         self._resting = 0
@@ -36,7 +36,7 @@ class Collector:
 
     @contextmanager
     def rests(self) -> Generator[None, None, None]:
-        """No collection until the last of those who asked for it is done, however that ends; then all is set aside."""
+        """Pause collections until the last user of this context leaves; then freeze all objects."""
         if self._resting == 0:
             self._was_on = gc.isenabled()
             gc.disable()
@@ -51,7 +51,7 @@ class Collector:
 
     @contextmanager
     def watched(self) -> Generator[None, None, None]:
-        """Meanwhile full collections stay short."""
+        """Freeze all objects after each long full collection, until this context ends."""
         gc.callbacks.append(self._seen)
         try:
             yield
@@ -59,7 +59,7 @@ class Collector:
             gc.callbacks.remove(self._seen)
 
     def give_up(self, events: int) -> None:
-        """A conversation, or a view of one, of so many events is not needed any more."""
+        """Count the events of a conversation, or of a view of one, that was released."""
         if self._aside:
             self._given_up += events
             if self._given_up >= GIVEN_UP:

@@ -1,6 +1,6 @@
-"""What is wrong with a request, in OpenCode's words: `Expected array, got "Red"\\n  at ["answers"]`. Pure.
+"""Describes faults of a request in OpenCode's words: `Expected array, got "Red"\\n  at ["answers"]`. Pure.
 
-Source: recordings of OpenCode 1.18.33 (`endpoints`, `tui`, `misc`). Native names only the first fault; so do we.
+Source: recordings of OpenCode 1.18.33 (`endpoints`, `tui`, `misc`). Like native OpenCode, it names only the first fault.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ EXPECTED = {
     "model_attributes_type": "object",
     "none_required": "null",
 }
-"""pydantic's kind of error -> what OpenCode says that it expected."""
+"""pydantic's type of error -> the type that OpenCode says it expected."""
 
 
 class Fault(NamedTuple):
-    """One fault: what is wrong, and the keys and indices that lead to it."""
+    """A fault of a request, and the keys and indices that lead to it."""
 
     reason: str
     path: list[str | int]
 
     @property
     def message(self) -> str:
-        """What is wrong, and where."""
+        """The reason and the place."""
         return self.reason + place_text(self.path)
 
 
 Located: TypeAlias = tuple[ErrorDetails, list[str | int]]
-"""An error of pydantic's and the path to it."""
+"""A pydantic error and the path to it."""
 
 
 def fault(error: ValidationError, value: Any) -> Fault:
-    """The first fault of a validation. In: the value that was validated, to tell keys from names of union branches."""
+    """Return the first fault of a validation. In: the validated value, to tell keys from names of union members."""
     return fault_of(located_errors(error, value))
 
 
 def located_errors(error: ValidationError, value: Any) -> list[Located]:
-    """pydantic's errors, each with the path of keys and indices to it."""
+    """List pydantic's errors, each with the path of keys and indices to it."""
     return [(details, place(details, value)) for details in error.errors(include_url=False, include_context=True)]
 
 
 def fault_of(errors: list[Located]) -> Fault:
-    """The first fault. Of the branches of a union each has its own: the one that got furthest is meant."""
+    """Return the first fault. Each member of a union reports one; the one with the longest path matched best."""
     start = errors[0][1]
-    details, path = max((one for one in errors if one[1][: len(start)] == start), key=lambda one: len(one[1]))
+    details, path = max((error for error in errors if error[1][: len(start)] == start), key=lambda error: len(error[1]))
     return Fault(_describe(details), path)
 
 
 def place(error: ErrorDetails, value: Any) -> list[str | int]:
-    """The path of keys and indices to the fault. pydantic also puts names of models and tags of unions into its own."""
+    """Return the path of keys and indices to a fault, without the model names and union tags in pydantic's path."""
     path: list[str | int] = []
     for step in error["loc"]:
         if isinstance(value, dict) and isinstance(step, str):

@@ -1,15 +1,15 @@
-"""All errors of the server, as types with fields. No error knows how a wire says it.
+"""All errors of the server, as types with fields. Each face renders them in its own format.
 
     ShimError
-      RequestError                     a request that is refused; each face has a table from these types to status and body
+      RequestError                     a refused request; each face has a table from these types to status and body
         InvalidRequest  NotFound  Conflict  Forbidden  LoginRefused  GitRefused  and others
-      AgentError                       something about an agent's process
+      AgentError                       a failure of an agent's process
         AgentNotFound  AgentStartFailed  AgentGone  AgentStuck
       StoreError                       the journal cannot be read or written
 
-The message of each says what happened, why, and what the person can do. The middleware (`shim.http.middleware`) is the only place
-that turns them into answers, by the table of the face that was asked (`errors.py` in its folder). A table has rows for base
-classes, so a new kind of `NotFound` is a 404 on every face.
+Each message says what happened, why, and what the user can do. Only the middleware (`shim.http.middleware`) turns errors into
+answers, with the table of the request's face (`errors.py` in its folder). A table has rows for base classes, so a new kind of
+`NotFound` is a 404 on every face.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
 Location: TypeAlias = Literal["Payload", "Query", "Params", "Headers"]
-"""The part of a request that is at fault."""
+"""The part of a request that has a fault."""
 
 RowT = TypeVar("RowT")
 
 
 class ShimError(Exception):
-    """Base of all errors that are ours."""
+    """The base class of all errors of this server."""
 
 
 def place_text(path: Iterable[str | int]) -> str:
-    """How messages name a place in a body: `\\n  at ["parts"][0]`; nothing for the whole body."""
+    """Format a place in a body for messages: `\\n  at ["parts"][0]`; empty for the whole body."""
     keys = "".join(f"[{json.dumps(key)}]" for key in path)
     return f"\n  at {keys}" if keys else ""
 
 
 class RequestError(ShimError):
-    """A request that is refused."""
+    """The server refuses the request."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
 
 
-# --- what is wrong with a request -----------------------------------------------------------------------
+# --- malformed requests -----------------------------------------------------------------------------------
 
 
 class InvalidRequest(RequestError):
-    """The request is malformed, or asks for something that cannot be.
+    """The request is malformed, or asks for something impossible.
 
-    `reason` says what is wrong, `path` is the place in that part of the request, and `field` the first key of it. The message
-    has the reason and the place.
+    `reason` describes the fault, `path` is its place in that part of the request, and `field` the first key of the path. The
+    message has the reason and the place.
     """
 
     def __init__(self, reason: str, location: Location | None = "Payload", path: Iterable[str | int] = ()) -> None:
@@ -62,7 +62,7 @@ class InvalidRequest(RequestError):
 
 
 class PayloadTooLarge(RequestError):
-    """The body has more of something than is taken. `limit`: the bound that it breaks."""
+    """The body exceeds a bound. `limit`: that bound."""
 
     def __init__(self, message: str, limit: int | None) -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ class MethodNotAllowed(RequestError):
 
 
 class HttpRefused(RequestError):
-    """aiohttp refused the request. `name` is that of its exception, as `PreconditionFailed`."""
+    """aiohttp refused the request. `name` is its exception's, such as `PreconditionFailed`."""
 
     def __init__(self, status: int, name: str, reason: str, method: str, path: str) -> None:
         super().__init__(f"{reason}: {method} {path}")
@@ -106,7 +106,7 @@ class HttpRefused(RequestError):
 
 
 class Unsupported(RequestError):
-    """The operation exists in OpenCode and is not served here."""
+    """OpenCode has this operation, and this server does not."""
 
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(f"{operation} is not served by opencode-shim: {reason}")
@@ -114,11 +114,11 @@ class Unsupported(RequestError):
         self.reason = reason
 
 
-# --- what is not there ----------------------------------------------------------------------------------
+# --- missing things -------------------------------------------------------------------------------------
 
 
 class NotFound(RequestError):
-    """What the request names does not exist."""
+    """The request names something that does not exist."""
 
 
 class SessionNotFound(NotFound):
@@ -227,18 +227,18 @@ class InspectorFileNotFound(NotFound):
 
 
 class PathNotFound(NotFound):
-    """There is no file or folder to act on."""
+    """The file or folder does not exist."""
 
 
-# --- what clashes with the present state ------------------------------------------------------------------
+# --- conflicts with the present state -----------------------------------------------------------------------
 
 
 class Conflict(RequestError):
-    """The request clashes with what is there already."""
+    """The request conflicts with the present state."""
 
 
 class MessageExists(Conflict):
-    """The id of a prompt is that of an earlier message."""
+    """A prompt has the id of an earlier message."""
 
     def __init__(self, message_id: str) -> None:
         super().__init__(f"Message {message_id} exists already in this session: make a new messageID for each prompt.")
@@ -254,7 +254,7 @@ class SessionTerminated(Conflict):
 
 
 class SessionExists(Conflict):
-    """The name of a new session is that of an earlier one."""
+    """A new session has the name of an earlier one."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Session {name!r} exists already. Choose another id, or use it.")
@@ -262,7 +262,7 @@ class SessionExists(Conflict):
 
 
 class PathExists(Conflict):
-    """There is a file or folder in the way."""
+    """A file or folder exists at the target path."""
 
 
 class SessionBusy(RequestError):
@@ -274,7 +274,7 @@ class SessionBusy(RequestError):
 
 
 class SessionElsewhere(SessionBusy):
-    """The session belongs to another server on the same data, which lives. `owner` says which: its pid and URL."""
+    """The session belongs to another live server on the same data. `owner`: its pid and URL."""
 
     def __init__(self, session_id: str, owner: object) -> None:
         RequestError.__init__(
@@ -286,7 +286,7 @@ class SessionElsewhere(SessionBusy):
 
 
 class LimitReached(RequestError):
-    """A bound of this server. `what` says what there is too much of, and how to go on."""
+    """The request exceeds a limit of this server. `what` says which things are too many, and what to do."""
 
     def __init__(self, limit: str, value: int, what: str) -> None:
         super().__init__(f"{what} The limit is {limit} = {value}.")
@@ -295,10 +295,10 @@ class LimitReached(RequestError):
 
 
 class FileTooLarge(RequestError):
-    """A file or an archive is larger than is read."""
+    """A file or archive exceeds the size limit."""
 
 
-# --- who may ask ------------------------------------------------------------------------------------------
+# --- access -----------------------------------------------------------------------------------------------
 
 
 class Forbidden(RequestError):
@@ -306,7 +306,7 @@ class Forbidden(RequestError):
 
 
 class OutsideRoots(Forbidden):
-    """A directory that this server may not use. The roots are not named."""
+    """This server may not use the directory. The message does not name the roots."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(
@@ -316,7 +316,7 @@ class OutsideRoots(Forbidden):
 
 
 class HostNotAllowed(Forbidden):
-    """The Host header has a name that is not this server's."""
+    """The Host header does not name this server."""
 
     def __init__(self, host: str, name: str) -> None:
         super().__init__(
@@ -327,7 +327,7 @@ class HostNotAllowed(Forbidden):
 
 
 class OriginNotAllowed(Forbidden):
-    """A page of another origin asks."""
+    """A web page of another origin sent the request."""
 
     def __init__(self, origin: str) -> None:
         shown = origin[:100]
@@ -336,14 +336,14 @@ class OriginNotAllowed(Forbidden):
 
 
 class EmbeddingNotAllowed(Forbidden):
-    """A page of another site embeds an answer."""
+    """A web page of another site embeds an answer of this server."""
 
     def __init__(self) -> None:
         super().__init__("Pages of other sites may not embed what this server has. A link to it is fine.")
 
 
 class PtyForbidden(Forbidden):
-    """A terminal is asked for without a good ticket, or a ticket without the header for it."""
+    """A terminal request lacks a valid ticket, or a ticket request lacks its header."""
 
 
 class PathForbidden(Forbidden):
@@ -351,11 +351,11 @@ class PathForbidden(Forbidden):
 
 
 class LoginRefused(RequestError):
-    """The credentials are missing, wrong or too old."""
+    """The credentials are missing, wrong or expired."""
 
 
 class Unauthorized(LoginRefused):
-    """The password is missing or wrong. `what` begins the sentence that says so."""
+    """The password is missing or wrong. `what` begins the message."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -364,7 +364,7 @@ class Unauthorized(LoginRefused):
 
 
 class PairingLinkSpent(LoginRefused):
-    """A pairing code is unknown, used or too old."""
+    """A pairing code is unknown, used or expired."""
 
     def __init__(self) -> None:
         super().__init__("This pairing link was used already, or is older than five minutes. Make a new one with POST /api/pair.")
@@ -378,7 +378,7 @@ class TooManyLogins(RequestError):
         super().__init__(f"Too many wrong passwords from your address. Try again in {self.wait_s} s.")
 
 
-# --- what the host refuses --------------------------------------------------------------------------------
+# --- refusals of git and the host ---------------------------------------------------------------------------
 
 
 class GitRefused(RequestError):
@@ -386,18 +386,18 @@ class GitRefused(RequestError):
 
 
 class GitTooSlow(GitRefused):
-    """git took too long to look through a directory."""
+    """git took too long to read a directory."""
 
     def __init__(self, directory: str, limit_s: float) -> None:
         super().__init__(
-            f"git did not finish looking through {directory} within {limit_s:g} seconds, and was stopped. It may wait for a FIFO "
+            f"git did not finish reading {directory} within {limit_s:g} seconds, so it was stopped. It may wait for a FIFO "
             "named .gitignore or .gitattributes, or for a mount that does not answer: remove it, then try again."
         )
         self.directory = directory
 
 
 class GitInitFailed(GitRefused):
-    """A repository could not be made. `service` is what failed."""
+    """`git init` failed. `service` names the failed program."""
 
     service = "git"
 
@@ -407,7 +407,7 @@ class GitInitFailed(GitRefused):
 
 
 class PatchRefused(GitRefused):
-    """A patch does not fit, or there is no repository to apply it to."""
+    """A patch does not apply, or there is no repository."""
 
     def __init__(self, reason: Literal["non-git", "not-clean"], message: str) -> None:
         super().__init__(message)
@@ -415,7 +415,7 @@ class PatchRefused(GitRefused):
 
 
 class WorktreeError(GitRefused):
-    """Base of what can go wrong with a worktree."""
+    """The base class of errors of worktrees."""
 
 
 class WorktreeNotGit(WorktreeError):
@@ -423,11 +423,11 @@ class WorktreeNotGit(WorktreeError):
 
 
 class WorktreeCreateFailed(WorktreeError):
-    """A worktree could not be made."""
+    """git could not create a worktree."""
 
 
 class WorktreeNameFailed(WorktreeError):
-    """No free name was found for a worktree."""
+    """The server found no free name for a worktree."""
 
 
 class WorktreeStartCommandFailed(WorktreeError):
@@ -435,15 +435,15 @@ class WorktreeStartCommandFailed(WorktreeError):
 
 
 class WorktreeResetFailed(WorktreeError):
-    """A worktree could not be reset."""
+    """git could not reset a worktree."""
 
 
 class WorktreeRemoveFailed(WorktreeError):
-    """A worktree could not be removed."""
+    """git could not remove a worktree."""
 
 
 class ProjectCopyError(GitRefused):
-    """A project's copy could not be made or removed. `force_required`: it has changes that would be lost."""
+    """git could not create or remove a copy of a project. `force_required`: the copy has changes that would be lost."""
 
     def __init__(self, message: str, *, force_required: bool = False) -> None:
         super().__init__(message)
@@ -451,10 +451,10 @@ class ProjectCopyError(GitRefused):
 
 
 class WorkspaceCreateError(GitRefused):
-    """A workspace could not be made."""
+    """The server could not create a workspace."""
 
 
-# --- agents as a request names them -------------------------------------------------------------------------
+# --- agents that a request names ----------------------------------------------------------------------------
 
 
 class AgentUnknown(RequestError):
@@ -476,11 +476,11 @@ class ModeNotSupported(RequestError):
     """The agent does not have the mode for a new session."""
 
 
-# --- what the server cannot do now --------------------------------------------------------------------------
+# --- temporary and internal failures ------------------------------------------------------------------------
 
 
 class ServiceUnavailable(RequestError):
-    """The server, or a service that it needs, cannot answer now."""
+    """The server, or a service that it needs, is unavailable."""
 
     def __init__(self, message: str, service: str | None = None) -> None:
         super().__init__(message)
@@ -488,7 +488,7 @@ class ServiceUnavailable(RequestError):
 
 
 class InternalError(RequestError):
-    """An error that no request should cause. The log has the details under `reference`."""
+    """A bug or an unexpected failure. The log has the details under `reference`."""
 
     def __init__(self, message: str, reference: str) -> None:
         super().__init__(message)
@@ -496,7 +496,7 @@ class InternalError(RequestError):
 
 
 def row_of(table: Mapping[type[RequestError], RowT], error: RequestError) -> RowT:
-    """The row of the error's class, or of its nearest base class that has one. A table has a row for `RequestError`."""
+    """Return the row of the error's class, or of its nearest base class with one. Every table has `RequestError`."""
     return next(table[base] for base in type(error).__mro__ if base in table)
 
 
@@ -504,24 +504,24 @@ def row_of(table: Mapping[type[RequestError], RowT], error: RequestError) -> Row
 
 
 class AgentError(ShimError):
-    """Something about an agent's process."""
+    """A failure of an agent's process."""
 
 
 class AgentNotFound(AgentError):
-    """Its binary is not there; the text says where it was looked for and how to install it."""
+    """The agent's binary is missing. The text says where the server looked, and how to install it."""
 
 
 class AgentStartFailed(AgentError):
-    """The process could not be started, or died before it said anything."""
+    """The process failed to start, or died before its first output."""
 
 
 class AgentGone(AgentError):
-    """A write to a process that is no more."""
+    """The server wrote to an agent process that ended."""
 
 
 class AgentStuck(AgentError):
-    """The agent does not read what it is sent; the outgoing buffer is full."""
+    """The agent does not read its stdin, and the outgoing buffer is full."""
 
 
 class StoreError(ShimError):
-    """The journal cannot be read or written."""
+    """The server cannot read or write the journal."""

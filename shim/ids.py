@@ -1,4 +1,4 @@
-"""Ids that this server makes (random), and whether a client's id is one. Their form: `universal.ids`."""
+"""Creates random ids, and checks the ids of clients. `universal.ids` defines their form."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _PREFIX: dict[Kind, str] = {
 
 
 ID_LIMIT = 128
-"""Characters of an id. Ours have 30; clients and other servers make longer ones."""
+"""Maximum characters of an id. Ours have 30; clients and other servers create longer ones."""
 ID_FORM = f"an id of letters, digits, _ and -, at most {ID_LIMIT} characters"
 NAME_LIMIT = 200
-"""Characters of a name of `/v1`."""
+"""Maximum characters of a session name of `/v1`."""
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _TAILS_AT_ONCE = 256
 
 
 def random_tails() -> Iterator[str]:
-    """Without end: 14 random base-62 characters, a byte mod 62 each, as OpenCode makes them.
+    """Yield endless tails of 14 random base-62 characters (a byte mod 62 each), as OpenCode creates them.
 
-    Drawn by the block: a call of the system for each id is what most of an id costs.
+    It draws random bytes in blocks, because a system call for each id would be most of the id's cost.
     """
     while True:
         block = secrets.token_bytes(TAIL * _TAILS_AT_ONCE).translate(BYTE_TO_BASE_62).decode("ascii")
@@ -47,17 +47,17 @@ def random_tails() -> Iterator[str]:
 
 
 def is_id(text: object, prefix: str) -> bool:
-    """Whether a text may be an id that a client or a document brings: names of files and addresses are made of them."""
+    """Whether a client's text is a valid id. The check matters because ids become parts of file names and URLs."""
     return isinstance(text, str) and len(text) <= ID_LIMIT and text.startswith(prefix) and _ID.fullmatch(text) is not None
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may be the name of a session of `/v1`, which clients choose: printable, and no step of a path."""
+    """Whether a text may be a client's name for a session of `/v1`: printable, and no path segment such as `..`."""
     return 0 < len(text) <= NAME_LIMIT and text.isprintable() and not {"/", "\\"} & set(text) and text not in (".", "..")
 
 
 class Ids:
-    """Ids that need not be reproducible, for the whole server."""
+    """Creates the server's random ids. They ascend with time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -69,18 +69,20 @@ class Ids:
         return self._last
 
     def new(self, kind: Kind) -> str:
-        """A new id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_`, `sh_` ascend, `ses_` descends."""
+        """Create an id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_`, `sh_` ascend, `ses_` descends."""
         if kind == "session":
             return render(_PREFIX[kind], self._value(), next(self._tails), descending=True)
         return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{next(self._tails)}"
 
     def moment(self) -> str:
-        """The id of an event on a stream: `evt_` and 12 hex digits of time and counter, ascending. One for each piece of text
-        goes over the wire, and its place in the stream beside it (`shim.stream.frame`), so it has no random tail."""
+        """Create the id of a stream event: `evt_` and 12 ascending hex digits of time and counter.
+
+        Every piece of text carries one, beside its position in the stream (`shim.stream.frame`), so it has no random tail.
+        """
         return f"evt_{self._value() & MASK:012x}"
 
     def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
-        """The id factory that codecs are given."""
+        """Return the id factory for codecs."""
         return self.new
 
 
@@ -99,6 +101,6 @@ _NOUNS = (
 
 
 def slug(session_id: str) -> str:
-    """adjective-noun, the same for the same session."""
+    """Return an `adjective-noun` name that depends only on the id."""
     digest = hashlib.blake2b(session_id.encode(), digest_size=2).digest()
     return f"{_ADJECTIVES[digest[0] % len(_ADJECTIVES)]}-{_NOUNS[digest[1] % len(_NOUNS)]}"

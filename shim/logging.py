@@ -1,8 +1,8 @@
-"""Logs: events `noun.verb` with values beside them, for people (console) or machines (json), on one stream.
+"""Configures the logs: events named `noun.verb` with values, for people (console) or machines (json), on one stream.
 
-Source of context: `bound(session_id=..., turn=..., agent=...)`, kept in contextvars. Everything passes `redact` right
-before it is rendered, also what libraries log through `logging`: keys, tokens, passwords, prompts and what agents
-say or do never reach a log. Raw traffic is the recorder's business (`shim.runtime`), off by default.
+`bound(session_id=..., turn=..., agent=...)` adds context through contextvars. Every event passes `redact` before it is rendered,
+also those of libraries: keys, tokens, passwords, prompts, and the words and actions of agents never reach a log. The recorder
+(`shim.runtime`, off by default) writes raw traffic.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ PRIVATE_NAME = re.compile(
     r"|stdin|stdout|system|text|title",
     re.I,
 )
-"""Names of what people and agents say and do; logged as their length only."""
+"""Names of values with the words and actions of people and agents. Only their length is logged."""
 
 NOISY = {"aiohttp.access": logging.WARNING, "asyncio": logging.INFO, "watchfiles": logging.WARNING}
-"""Loggers of libraries that say too much; requests are logged by our own middleware."""
+"""Minimum levels of verbose library loggers. Our own middleware logs requests."""
 
 
 AGAIN_S = 10.0
-"""The system's refusal of a connection is told once in so long; asyncio tells each of them, a hundred a second."""
+"""Minimum seconds between two log lines about refused connections. asyncio would log each of them, a hundred a second."""
 CLIENTS_FAULTS = "aiohttp.http_exceptions"
-"""What is no HTTP."""
+"""The module of aiohttp's errors for bytes that are not HTTP."""
 
 
 class BoundedLogger(logging.Filter):
-    """On the loggers of what serves HTTP: what any client can cause as often as it likes must not fill the disk.
+    """A filter for the loggers of the HTTP server, so that no client can fill the disk with log lines.
 
-    A connection that is broken off and what is no HTTP: one line each, at debug. No more open files: now and then.
+    Broken connections and invalid HTTP give one line each, at debug. Running out of open files gives a line every AGAIN_S.
     """
 
     def __init__(self, level: int) -> None:
         super().__init__()
         self._level = level
-        self._told_s = -AGAIN_S
+        self._logged_s = -AGAIN_S
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is logged; it may be made shorter."""
+        """Return whether to log the record. It may shorten the record."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, ConnectionError) or type(error).__module__ == CLIENTS_FAULTS:
             record.levelno, record.levelname, record.exc_info = logging.DEBUG, "DEBUG", None
@@ -66,19 +66,19 @@ class BoundedLogger(logging.Filter):
             record.why = str(getattr(error, "message", error)).partition("\n")[0]
             return self._level <= logging.DEBUG
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            if record.created - self._told_s < AGAIN_S:
+            if record.created - self._logged_s < AGAIN_S:
                 return False
-            self._told_s = record.created
+            self._logged_s = record.created
         return True
 
 
 def redact(_logger: WrappedLogger | None, _method: str, event: EventDict, known: Collection[str] = ()) -> EventDict:
-    """structlog processor: the event without secrets and without what people and agents say."""
+    """A structlog processor that removes secrets and the words of people and agents from an event."""
     return {name: _clean(name, value, known) for name, value in event.items()}
 
 
 def _clean(name: str, value: object, known: Collection[str]) -> object:
-    """One value under its name; nested values under theirs."""
+    """Redact a value by its name, and nested values by theirs."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if SECRET_NAME.search(name):
@@ -95,15 +95,15 @@ def _clean(name: str, value: object, known: Collection[str]) -> object:
 
 
 def bound(*, session_id: str | None = None, turn: int | None = None, agent: str | None = None) -> AbstractContextManager[None]:
-    """Everything logged inside of the block carries these; None leaves a value as it is."""
+    """Add these values to all events that are logged inside of the block. None leaves a value unchanged."""
     values = {"session_id": session_id, "turn": turn, "agent": agent}
     return structlog.contextvars.bound_contextvars(**{name: value for name, value in values.items() if value is not None})
 
 
 def configure(level: LogLevel, format_: LogFormat, stream: TextIO, known: Collection[str] = ()) -> None:
-    """Send all logs of the process to `stream`; may be called again. The one global thing here: logging itself is.
+    """Send all logs of the process to `stream`. It may be called again, and changes global state, as logging is global.
 
-    In: `known`, secrets to be taken out wherever they stand (`shim.redaction.secrets_of`).
+    In: `known`, secrets to remove wherever they occur (`shim.redaction.secrets_of`).
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -139,7 +139,7 @@ def configure(level: LogLevel, format_: LogFormat, stream: TextIO, known: Collec
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
-        # Loggers are made at import, before this call: a cached one would keep the configuration it first saw.
+        # Modules create loggers at import, before this call. A cached logger would keep its first configuration.
         cache_logger_on_first_use=False,
     )
 

@@ -1,4 +1,4 @@
-"""Rows of the tables of operations, which are generated from OpenCode's documents, and of those that are refused. Pure."""
+"""Rows of the generated tables of OpenCode's operations, and of the tables of refused operations. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Operation(NamedTuple):
-    """One operation of OpenCode 1. `path` has `{name}` placeholders; `streams`: it answers with events, not JSON."""
+    """An operation of OpenCode 1. `path` has `{name}` placeholders; `streams`: it answers with events, not JSON."""
 
     method: str
     path: str
@@ -16,9 +16,9 @@ class Operation(NamedTuple):
 
 
 class Operation2(NamedTuple):
-    """One operation of OpenCode 2. `path` has `{name}` placeholders, or `*` for the rest of the path.
+    """An operation of OpenCode 2. `path` has `{name}` placeholders, or `*` for the rest of the path.
 
-    `status`: of its only success, 200, 204 or 101; clients take any other for a failure. `streams`: it answers with events.
+    `status`: its only success status (200, 204 or 101); clients treat any other as a failure. `streams`: it answers with events.
     """
 
     method: str
@@ -29,21 +29,21 @@ class Operation2(NamedTuple):
 
 
 class AskedField(NamedTuple):
-    """What comes with a request. `query` as sent, the first of each name; `body` None if there is none."""
+    """The input of a request. `query`: the first value of each name; `body`: None without a body."""
 
     query: Mapping[str, str]
     body: Any
 
 
 class Row(NamedTuple):
-    """What a client gets: the status, and the end of the sentence "... is not served by opencode-shim: "."""
+    """The answer to a refused operation: the status, and the end of "... is not served by opencode-shim: "."""
 
     status: int
     reason: str
 
 
 class UndecidedOperations(NamedTuple):
-    """What is wrong with the decisions; empty sets when nothing is."""
+    """Faults in the lists of served and refused operations; all sets are empty if there is none."""
 
     neither: frozenset[str]
     both: frozenset[str]

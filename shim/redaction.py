@@ -1,8 +1,8 @@
-"""What is taken out of texts before anybody sees them: keys, tokens, passwords. Pure.
+"""Removes keys, tokens and passwords from texts. Pure.
 
-Two ways: by their looks (`SECRET_VALUES`), and exactly, where it is known which they are (`secrets_of` an environment). Used on
-logs and on what agents write to stderr, which ends up in errors, events and the journal. What an agent says in its answer
-or a tool prints is not touched: it is the person's conversation.
+It finds secrets by their form (`SECRET_VALUES`), and known ones by their value (`secrets_of` an environment). It is used on logs
+and on agents' stderr, which ends up in errors, events and the journal. Answers of agents and output of tools stay unchanged,
+because they are the user's conversation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 SECRET_NAME = re.compile(
     r"pass(word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authori[sz]ation|cookie|credential", re.I
 )
-"""Names whose values are secrets. Numbers pass: `input_tokens=12` is a count."""
+"""Names whose values are secrets. Numbers are no secrets: `input_tokens=12` is a count."""
 
 SECRET_VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(sk|pk|rk)-[A-Za-z0-9_-]{8,}"), r"\1-<redacted>"),
@@ -23,20 +23,20 @@ SECRET_VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), r"\1:<redacted>@"),
     (re.compile(r"((?:token|password|passwd|secret|api_?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+", re.I), r"\1<redacted>"),
 )
-"""Secrets inside of other texts: provider keys, tokens, credentials in headers and URLs. Time grows with the text, no faster."""
+"""Patterns of secrets in texts: provider keys, tokens, credentials in headers and URLs. They match in linear time."""
 
 QUOTED, BEHIND = "input_value=", ", input_type="
-"""pydantic quotes the input that did not fit, which may be a whole prompt, between these."""
+"""pydantic quotes the invalid input between these, which may be a whole prompt."""
 
 SECRET_VARIABLE = re.compile(r"(^|_)(KEY|PASS|PAT|AUTH)S?(_|$)", re.I)
-"""More names of environment variables: there, unlike in logs, `KEY` alone is no ordinary word."""
+"""More names of secret environment variables. There, unlike in logs, `KEY` alone means a secret."""
 
 LEAST_LENGTH = 8
-"""Shorter values of variables are no secrets that could be found again: `1`, `true`."""
+"""Minimum characters of a secret value. Shorter values such as `1` or `true` would match everywhere."""
 
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
-    """The values of the variables whose names say that they are secrets. Files and addresses (`.../agent.sock`) are none."""
+    """Return the values of variables with secret names, except paths and URLs (`.../agent.sock`)."""
     return frozenset(
         value
         for name, value in environ.items()
@@ -47,7 +47,7 @@ def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
 
 
 def clean(text: str, known: Collection[str] = ()) -> str:
-    """The text without secrets; `known` are taken out wherever they stand, the longest first."""
+    """Remove secrets from a text. In: `known`, values to remove wherever they occur, the longest first."""
     for value in sorted(known, key=len, reverse=True):
         if value in text:
             text = text.replace(value, "<redacted>")

@@ -1,6 +1,6 @@
-"""What routes are given: every service of the server in one frozen value, wired in `shim.app`.
+"""All services of the server, for routes, in one value that `shim.app` builds.
 
-Routes see the parts that they call and nothing of how they are made; tests put fakes in their place.
+Routes see only the parts that they call, and not their construction. Tests replace them by fakes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """What the universal face has beside the other's: names of sessions, installations, replays, counts, traces."""
+    """The services for `/v1` and the inspector: named sessions, installations, traces, meters and spans."""
 
     sessions: NamedSessions
     installs: Installer
@@ -47,7 +47,7 @@ class Universal:
 
 @dataclass(slots=True)
 class Services:
-    """Everything a handler may use. Only `settings` ever changes: at a reload, in its live values (`shim.app`)."""
+    """All services that a handler may use. Only `settings` changes: a reload replaces its live values (`shim.app`)."""
 
     settings: Settings
     clock: Clock
@@ -67,6 +67,6 @@ class Services:
     watchers: Watchers
     workspaces: Workspaces
     universal: Universal | None = None
-    """None only where OpenCode's face stands alone, in tests."""
+    """None only in tests that run OpenCode's face alone."""
     opencode2: FaceServices | None = None
-    """What OpenCode 2 has beside the sessions; None as above."""
+    """The services of OpenCode 2 beside the sessions; None only in such tests."""

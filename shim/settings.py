@@ -1,11 +1,11 @@
-"""What can be set, and where each value came from.
+"""The settings of the server, and the source of each value.
 
     flag  >  environment SHIM_*  >  ./shim.toml  >  $XDG_CONFIG_HOME/opencode-shim/config.toml  >  default
 
-`Settings(...)` itself reads nothing but its arguments, so tests and embedders are not touched by the machine they
-run on; `Settings.load()` is the one place that reads the environment and the files. Names in the files are the field names.
-User and password may also be given as OPENCODE_SERVER_USERNAME and OPENCODE_SERVER_PASSWORD, as to OpenCode. Binaries of
-agents are not settings: `SHIM_CLAUDE_BIN` and the like are read where agents are located.
+`Settings(...)` reads only its arguments, so that tests and embedders do not depend on their machine. `Settings.load()` alone
+reads the environment and the files. Names in the files are the field names. OPENCODE_SERVER_USERNAME and
+OPENCODE_SERVER_PASSWORD also set user and password, as for OpenCode. Paths of agents' binaries (`SHIM_CLAUDE_BIN`) are not
+settings; the code that locates agents reads them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - only with a password (`shim.cli.server
 ENV_PREFIX = "SHIM_"
 PROJECT_FILE = "shim.toml"
 FILE_LIMIT_BYTES = 2**20
-"""Of a file of settings."""
+"""Maximum size of a settings file."""
 ALIASES = {
     "username": ("OPENCODE_SERVER_USERNAME",),
     "password": ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD"),
 }
-"""OpenCode's own variables, weaker than ours; of two, the last one counts: 2.x reads `OPENCODE_PASSWORD` first."""
+"""OpenCode's own variables, weaker than ours. Of two, the last one wins, because 2.x reads `OPENCODE_PASSWORD` first."""
 OF_A_PROJECT = frozenset(
     {
         "port",
@@ -64,8 +64,8 @@ OF_A_PROJECT = frozenset(
         "mock_delay_factor",
     }
 )
-"""Settings that ./shim.toml may have: a repository may bring that file, so it decides neither what is trusted or allowed, nor who
-comes in, nor which programs and pages run, nor where data lies. A new setting is the person's until it is named here."""
+"""Settings that ./shim.toml may contain. A repository may bring that file, so it must not decide about trust, permissions,
+access, programs, pages or the place of data. A new setting belongs to the user alone until it is listed here."""
 LIVE = frozenset(
     {
         "abort_timeout_s",
@@ -85,11 +85,11 @@ LIVE = frozenset(
         "unattended",
     }
 )
-"""Settings that a running server takes over at a reload (SIGHUP, or a changed file). All others need a restart."""
+"""Settings that a running server applies at a reload (SIGHUP, or a changed file). All others need a restart."""
 SECRET_FIELDS = frozenset({"password", "agents", "hooks"})
-"""Never shown, not even when they are wrong."""
+"""Settings whose values are never shown, not even in errors."""
 JSON_FIELDS = frozenset({"agents", "hooks"})
-"""Tables; in the environment they are JSON."""
+"""Settings that are tables. In the environment they are JSON."""
 TRUE_WORDS = frozenset({"true", "1", "on", "yes"})
 FALSE_WORDS = frozenset({"false", "0", "off", "no"})
 
@@ -98,11 +98,11 @@ LogFormat: TypeAlias = Literal["console", "json"]
 
 
 class SettingsError(ShimError):
-    """A setting cannot be used; the text names it, its value and where it came from."""
+    """A setting is invalid. The text names it, its value and its source."""
 
 
 def _xdg(variable: str, fallback: str) -> Path:
-    """A base directory of the XDG specification: relative values are ignored, as it demands."""
+    """Return an XDG base directory. Relative values are ignored, as the specification demands."""
     value = os.environ.get(variable, "")
     return Path(value) if value.startswith("/") else Path(fallback).expanduser()
 
@@ -112,7 +112,7 @@ def _default_data_dir() -> Path:
 
 
 def _existing_directory(path: Path) -> Path:
-    # Resolved, since clients send the resolved form and compare strings.
+    # Clients send the resolved form and compare strings.
     resolved = path.expanduser().resolve()
     if not resolved.is_dir():
         raise ValueError(f"there is no directory {resolved}")
@@ -143,10 +143,10 @@ def _switch_or_url(value: object) -> object:
 
 
 def _existing_file(path: Path) -> Path:
-    found = path.expanduser().resolve()
-    if not found.is_file():
-        raise ValueError(f"there is no file {found}")
-    return found
+    resolved = path.expanduser().resolve()
+    if not resolved.is_file():
+        raise ValueError(f"there is no file {resolved}")
+    return resolved
 
 
 def _base_path(value: str) -> str:
@@ -190,9 +190,9 @@ def _paths(value: object) -> object:
 
 
 class OwnAgent(BaseModel):
-    """An agent of the person's own, as `[agents.NAME]` in a file: a program that speaks the Agent Client Protocol on its stdio.
+    """A user-defined agent (`[agents.NAME]` in a file): a program that speaks the Agent Client Protocol on stdio.
 
-    `env` may hold keys, so it is never shown.
+    `env` may contain keys, so it is never shown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -203,9 +203,9 @@ class OwnAgent(BaseModel):
 
 
 class Hook(BaseModel):
-    """What is done when a session becomes idle, asks or fails, as `[[hooks]]` in a file: a command, or a POST to a URL.
+    """A command or a POST for a session that becomes idle, asks or fails (`[[hooks]]` in a file).
 
-    URLs of webhooks hold keys (in the path, the query, before the host), so `url` is never shown; nor are `headers`.
+    Webhook URLs may contain keys (in the path, the query, before the host), so `url` and `headers` are never shown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -224,11 +224,11 @@ class Hook(BaseModel):
 
     @property
     def name(self) -> str:
-        """For logs: the program, or the host."""
+        """The program or the host, for logs."""
         return self.command[0] if self.url is None else self.url.get_secret_value().split("/")[2].rpartition("@")[2]
 
     def __str__(self) -> str:
-        """For people: nothing in it is secret."""
+        """Describe the hook without its secrets."""
         return f"{'/'.join(self.on)}: {self.name}"
 
 
@@ -236,11 +236,11 @@ AgentName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 
 
 class Settings(BaseModel):
-    """The settings of one server; frozen. Source: `Settings.load()`, or arguments alone."""
+    """The settings of one server, frozen. `Settings.load()` or a caller's arguments create them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    hostname: str = Field(default="127.0.0.1", description="Address to listen on. Others than loopback need a password.")
+    hostname: str = Field(default="127.0.0.1", description="Address to listen on. Any other than loopback needs a password.")
 
     port: int = Field(default=4096, ge=0, le=65535, description="TCP port to listen on; 0 picks a free one.")
 
@@ -426,17 +426,17 @@ class Settings(BaseModel):
 
     @classmethod
     def load(cls, flags: Mapping[str, Any] | None = None) -> Settings:
-        """The settings in force. In: flags by field name; None and empty lists mean that the flag was not given.
+        """Load the settings from all sources. In: flags by field name; None and empty lists count as absent.
 
-        Raises: SettingsError for a file that is no TOML, an unknown name in it, or a value that does not fit.
+        Raises: SettingsError for a file that is not TOML, an unknown name in it, or an invalid value.
         """
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
         for path in config_files():
-            found = _read(path)
+            table = _read(path)
             if path.name == PROJECT_FILE:
-                _check_project_file(path, found)
-            for name, value in found.items():
+                _check_project_file(path, table)
+            for name, value in table.items():
                 values[name], origins[name] = value, f"file {path}"
         for name, variable in ((name, variable) for name, several in ALIASES.items() for variable in several):
             if os.environ.get(variable):
@@ -456,37 +456,37 @@ class Settings(BaseModel):
         return settings
 
     def sources(self) -> dict[str, str]:
-        """Where each value came from: `flag --port`, `environment SHIM_PORT`, `file PATH`, `argument` or `default`."""
-        unknown = {name: "argument" if name in self.model_fields_set else "default" for name in type(self).model_fields}
-        return unknown | self._origins
+        """Return the source of each value: `flag --port`, `environment SHIM_PORT`, `file PATH`, `argument` or `default`."""
+        direct = {name: "argument" if name in self.model_fields_set else "default" for name in type(self).model_fields}
+        return direct | self._origins
 
 
 def env_name(field: str) -> str:
-    """The environment variable of a field: `port` -> `SHIM_PORT`."""
+    """Return the environment variable of a field: `port` -> `SHIM_PORT`."""
     return ENV_PREFIX + field.upper()
 
 
 def _environment(environ: Mapping[str, str], fields: Iterable[str]) -> dict[str, Any]:
-    """What `SHIM_*` variables say, as text; the fields' own validators read it. Empty ones are as if they were not there.
+    """Return the texts of the `SHIM_*` variables, for the fields' validators. Empty variables count as unset.
 
-    Raises: SettingsError for a table (`JSON_FIELDS`) that is no JSON.
+    Raises: SettingsError for a table (`JSON_FIELDS`) that is not JSON.
     """
-    found: dict[str, Any] = {name: value for name in fields if (value := environ.get(env_name(name)))}
-    for name in JSON_FIELDS & found.keys():
+    values: dict[str, Any] = {name: value for name in fields if (value := environ.get(env_name(name)))}
+    for name in JSON_FIELDS & values.keys():
         try:
-            found[name] = json.loads(found[name])
+            values[name] = json.loads(values[name])
         except ValueError as error:
             raise SettingsError(f"Setting {name} (environment {env_name(name)}) cannot be used: no JSON, {error}.") from None
-    return found
+    return values
 
 
 def config_files() -> list[Path]:
-    """The files that are read if they are there, the stronger one last."""
+    """List the files to read if they exist; the last one wins."""
     return [_xdg("XDG_CONFIG_HOME", "~/.config") / "opencode-shim" / "config.toml", Path.cwd() / PROJECT_FILE]
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The values of one TOML file; {} if there is none."""
+    """Read the values of one TOML file; {} if it does not exist."""
     try:
         return tomllib.loads(_text(path))
     except FileNotFoundError:
@@ -496,7 +496,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
-    """The text of a file. A repository may have put a pipe or a device there, which would hold the start for ever.
+    """Read a regular file without blocking, as a repository may bring a pipe or a device instead.
 
     Raises OSError, UnicodeDecodeError.
     """
@@ -511,7 +511,7 @@ def _text(path: Path) -> str:
 
 
 def _check_project_file(path: Path, names: Iterable[str]) -> None:
-    """Raises SettingsError if the file of a project has settings that only a person may have."""
+    """Raise SettingsError if a project's file has settings that only the user may have."""
     refused = [name for name in names if name in Settings.model_fields and name not in OF_A_PROJECT]
     if refused:
         variables = ", ".join(env_name(name) for name in refused)
@@ -522,17 +522,17 @@ def _check_project_file(path: Path, names: Iterable[str]) -> None:
 
 
 def sentences(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
-    """One sentence per wrong setting. Values are shown as given, but for those of `SECRET_FIELDS`."""
+    """Write one sentence per invalid setting, with its value unless it is in `SECRET_FIELDS`."""
     lines: list[str] = []
     for problem in error.errors(include_url=False):
         name = str(problem["loc"][0]) if problem["loc"] else "?"
         where = origins.get(name, "default")
         if problem["type"] == "extra_forbidden":
-            known = ", ".join(sorted(cast("dict[str, Any]", Settings.model_fields)))
-            lines.append(f"Unknown setting {name} ({where}). Known: {known}.")
+            names = ", ".join(sorted(cast("dict[str, Any]", Settings.model_fields)))
+            lines.append(f"Unknown setting {name} ({where}). Known: {names}.")
         else:
-            what = problem["msg"].removeprefix("Value error, ")
+            reason = problem["msg"].removeprefix("Value error, ")
             place = ".".join(str(step) for step in problem["loc"])
             shown = place if name in SECRET_FIELDS else f"{name} = {values.get(name)!s}"
-            lines.append(f"Setting {shown} ({where}) cannot be used: {what[:1].lower()}{what[1:]}.")
+            lines.append(f"Setting {shown} ({where}) cannot be used: {reason[:1].lower()}{reason[1:]}.")
     return "\n".join(dict.fromkeys(lines))

@@ -1,6 +1,6 @@
-"""Which opencode-shim this is: version, commit, and the releases that its changelog names.
+"""Reads the version and commit of this opencode-shim, and the releases in its changelog.
 
-A built package has `build.json` (written by `hatch_build.py`). In a checkout the commit is read from `.git`; no program is run.
+A built package has `build.json` (written by `hatch_build.py`). In a checkout, it reads the commit from `.git`, without git.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ BUILD_FILE = Path(__file__).with_name("build.json")
 CHECKOUT = Path(__file__).resolve().parent.parent
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
 SHOWN = 9
-"""Characters of a commit that are shown."""
+"""Number of characters of a commit that are shown."""
 OLD_AFTER_DAYS = 180
-"""A release older than this is worth a look for a newer one."""
+"""Age in days from which the server suggests to look for a newer release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A released version and its day."""
+    """A released version and its date."""
 
     version: str
     day: date
@@ -35,7 +35,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What is running. `commit` is "" where it cannot be told; `modified`: files differed from it when it was built."""
+    """The running build. `commit` is "" if unknown; `modified`: files differed from the commit at build time."""
 
     version: str
     commit: str = ""
@@ -47,19 +47,19 @@ class Build:
         return f"{self.version} ({self.commit[:SHOWN]}{changed})" if self.commit else self.version
 
     def age_days(self, today: date) -> int | None:
-        """Days since this version was released; None if its changelog does not say when."""
+        """Return the days since this version's release; None if the changelog has no date."""
         days = [release.day for release in self.releases if release.version == self.version]
         return (today - days[0]).days if days else None
 
 
 @cache
 def build() -> Build:
-    """The build of this process."""
+    """Return the build of this process."""
     return read_build(metadata.version(PACKAGE), BUILD_FILE, CHECKOUT)
 
 
 def read_build(version: str, file: Path, checkout: Path) -> Build:
-    """The build that `file` describes; without the file, what the checkout's `.git` says."""
+    """Read the build from `file`; without the file, from the checkout's `.git`."""
     try:
         info = obj(json.loads(file.read_text("utf-8")))
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def read_build(version: str, file: Path, checkout: Path) -> Build:
 
 
 def _checked_out(checkout: Path) -> str:
-    """The commit that HEAD names, "" if there is no repository. A worktree's `.git` is a file that names its folder."""
+    """Return the commit of HEAD, "" outside of a repository. A worktree's `.git` is a file that names its folder."""
     try:
         git = checkout / ".git"
         if git.is_file():

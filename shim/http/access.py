@@ -1,16 +1,16 @@
-"""Who may use the server: credentials, names that it is called by, pages that may call it. Pure, but for the middleware.
+"""Decides who may use the server, by Host, Origin and credentials. Pure, except for the middleware.
 
-    Host         loopback names, IP addresses, the setting `hostname`, this machine's name, `allowed_hosts`; else 403. A page
-                 whose name was made to point at us (DNS rebinding) is stopped by this, also where no password is set
-    Origin       our own, and those of `shim.http.cors`; else 403, also for reading, and for what other sites embed
-                 (Sec-Fetch-Site). Requests without both do not come from a page of another site
+    Host         loopback names, IP addresses, the setting `hostname`, this machine's name, `allowed_hosts`; else 403. This stops
+                 a page whose name resolves to us (DNS rebinding), even without a password
+    Origin       our own, and those of `shim.http.cors`; else 403, for reads too, and for embedded requests of other sites
+                 (Sec-Fetch-Site). A request without both headers does not come from a page of another site
     password     Basic (user and password), Bearer (the password), or `?auth_token=` with base64 of `user:password`; else 401
-                 with the challenge that makes browsers ask. Clients of 2.x know no other user than `opencode`, so that one is
-                 always right too. A token of `shim.http.pairing` is as good as the password, and our own pages may show it as
-                 a cookie. Preflights, `PUBLIC`, pairing links and WebSockets with a ticket pass
+                 with the challenge that makes browsers ask. Clients of 2.x always send the user `opencode`, so it is always
+                 accepted. A token of `shim.http.pairing` counts like the password, and our own pages may send it as a cookie.
+                 Preflights, `PUBLIC`, pairing links and WebSockets with a ticket need no password
 
-Source: native OpenCode 1.18.33, asked with and without each: `auth_token` goes before the header, Bearer is unknown to it, it
-checks neither Host nor Origin, and a terminal's WebSocket with `?ticket=` passes, for the terminal's own route to check.
+Source: native OpenCode 1.18.33, tested with and without each: it prefers `auth_token` to the header, does not know Bearer, checks
+neither Host nor Origin, and lets a terminal's WebSocket with `?ticket=` pass, for the terminal's route to check.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ log = structlog.get_logger(__name__)
 TOKEN_QUERY = "auth_token"  # noqa: S105 - a name
 TICKET_QUERY = "ticket"
 HEALTH = frozenset({"/health", "/global/health"})
-"""That we live, and no more: what watches servers has no password. `/api/health` wants it: by its 401 a TUI of 2.x learns that
-there is one, and asks the person for it."""
+"""Health routes for monitors, which have no password. They only say that the server runs. `/api/health` needs the password,
+because a TUI of 2.x learns from its 401 that it must ask the user for one."""
 PUBLIC = HEALTH | {"/site.webmanifest", "/web-app-manifest-192x192.png", "/web-app-manifest-512x512.png"}
-"""Reading these needs no password. The others are asked for by browsers without credentials, as native knows too."""
+"""Paths that anyone may read. Browsers request the files without credentials, so native OpenCode serves them openly too."""
 TICKETED = re.compile(r"(/api)?/pty/[^/]+/connect")
-"""A terminal's WebSocket, which browsers cannot open with a header. A ticket in its query was made by `connect-token`, which
-needs the password; the route must take nothing but a ticket that is good (`authorized` tells it whether one is needed)."""
+"""A terminal's WebSocket, which browsers cannot open with a header. Its query may carry a ticket from `connect-token`, which
+needs the password. The route must check the ticket unless `is_authorized`."""
 LINK = re.compile(r"/auth/connect/[^/]+")
-"""A pairing link: its code is the credential, and the route looks at it."""
+"""A pairing link. Its code is the credential, which the route checks."""
 USER = "opencode"
-"""The user of every client of 2.x, and ours if nothing else is set."""
+"""The user of every client of 2.x, and our default."""
 COOKIE = "opencode_session"
-"""With the port after it: cookies are the same for all ports of a name."""
+"""The cookie's name, before its port: browsers share cookies between all ports of a host."""
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK_NAMES = re.compile(r"(.*\.)?localhost\.?|ip6-localhost|ip6-loopback")
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 AUTHORIZED: web.RequestKey[bool] = web.RequestKey("authorized", bool)
 TOKEN_ID: web.RequestKey[str] = web.RequestKey("token_id", str)
-"""The pairing token that a request was admitted by; "" for the password, and where none is set."""
+"""The id of the pairing token of a request; "" for the password, and without a password."""
 
 
 class Connection:
-    """The connection that a request came by."""
+    """The connection of a request."""
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
 
     def cut_off(self) -> None:
-        """Close it at once, also in the middle of an answer."""
+        """Close the connection at once, even in the middle of an answer."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
@@ -83,37 +83,38 @@ CONNECTION: web.RequestKey[Connection] = web.RequestKey("connection", Connection
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The password's digests; the password itself is not kept. Comparing takes the same time whatever is wrong."""
+    """Digests of the password, which is not kept itself. A comparison takes constant time."""
 
     pairs: tuple[bytes, ...]
     bearer: bytes
 
     @classmethod
     def of(cls, username: str, password: str) -> Secrets:
-        """In: the settings' values."""
+        """Hash the settings' values."""
         users = dict.fromkeys((username, USER))
         return cls(tuple(_digest(f"{user}:{password}".encode()) for user in users), _digest(password.encode()))
 
-    def admits(self, given: Credentials) -> bool:
-        """Whether these are the right ones."""
-        shown = _digest(given.value)
-        right = [hmac.compare_digest(shown, one) for one in ((self.bearer,) if given.is_bearer else self.pairs)]
-        return any(right)
+    def admits(self, shown: Credentials) -> bool:
+        """Whether the credentials are right."""
+        digest = _digest(shown.value)
+        # A list, not a generator: every comparison runs, so that the time tells nothing.
+        matches = [hmac.compare_digest(digest, expected) for expected in ((self.bearer,) if shown.is_bearer else self.pairs)]
+        return any(matches)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request shows: `user:password`, or with Bearer the password."""
+    """The credentials of a request: `user:password`, or with Bearer the password."""
 
     value: bytes = field(repr=False)
     is_bearer: bool = False
 
     def digest(self) -> bytes:
-        """To know them again without keeping them."""
+        """Hash the credentials, to recognise them again without keeping them."""
         return _digest(self.value)
 
     def secret(self) -> str:
-        """The password's place in them, where a token may stand."""
+        """Return the password part, which may also be a pairing token."""
         text = self.value.decode("utf-8", "replace")
         return text if self.is_bearer else text.partition(":")[2]
 
@@ -123,7 +124,7 @@ def _digest(value: bytes) -> bytes:
 
 
 def credentials(query: Mapping[str, str], headers: Mapping[str, str]) -> Credentials | None:
-    """What a request shows; None if it shows nothing. Unreadable ones are credentials too: wrong ones."""
+    """Return the credentials of a request; None if it has none. Unreadable ones count as wrong credentials."""
     token = query.get(TOKEN_QUERY)
     if token:
         return Credentials(_decode(token))
@@ -136,7 +137,7 @@ def credentials(query: Mapping[str, str], headers: Mapping[str, str]) -> Credent
 
 
 def _decode(text: str) -> bytes:
-    """base64 as clients write it: padded or not, in either alphabet, `+` turned to a blank by a query."""
+    """Decode base64 in any form that clients send: padded or not, in either alphabet, with `+` decoded to a blank."""
     plain = text.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
@@ -148,7 +149,7 @@ def _decode(text: str) -> bytes:
 
 
 def host_allowed(host: str, names: Iterable[str]) -> bool:
-    """Whether a Host header (with or without a port) is one of ours. IP addresses all are: no name points at them."""
+    """Whether a Host header (with or without a port) names this server. All IP addresses do, as DNS cannot rebind them."""
     name = _split(host)[0]
     if name is None:
         return False
@@ -162,7 +163,7 @@ def host_allowed(host: str, names: Iterable[str]) -> bool:
 
 
 def same_origin(origin: str, host: str) -> bool:
-    """Whether a page of this origin was served under this Host header. Ports that the scheme implies may be left out."""
+    """Whether an origin and a Host header name the same server. Default ports may be absent."""
     try:
         split = urlsplit(origin)
         port = split.port
@@ -176,11 +177,11 @@ def same_origin(origin: str, host: str) -> bool:
 
 
 def _split(host: str) -> tuple[str | None, int | None]:
-    """`NAME[:PORT]`, lower-cased, brackets off; (None, None) for what is no host."""
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d{1,5}))?", host)
-    if found is None:
+    """Split `NAME[:PORT]`, in lower case and without brackets; (None, None) if it is no host."""
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d{1,5}))?", host)
+    if match is None:
         return None, None
-    return (found[1] or found[2]).lower(), int(found[3]) if found[3] else None
+    return (match[1] or match[2]).lower(), int(match[3]) if match[3] else None
 
 
 # --- the door --------------------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def _split(host: str) -> tuple[str | None, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules of one server, from its settings. `secrets` is None where no password is set."""
+    """The access rules of one server, from its settings. `secrets` is None without a password."""
 
     secrets: Secrets | None
     names: frozenset[str]
@@ -201,7 +202,7 @@ class Access:
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock) -> Access:
-        """In: the settings. This machine's name counts as ours: others cannot make it point elsewhere in its own network."""
+        """Build the rules from the settings. This machine's name is allowed, as others cannot redirect it in its own network."""
         machine = socket.gethostname().lower()
         names = {
             settings.hostname.lower().replace("*", ""),
@@ -223,11 +224,11 @@ class Access:
         )
 
     def epoch_s(self) -> float:
-        """The time of day, as tokens have it."""
+        """Return the wall time in epoch seconds, as tokens use it."""
         return self.clock.now_ms() / 1000
 
     def path(self, request: web.Request) -> str:
-        """The path without the base path and without a `/` at its end. `%2F` stays: for routes it is no `/` either."""
+        """Return the path without base path and trailing `/`. `%2F` stays encoded, as routes do not treat it as `/`."""
         raw = request.rel_url.raw_path
         path = raw if "%2f" in raw.lower() else request.path
         if self.base_path and (path + "/").startswith(self.base_path + "/"):
@@ -235,31 +236,33 @@ class Access:
         return path.rstrip("/") or "/"
 
     def host(self, request: web.Request) -> str:
-        """The name that the client used: with `trust_proxy` what the proxy says it was."""
+        """Return the Host that the client used; with `trust_proxy`, the one that the proxy reports."""
         return self._forwarded_value(request, "X-Forwarded-Host") or request.headers.get("Host", "")
 
     def _forwarded_value(self, request: web.Request, name: str) -> str:
-        """The last entry of such a header, which the proxy itself wrote: behind those that came, or in a line of its own."""
+        """Return the last entry of a forwarding header, the only one that the proxy itself wrote."""
         lines = request.headers.getall(name, ()) if self.trust_proxy else ()
         return ",".join(lines).rpartition(",")[2].strip()
 
     def address(self, request: web.Request) -> str:
-        """Where the client is: with `trust_proxy` as the proxy says. A port that it tells too is left out: each connection has
-        another one."""
+        """Return the client's address; with `trust_proxy`, the one that the proxy reports.
+
+        A reported port is removed, because each connection has another one.
+        """
         forwarded = self._forwarded_value(request, "X-Forwarded-For")
         return _split(forwarded)[0] or forwarded or request.remote or ""
 
     def check_host(self, request: web.Request) -> None:
-        """Raises HostNotAllowed. A request without the header does not come from a browser."""
+        """Raise HostNotAllowed for a foreign Host. A request without the header passes: it does not come from a browser."""
         host = self.host(request)
         if host and not host_allowed(host, self.names):
             raise HostNotAllowed(host, _split(host)[0] or "NAME")
 
     def check_origin(self, request: web.Request) -> None:
-        """Raises Forbidden for a page that is neither ours nor allowed. Preflights are answered to all, without a permission.
+        """Raise Forbidden for a page that is neither ours nor allowed. Preflights pass, and grant nothing.
 
-        Reading too: its browser would hide the answer from the page, but a search has run, a wrong password was counted, and a
-        script that it names is run by it. What a page has embedded comes without Origin; browsers then say whose it is.
+        Reads are refused too: the browser would hide the answer from the page, but a search would have run, a wrong password
+        would be counted, and an embedded script would execute. Embedded requests have no Origin, but browsers mark their site.
         """
         if request.method == "OPTIONS":
             return
@@ -270,16 +273,16 @@ class Access:
             raise EmbeddingNotAllowed
 
     def check_credentials(self, request: web.Request, now_s: float) -> str | None:
-        """What the owner has shown: the id of a pairing token, or "" for the password. None if the request may pass without.
+        """Return the id of the request's pairing token, or "" for the password; None if the request needs neither.
 
         Raises Unauthorized, TooManyLogins.
         """
         if self.secrets is None:
             return ""
-        given = credentials(request.query, request.headers)
+        shown = credentials(request.query, request.headers)
         path = self.path(request)
-        # Only a WebSocket by ticket, or what is public, may pass without; wrong credentials are wrong there too.
-        if given is None:
+        # Only public paths and WebSockets with a ticket pass without credentials. Wrong credentials are refused there too.
+        if shown is None:
             if (cookie := self._token_of_cookie(request)) is not None:
                 return cookie
             if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
@@ -291,41 +294,41 @@ class Access:
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
             raise TooManyLogins(wait_s)
-        if self.secrets.admits(given):
+        if self.secrets.admits(shown):
             return ""
-        if (token_id := self.pairing.identify(given.secret(), self.epoch_s())) is not None:
+        if (token_id := self.pairing.identify(shown.secret(), self.epoch_s())) is not None:
             return token_id
-        self.throttle.note_failure(address, given.digest(), now_s)
+        self.throttle.note_failure(address, shown.digest(), now_s)
         log.warning("login.failed", address=address[:100])
         raise Unauthorized("The user or password is wrong")
 
     def _token_of_cookie(self, request: web.Request) -> str | None:
-        """The id of the token that one of our own pages shows. Other pages' requests carry the cookie too, and do not count."""
+        """Return the id of the token in our page's cookie. Requests of other pages carry the cookie too, and do not count."""
         token = request.cookies.get(self.cookie_name(request))
         if token is None:
             return None
         origin = request.headers.get("Origin")
         site, mode = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Sec-Fetch-Mode", "")
         ours = origin is None or same_origin(origin, self.host(request))
-        opened = request.method == "GET" and mode == "navigate"  # a link elsewhere to us: that page cannot read the answer
+        opened = request.method == "GET" and mode == "navigate"  # a link from another page, which cannot read the answer
         may_show = ours and (site in ("same-origin", "none") or opened)
         return self.pairing.identify(token, self.epoch_s()) if may_show else None
 
     def is_good(self, token_id: str) -> bool:
-        """Whether a pairing token was not taken back; "" is none, and stands for the password."""
+        """Whether a pairing token is still valid. "" stands for the password, which always is."""
         return not token_id or self.pairing.is_good(token_id)
 
     def cookie_name(self, request: web.Request) -> str:
-        """The cookie of this server, as its pages are reached."""
+        """Return the name of this server's cookie, which contains the port that the client uses."""
         scheme = "https" if self.secure(request) else "http"
         return f"{COOKIE}_{_split(self.host(request))[1] or DEFAULT_PORTS[scheme]}"
 
     def secure(self, request: web.Request) -> bool:
-        """Whether the client came by HTTPS: with `trust_proxy`, as the proxy says."""
+        """Whether the client uses HTTPS; with `trust_proxy`, as the proxy reports."""
         return (self._forwarded_value(request, "X-Forwarded-Proto") or request.scheme) == "https"
 
     def redeem(self, request: web.Request, code: str, now_s: float) -> str:
-        """The token for a pairing code. Raises PairingLinkSpent, and TooManyLogins after too many wrong ones."""
+        """Exchange a pairing code for a token. Raises PairingLinkSpent, and TooManyLogins after too many wrong codes."""
         address = self.address(request)
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
@@ -342,29 +345,32 @@ _OURS: web.RequestKey[Access] = web.RequestKey("access", Access)
 
 
 def access_of(request: web.Request) -> Access:
-    """The rules that a request came in by: of the whole server, also below the base path, whose application is another."""
+    """Return the access rules of a request. They hold for the whole server, also for the sub-application at the base path."""
     return request[_OURS]
 
 
 def _is_link(request: web.Request) -> bool:
-    """Whether somebody has followed a link to us: a page of its own, no frame in another one."""
+    """Whether the request follows a link to a page of ours, as opposed to a frame in another page."""
     headers = request.headers
     return headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest", "document") == "document"
 
 
 def is_authorized(request: web.Request) -> bool:
-    """Whether the request showed the password, or none is set. False only where it could pass without (`PUBLIC`, a ticket)."""
+    """Whether the request has valid credentials, or needs none because no password is set.
+
+    False only for requests that pass without credentials (`PUBLIC`, a ticket).
+    """
     return request.get(AUTHORIZED, False)
 
 
 def token_of(request: web.Request) -> str:
-    """The id of the pairing token that a request was admitted by; "" if it was none."""
+    """Return the id of a request's pairing token; "" if it has none."""
     return request.get(TOKEN_ID, "")
 
 
 @contextmanager
 def while_good(request: web.Request, token_id: str) -> Generator[None]:
-    """Close the connection of a request at once when this pairing token is taken back. "" is no token."""
+    """Close the connection of a request at once when its pairing token is revoked. "" is no token."""
     if not token_id:
         yield
         return
@@ -374,7 +380,7 @@ def while_good(request: web.Request, token_id: str) -> Generator[None]:
 
 @web.middleware
 async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Nothing is done, looked up or said before a request has come through here."""
+    """Check access before any other work on a request."""
     access = request[_OURS] = request.app[ACCESS]
     access.check_host(request)
     access.check_origin(request)

@@ -1,4 +1,4 @@
-"""An aiohttp application from services and modules of handlers, with its middlewares. Its routes: `shim.routes`."""
+"""Builds an aiohttp application from services and handler modules, with its middlewares. Routes: `shim.routes`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
 from shim.services import Services
 
 SERVER_NAME = "opencode-shim"
-"""What answers say of their server: no versions, which would tell what it can be attacked with."""
-# Also for the answers to bytes that are no HTTP, which pass no middleware and no signal.
+"""The Server header of answers. It has no version, which would help attackers."""
+# aiohttp also uses this in answers to invalid HTTP, which pass no middleware and no signal.
 web_response.SERVER_SOFTWARE = SERVER_NAME  # pyright: ignore[reportPrivateImportUsage] - there is no setting for it
 
 
@@ -30,11 +30,11 @@ def application(
     unknown: middleware.Unknown | None = None,
     body_limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> web.Application:
-    """An application with all that stands between a request and its handler.
+    """Build an application with everything between a request and its handler.
 
-    In: `faces`, which say errors; `load`, which makes the table of routes, called by the first request that the handlers of the
-    `early` modules do not serve. `unknown` is asked for paths that no route has (the web UI's files). Starting and stopping of
-    services is the caller's, with `cleanup_ctx`.
+    In: `faces`, which render errors; `load`, which builds the table of routes at the first request that the `early` modules do
+    not serve; `unknown`, which answers paths without a route (the web UI's files). The caller starts and stops the services
+    with `cleanup_ctx`.
     """
     app = web.Application(
         client_max_size=body_limit_bytes,

@@ -1,9 +1,9 @@
-"""Which web pages may call us, as native OpenCode decides it. Pure.
+"""Decides which web pages may call this server, by native OpenCode's rules. Pure.
 
     http://localhost:PORT, http://127.0.0.1:PORT, tauri://localhost, http(s)://tauri.localhost, oc://renderer (the desktop
     apps), https://opencode.ai and its subdomains, and what the setting `cors` names
 
-Pages of other origins are refused by `shim.http.access`.
+`shim.http.access` refuses pages of other origins.
 Source: recording `endpoints` of 1.18.33, and a live 1.18.33 for `https://tauri.localhost` and deeper subdomains.
 """
 
@@ -26,15 +26,15 @@ def is_allowed_origin(origin: str, more: Collection[str]) -> bool:
 
 
 def headers(origin: str | None, more: Collection[str]) -> dict[str, str]:
-    """For every answer, streams and errors too."""
-    found = {"Vary": "Origin"}
+    """Return the CORS headers of every answer, including streams and errors."""
+    result = {"Vary": "Origin"}
     if origin and is_allowed_origin(origin, more):
-        found |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": EXPOSED}
-    return found
+        result |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": EXPOSED}
+    return result
 
 
 def preflight(asked_headers: str) -> dict[str, str]:
-    """For the answer to OPTIONS, beside `headers`."""
+    """Return the headers that an answer to OPTIONS has in addition to `headers`."""
     return {
         "Access-Control-Allow-Methods": METHODS,
         "Access-Control-Allow-Headers": asked_headers,

@@ -1,8 +1,8 @@
-"""Which directory a request is about. Pure.
+"""Resolves the directory that a request names. Pure.
 
 Source: `docs/clients.md`, "How each client names the project directory": the query `directory` (SDK, TUI, web UI), the
 query `location[directory]` (the preview API), the header `x-opencode-directory`, percent-encoded by newer clients and
-plain in those up to 1.3; else the server's own. The answer is compared as a string by clients: absolute, no `/` at its end.
+plain in those up to 1.3; else the server's own. Clients compare the result as a string: absolute, without trailing `/`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from urllib.parse import unquote
 from shim.errors import InvalidRequest
 
 NAME_LIMIT_BYTES = 255
-"""Of one name in a path; what every file system here takes. Longer ones make each look at the disk fail."""
+"""Maximum length of one name in a path, as in all common file systems. With a longer name, every file operation would fail."""
 PATH_LIMIT_BYTES = 4096 - 256
-"""Of the whole, with room for names in it."""
+"""Maximum length of a path, with room for the names of its entries."""
 QUERY_NAMES = ("directory", "location[directory]")
 HEADER = "x-opencode-directory"
 
 
 def resolve(query: Mapping[str, str], headers: Mapping[str, str], default: str) -> str:
-    """The directory of a request; it need not exist. Raises InvalidRequest for a NUL in it, and for one that is too long."""
+    """Return the directory of a request, which need not exist. Raises InvalidRequest for a NUL and for a too long path."""
     named = next((query[name] for name in QUERY_NAMES if query.get(name)), None) or _of_header(headers) or default
     if "\0" in named:
         raise InvalidRequest("A directory may not contain NUL", "Query", ("directory",))
@@ -35,6 +35,6 @@ def resolve(query: Mapping[str, str], headers: Mapping[str, str], default: str) 
 
 def _of_header(headers: Mapping[str, str]) -> str:
     value = headers.get(HEADER, "")
-    # Headers arrive with undecodable bytes as surrogates, which no JSON answer could hold.
+    # aiohttp decodes invalid bytes in headers as surrogates, which JSON answers cannot hold.
     text = unquote(value) if "%" in value else value
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

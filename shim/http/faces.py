@@ -1,6 +1,6 @@
-"""The faces as the HTTP layer knows them: how each says an error, and which one answers for a request.
+"""The faces from the view of the HTTP layer: how each renders an error, and which paths it owns.
 
-A route has the face that it was registered with. A request without a route gets the errors of the face whose folder it asked in.
+A route has the face that registered it. A request without a route gets the errors of the face that owns its path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiohttp import web
 from shim.errors import RequestError
 
 Render: TypeAlias = Callable[[RequestError], tuple[int, dict[str, Any]]]
-"""Status and body of an error."""
+"""Renders an error as status and body."""
 RouteHandler = TypeVar("RouteHandler", bound=Callable[[web.Request], Awaitable[web.StreamResponse]])
 
 _FACE = "__face__"
@@ -22,7 +22,7 @@ _FACE = "__face__"
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """One API of the server. `folders`: where its routes are, with a `/` at the end; () for the face of all other paths."""
+    """One API of the server. `folders`: the path prefixes of its routes, ending with `/`; () for the face of all other paths."""
 
     name: str
     render: Render
@@ -31,13 +31,13 @@ class Face:
 
 
 class Faces(NamedTuple):
-    """All faces of a server. `root` answers for each path that is in no folder of the others."""
+    """All faces of a server. `root` owns each path that no other face owns."""
 
     root: Face
     others: tuple[Face, ...]
 
     def owner_of(self, path: str) -> Face:
-        """The face whose folder a path is in. In: the path without the base path."""
+        """Return the face that owns a path. In: the path without the base path."""
         return next((face for face in self.others if path.startswith(face.folders)), self.root)
 
 
@@ -45,12 +45,12 @@ FACES: web.AppKey[Faces] = web.AppKey("faces", Faces)
 
 
 def belongs_to(face: Face, handler: RouteHandler) -> RouteHandler:
-    """Mark a route's handler as one of this face."""
+    """Mark a route's handler as this face's."""
     setattr(handler, _FACE, face)
     return handler
 
 
 def face_of(request: web.Request, base_path: str) -> Face:
-    """The face of the request's route, or of its path if no route has it."""
+    """Return the face of the request's route, or the owner of its path if there is no route."""
     face = getattr(request.match_info.handler, _FACE, None)
     return face if isinstance(face, Face) else request.app[FACES].owner_of(request.path.removeprefix(base_path))

@@ -1,4 +1,4 @@
-"""Ends what runs for a directory, for each face that has a request for it."""
+"""Disposes the instance of a directory, for the faces that offer this operation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from shim.http.operation import Ctx
 
 
 async def end_instance(ctx: Ctx, directory: str) -> None:
-    """End a directory's turns, agents and terminals, tell clients to read everything again, end its `/event` streams."""
+    """End a directory's turns, agents, terminals and `/event` streams, and tell clients to read everything again."""
     services = ctx.services
     await services.sessions.dispose(directory)
     await services.terminals.dispose(directory)

@@ -1,6 +1,6 @@
-"""Routes whose handlers are imported when the first request asks for one of them: a start loads what a start needs.
+"""Imports route handlers at the first request for one of them, so that the server starts faster.
 
-One resource at `/` stands for all of them. aiohttp asks it last, since its own lookup goes from the longest path to the shortest.
+One resource at `/` stands for all these routes. aiohttp tries it last, because it tries longer paths first.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, UrlMappin
 
 
 class Later(AbstractResource):
-    """What `load` gives is only looked up in: requests are served by the application that this resource is added to.
+    """A resource that finds routes in a lazily loaded application. The application that holds it serves the requests.
 
-    In: `load`, called once, by the first request that no other resource takes. What it raises is that request's error, and
-    the next one tries again.
+    In: `load`, called once, by the first request that no other resource serves. If it raises, that request fails and the next
+    one tries again.
     """
 
     def __init__(self, load: Callable[[], web.Application]) -> None:
@@ -28,7 +28,7 @@ class Later(AbstractResource):
 
     @property
     def table(self) -> web.Application:
-        """The routes; loaded now if they are not yet."""
+        """The application with the routes. The first access loads it."""
         if self._table is None:
             with _resting():
                 self._table = self._load()
@@ -36,7 +36,7 @@ class Later(AbstractResource):
 
     @property
     def loaded(self) -> bool:
-        """Whether a request has needed them."""
+        """Whether the routes were loaded."""
         return self._table is not None
 
     @property
@@ -44,12 +44,12 @@ class Later(AbstractResource):
         return "/"
 
     async def resolve(self, request: web.Request) -> tuple[UrlMappingMatchInfo | None, set[str]]:
-        """As every resource of aiohttp: the match, or the methods that this path has."""
-        found = await self.table.router.resolve(request)
-        wrong = found.http_exception
-        if wrong is None:
-            return found, set()
-        return None, wrong.allowed_methods if isinstance(wrong, web.HTTPMethodNotAllowed) else set()
+        """Implement aiohttp's resource interface: return the match, or the allowed methods of this path."""
+        match = await self.table.router.resolve(request)
+        error = match.http_exception
+        if error is None:
+            return match, set()
+        return None, error.allowed_methods if isinstance(error, web.HTTPMethodNotAllowed) else set()
 
     def __len__(self) -> int:
         return len(self.table.router.routes())
@@ -64,15 +64,15 @@ class Later(AbstractResource):
         return False
 
     def add_prefix(self, prefix: str) -> NoReturn:
-        raise RuntimeError("Routes that are loaded later stand at the root; `load` adds its own prefix.")
+        raise RuntimeError("Lazily loaded routes are at the root. Add the prefix in `load`.")
 
     def url_for(self, **_kwargs: str) -> NoReturn:
-        raise RuntimeError("Routes that are loaded later have no names.")
+        raise RuntimeError("Lazily loaded routes have no names. Build the URL from its path.")
 
 
 @contextmanager
 def _resting() -> Generator[None]:
-    """The collector of cycles looks through nothing that is imported, neither now nor later: it is here to stay."""
+    """Turn the garbage collector off during the import, and freeze the imported objects, which live forever."""
     was_on = gc.isenabled()
     gc.disable()
     try:

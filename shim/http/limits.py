@@ -1,7 +1,7 @@
-"""Bounds of what a request's body may hold, in one place for all faces. Pure.
+"""Checks the bounds of request bodies, in one place for all faces. Pure.
 
-A body within its bytes (`BODY_LIMIT_BYTES`) can still hold millions of parts, or a title that every list of sessions repeats.
-Documents that are imported hold whole conversations, so they may have more values; their texts are checked where they are read.
+A body within `BODY_LIMIT_BYTES` can still contain millions of parts, or a long title that every list of sessions repeats.
+Imported documents contain whole conversations, so they may have more values; the import checks their texts.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from shim.errors import InvalidRequest, PayloadTooLarge, place_text
 from shim.ids import ID_LIMIT
 
 VALUES_LIMIT = 100_000
-"""Members of arrays and objects of a body, at all depths together."""
+"""Maximum members of all arrays and objects of a body together."""
 IMPORT_VALUES_LIMIT = 5_000_000
-"""The same of a document that is imported."""
+"""The same maximum for an imported document."""
 IMPORTS = frozenset({"session.import", "experimental.session.import", "sync.replay"})
 ARRAYS: Mapping[str, int] = {
     **dict.fromkeys(("parts", "files", "agents", "skills", "answers", "attachments"), 1000),
     **dict.fromkeys(("permission", "permissions", "rules"), 2000),
 }
-"""Members of an array of this name."""
+"""Maximum members of an array, by name."""
 TEXTS: Mapping[str, int] = {
     **dict.fromkeys(("id", "messageID", "sessionID", "partID", "parentID", "requestID", "projectID", "workspaceID"), ID_LIMIT),
     **dict.fromkeys(("providerID", "modelID", "agent", "mode", "variant", "agentMode", "permissionMode"), 256),
@@ -29,15 +29,15 @@ TEXTS: Mapping[str, int] = {
     **dict.fromkeys(("name", "filename", "mime"), 1000),
     **dict.fromkeys(("directory", "cwd"), 4096),
 }
-"""Characters of a text of this name."""
+"""Maximum characters of a text, by name."""
 NAMED_DEPTH = 4
-"""Levels of a body at which names mean something; below are values of tools and of other programs."""
+"""Levels of a body whose names are checked. Deeper levels contain values of tools and other programs."""
 OPEN = frozenset({"metadata", "input", "config", "options", "format"})
-"""Members whose insides are the client's own."""
+"""Members with arbitrary contents of the client, whose names are not checked."""
 
 
 def check(operation_id: str, body: Any) -> None:
-    """Raise InvalidRequest for a text that is too long, PayloadTooLarge for too many of something; both name field and bound."""
+    """Raise InvalidRequest for a too long text, PayloadTooLarge for too many members. Both name the field and the bound."""
     imports = operation_id in IMPORTS
     most = IMPORT_VALUES_LIMIT if imports else VALUES_LIMIT
     count = 0

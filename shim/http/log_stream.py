@@ -1,4 +1,4 @@
-"""Streams of a session's log: what is past, then what happens, each with a number that a client can come back with."""
+"""Streams a session's log: past events, then live ones, each with a number from which a client can resume."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiohttp import web
 from shim.sessions.feed import Source
 
 KEEP_ALIVE_S = 15.0
-"""Without events, a comment is sent so often, so that nothing on the way ends the stream."""
+"""Seconds without events after which the stream sends a comment, so that no proxy closes it."""
 SEND_TIMEOUT_S = 30.0
-"""A client that takes nothing for so long is cut off; it comes back with Last-Event-ID."""
+"""Seconds after which a client that reads nothing is cut off. It reconnects with Last-Event-ID."""
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 CHUNK_BYTES = 256 * 1024
-"""Bytes of one write."""
+"""Maximum bytes of one write."""
 
 E = TypeVar("E")
 
@@ -25,13 +25,13 @@ log = structlog.get_logger(__name__)
 
 
 def last_event_id(request: web.Request) -> int | None:
-    """Where the client was; None if it does not say, or says what is no sequence."""
-    said = request.headers.get("Last-Event-ID", "")
-    return int(said) if said.isdecimal() and len(said) < 18 else None
+    """Return the client's Last-Event-ID; None if it is missing or no sequence number."""
+    value = request.headers.get("Last-Event-ID", "")
+    return int(value) if value.isdecimal() and len(value) < 18 else None
 
 
 def frame(id_: int, data: bytes) -> bytes:
-    """One event of a stream. In: JSON, which has no line breaks."""
+    """Format one event of a stream. In: JSON without line breaks."""
     return b"id: %d\ndata: %b\n\n" % (id_, data)
 
 
@@ -42,9 +42,9 @@ async def stream(
     *,
     until: Callable[[E], bool] = lambda _: False,
 ) -> web.StreamResponse:
-    """Send what `source` gives, up to and with the event that `until` says; then end.
+    """Send the events of `source`, up to and including the first one for which `until` is true.
 
-    How it ends tells the client what to do: cleanly when there is nothing more to come, broken off when it was too slow.
+    The stream ends cleanly if no more events follow. A too slow client gets a broken connection, so that it reconnects.
     """
     response = web.StreamResponse(headers=HEADERS)
     response.content_type = "text/event-stream"
@@ -74,11 +74,11 @@ async def stream(
 
 
 async def _write_all(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
-    """In chunks, each with its own time limit."""
+    """Write frames in chunks, each with its own time limit."""
     waiting, size = list[bytes](), 0
-    for one in frames:
-        waiting.append(one)
-        size += len(one)
+    for piece in frames:
+        waiting.append(piece)
+        size += len(piece)
         if size > CHUNK_BYTES:
             await _send(response.write(b"".join(waiting)))
             waiting, size = [], 0

@@ -1,4 +1,4 @@
-"""A JSON list that is too long to be written at once: it is sent piece by piece, and others have their turn between them."""
+"""Sends a long JSON list in pieces, so that other requests get their turn between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp import web
 from shim.http import wire_json
 
 PIECE = 100
-"""Elements that are read and written at once: messages have some KB each, so this takes a millisecond or two."""
+"""Elements that are encoded and written at once. With messages of some KB each this takes a millisecond or two."""
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ async def send(
 ) -> web.StreamResponse:
     """200 with what `wire` makes of `found`, piece by piece as it is sent. Waits for a client that reads slowly.
 
-    Raises: ConnectionError when the client has gone.
+    Raises: ConnectionError if the client disconnects.
     """
     response = web.StreamResponse(headers={"Content-Type": "application/json", **headers})
     if request.method == "HEAD":

@@ -1,9 +1,9 @@
-"""What every request passes: a line in the log, CORS, and the one place where errors become answers. Never HTML.
+"""Middlewares of every request: the log line, CORS, and the conversion of errors to answers, which are never HTML.
 
-RequestError            status and body by the table of the face that was asked (`shim.http.faces`)
+RequestError            status and body from the table of the request's face (`shim.http.faces`)
 other ShimError         InternalError with its text, which is written for people, and a reference
-anything else           InternalError that says nothing but the reference; the log has the traceback under it
-of aiohttp              RouteUnknown, MethodNotAllowed, BodyTooLarge; native sends its web page, which breaks clients
+errors of aiohttp       RouteUnknown, MethodNotAllowed, BodyTooLarge; native OpenCode sends its web page, which breaks clients
+any other error         InternalError with only a reference, under which the log has the traceback
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from shim.http.operation import SERVICES
 log = structlog.get_logger(__name__)
 
 Unknown: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
-"""Asked for an answer to a request that no route knows, before it becomes a 404."""
+"""Answers a request without a route, or returns None for a 404."""
 
 UNKNOWN: web.AppKey[Unknown] = web.AppKey("unknown")
 _STARTED = web.RequestKey("started", bool)
 
 SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEORIGIN", "Referrer-Policy": "same-origin"}
-"""No page may show ours in a frame and have its buttons clicked; no address of ours, with an `auth_token` perhaps, is told to
-others."""
+"""Headers that keep other pages from framing ours (clickjacking), and our URLs, which may contain an `auth_token`, from other
+sites."""
 UNEXPECTED = "Unexpected server error. Check server logs for details."
 SHOWN_PATH_LENGTH = 300
 CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
-"""Makes browsers ask for the password."""
+"""The challenge that makes browsers ask for the password."""
 
 
 @web.middleware
 async def request_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """One line a request, at debug. Queries are left out: they may hold what a person searched for."""
+    """Log one line per request, at debug, without the query, which may contain a user's search terms."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     status = 0
@@ -71,14 +71,14 @@ async def request_log(request: web.Request, handler: Handler) -> web.StreamRespo
 
 @web.middleware
 async def preflight(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Any OPTIONS is answered with 204, on unknown paths too, as by native."""
+    """Answer any OPTIONS with 204, even on unknown paths, as native OpenCode does."""
     if request.method != "OPTIONS":
         return await handler(request)
     return web.Response(status=204, headers=cors.preflight(request.headers.get("Access-Control-Request-Headers", "")))
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """`on_response_prepare`: a signal and not a middleware, since streams send their headers while they are handled."""
+    """Add CORS and safety headers. A signal, not a middleware, because streams send their headers inside of their handler."""
     request[_STARTED] = True
     response.headers.update(cors.headers(request.headers.get("Origin"), request.app[SERVICES].settings.cors))
     response.headers.update(SAFETY_HEADERS)
@@ -86,7 +86,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The boundary: below it errors are exceptions, above it answers."""
+    """Turn exceptions of handlers into answers."""
     try:
         return await handler(request)
     except RequestError as error:
@@ -95,24 +95,24 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if error.status < 400:
             raise
         if isinstance(error, web.HTTPNotFound) and (ask := request.app.get(UNKNOWN)) is not None:
-            found = await ask(request)
-            if found is not None:
-                return found
+            response = await ask(request)
+            if response is not None:
+                return response
         return _answer(request, _typed_error(request, error))
     except ConnectionResetError:
-        # The client has gone while we wrote to it; aiohttp closes the rest.
+        # The client disconnected during a write. aiohttp cleans up.
         raise
     except Exception as error:
         reference = f"err_{secrets.token_hex(4)}"
         log.exception("request.failed", ref=reference, method=request.method, path=request.path[:SHOWN_PATH_LENGTH])
         if request.get(_STARTED):
-            # Half an answer is out: only a broken connection tells the client that the rest will not come.
+            # Part of the answer was sent. Only a broken connection tells the client that it is incomplete.
             raise
         return _answer(request, InternalError(str(error) if isinstance(error, ShimError) else UNEXPECTED, reference))
 
 
 def _typed_error(request: web.Request, error: web.HTTPException) -> RequestError:
-    """Our error for one of aiohttp's."""
+    """Convert an aiohttp error to ours."""
     method, path = request.method, request.path[:SHOWN_PATH_LENGTH]
     match error:
         case web.HTTPNotFound():
@@ -126,7 +126,7 @@ def _typed_error(request: web.Request, error: web.HTTPException) -> RequestError
 
 
 def _answer(request: web.Request, error: RequestError) -> web.StreamResponse:
-    """The error as the face says it that was asked."""
+    """Render an error with the request's face."""
     face = face_of(request, request.app[SERVICES].settings.base_path)
     status, body = face.render(error)
     headers = _headers(error)
@@ -134,7 +134,7 @@ def _answer(request: web.Request, error: RequestError) -> web.StreamResponse:
 
 
 def _headers(error: RequestError) -> dict[str, str]:
-    """The headers that HTTP wants beside an error, on every face."""
+    """Return the HTTP headers that belong to an error, on every face."""
     match error:
         case Unauthorized():
             return {"WWW-Authenticate": CHALLENGE}

@@ -1,4 +1,4 @@
-"""What every request leaves behind: a count and a duration, ids in the log lines that it causes, a span if traces are on."""
+"""Measures every request: its count and duration, ids for its log lines, and a span if tracing is on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shim.http.operation import SERVICES
 
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost. The route's pattern is counted, never the path: paths have ids in them."""
+    """Count and trace a request, as the outermost middleware. It counts by route pattern, because paths contain ids."""
     services = request.app[SERVICES]
     face = services.universal
     if face is None:

@@ -1,15 +1,15 @@
-"""Handlers and the wire: `@operation("session.fork")` names what a function serves; here is all that stands between.
+"""Connects handlers to HTTP: `@operation("session.fork")` names the operation, and this module does the rest.
 
     @operation("session.fork")
     async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object: ...
 
-The decorators are those of the faces (`shim/faces/*/endpoint.py`); an id is that of one wire, both have a `session.list`.
-Parameters are known by name. `path`, `query` and `body` are annotated with pydantic models; `body: Model | None` may be
-missing (not `null`), and a required one that is missing is read as `{}`. Method and path come from the generated table of
-operations. The answer is a model, dict, list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
+Each face has its own decorator (`shim/faces/*/endpoint.py`), because both wires have a `session.list`. Parameters are found by
+name. `path`, `query` and `body` are annotated with pydantic models. `body: Model | None` may be missing (not `null`); a missing
+required body is read as `{}`. Method and path come from the generated table of operations. A handler returns a model, dict,
+list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
 
-The decorators only write a mark onto the function: `collect` reads the marks of modules, `register` adds routes to an app.
-Bodies may also be unions and plain types. Annotations are evaluated, so a handler's module imports what it annotates at run time.
+The decorators only mark the function: `collect` reads the marks of modules, `register` adds routes to an app. Bodies may also
+be unions and plain types. Annotations are evaluated, so a handler's module must import the annotated types at run time.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from shim.operations import AskedField, Operation, Operation2
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20
-"""Of a request. Prompts hold images as data URLs; 64 MiB are some forty photographs."""
+"""Maximum size of a request's body. Prompts contain images as data URLs; 64 MiB are some forty photographs."""
 COMPRESS_ABOVE_BYTES = 16 * 2**10
-"""Larger answers are compressed for clients that take it, as native does; below, loopback is faster without."""
+"""Answers above this size are compressed if the client accepts it, as in native OpenCode. Below, loopback is faster without."""
 
 SERVICES: web.AppKey[Services] = web.AppKey("services", Services)
 _MARK = "__operation__"
 
 Handler: TypeAlias = Callable[..., Awaitable[object]]
 Wire: TypeAlias = Literal[1, 2]
-"""The generation of the wire that an operation is of; extra routes count as 1."""
+"""The generation of OpenCode's API that an operation belongs to. Extra routes count as 1."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -56,14 +56,14 @@ class _Empty(Enum):
 
 
 NO_CONTENT = _Empty.NO_CONTENT
-"""The answer of a handler that has none: 204 with an empty body."""
+"""The result of a handler without an answer: 204 with an empty body."""
 MISSING = _Empty.MISSING
-"""The body of a request that has none."""
+"""Stands for the body of a request without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ctx:
-    """What a handler knows of its request. `directory`: absolute, without a `/` at its end; it need not exist."""
+    """The context of a request. `directory`: absolute, without trailing `/`; it need not exist."""
 
     request: web.Request
     services: Services
@@ -72,7 +72,7 @@ class Ctx:
 
 @dataclass(frozen=True, slots=True)
 class BoundOperation:
-    """A handler with what it takes: a validator for each parameter that it has."""
+    """A handler with a validator for each of its parameters."""
 
     id: str
     operation: Operation | Operation2
@@ -92,12 +92,12 @@ class BoundOperation:
 
 
 def extra(operation_id: str, method: str, path: str, *, face: Face, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
-    """The function serves a route that no document has, and that clients ask for."""
+    """Mark a handler of a route that clients use but no API document lists."""
     return mark(operation_id, Operation(method, path, "extra", streams), face)
 
 
 def mark(operation_id: str, row: Operation | Operation2, face: Face) -> Callable[[HandlerT], HandlerT]:
-    """The function serves this operation; `face` says its errors. Each face has decorators of its own that call this."""
+    """Mark a handler of an operation. `face` renders its errors. The decorators of the faces call this."""
 
     def mark(handler: HandlerT) -> HandlerT:
         setattr(handler, _MARK, (operation_id, row, face))
@@ -107,7 +107,7 @@ def mark(operation_id: str, row: Operation | Operation2, face: Face) -> Callable
 
 
 def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
-    """All marked functions of the modules. Raises ValueError if two serve the same operation."""
+    """Collect all marked functions of the modules. Raises ValueError if two serve the same operation."""
     bound: dict[tuple[Wire, str], BoundOperation] = {}
     for module in modules:
         for value in vars(module).values():
@@ -115,9 +115,9 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
             if mark is None or value.__module__ != module.__name__:
                 continue
             name, row, face = cast("tuple[str, Operation | Operation2, Face]", mark)
-            one = _bind(name, row, face, value)
-            first = bound.setdefault((one.wire, name), one)
-            if first is not one:
+            operation = _bind(name, row, face, value)
+            first = bound.setdefault((operation.wire, name), operation)
+            if first is not operation:
                 raise ValueError(f"{name} is served by {first.handler.__qualname__} and {module.__name__}.{value.__name__}")
     return list(bound.values())
 
@@ -129,25 +129,25 @@ def _bind(name: str, row: Operation | Operation2, face: Face, handler: Handler) 
     if unknown:
         raise ValueError(f"{name}: a handler takes ctx, path, query and body, not {', '.join(sorted(unknown))}")
     optional = NoneType in get_args(hints.get("body"))
-    if optional:  # it may be left out; a body that says `null` is refused, as by native 1.18.33
-        hints["body"] = Union[tuple(one for one in get_args(hints["body"]) if one is not NoneType)]  # noqa: UP007 - of a tuple
+    if optional:  # the body may be missing; a body `null` is refused, as in native OpenCode 1.18.33
+        hints["body"] = Union[tuple(hint for hint in get_args(hints["body"]) if hint is not NoneType)]  # noqa: UP007 - of a tuple
     path, query, body = (TypeAdapter[Any](hints[key]) if key in hints else None for key in ("path", "query", "body"))
     return BoundOperation(name, row, face, handler, path, query, body, optional)
 
 
-# --- the way in and out ----------------------------------------------------------------------------------
+# --- routes, requests and responses ------------------------------------------------------------------------
 
 
 def register(app: web.Application, bound: Iterable[BoundOperation]) -> None:
-    """Add the routes. A `/` at the end of a path is tolerated, as by native; GET routes answer HEAD."""
-    for one in bound:
-        add_route(app, one.operation, _route(one), one.face)
+    """Add the routes. As in native OpenCode, paths may end with `/`, and GET routes answer HEAD."""
+    for operation in bound:
+        add_route(app, operation.operation, _route(operation), operation.face)
 
 
 def add_route(
     app: web.Application, row: Operation | Operation2, handler: Callable[[web.Request], Awaitable[web.StreamResponse]], face: Face
 ) -> None:
-    """One operation's routes, for a handler of aiohttp's form. In: `face`, whose errors the routes answer with."""
+    """Add the routes of one operation, for an aiohttp handler. In: `face`, which renders its errors."""
     belongs_to(face, handler)
     forms = (row.path, row.path + "/") if "*" not in row.path else (row.path.replace("*", "{tail:.*}"),)
     for form in forms:
@@ -160,37 +160,40 @@ async def _stream_head(_request: web.Request) -> web.StreamResponse:
     return web.Response(content_type="text/event-stream")
 
 
-def _route(one: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def route(request: web.Request) -> web.StreamResponse:
-        return to_response(await one.handler(**await arguments(one, request)))
+        return to_response(await bound.handler(**await arguments(bound, request)))
 
     return route
 
 
 async def arguments(
-    one: BoundOperation, request: web.Request, rewritten: Callable[[AskedField], AskedField] | None = None
+    bound: BoundOperation, request: web.Request, rewritten: Callable[[AskedField], AskedField] | None = None
 ) -> dict[str, object]:
-    """What the handler is called with. In: `rewritten`, of what a client of another dialect says. Raises RequestError."""
+    """Build the arguments of a handler. Raises RequestError.
+
+    In: `rewritten`, which converts the fields of a client with another dialect.
+    """
     services = request.app[SERVICES]
     directory = resolve(request.query, request.headers, str(services.settings.directory))
     if services.settings.roots:
         _check_roots(services, directory, request.match_info.get("sessionID"))
-    found: dict[str, object] = {"ctx": Ctx(request, services, directory)}
-    if one.path is not None:
-        found["path"] = _validate(one.path, dict(request.match_info), "Params")
-    if one.query is not None or one.body is not None:
-        asked = AskedField(_first_values(request), await _body(request) if one.body is not None else None)
-        limits.check(one.id, asked.body)
-        asked = asked if rewritten is None else rewritten(asked)
-        if one.query is not None:
-            found["query"] = _validate(one.query, asked.query, "Query")
-        if one.body is not None:
-            found["body"] = _validated_body(one.body, asked.body, optional=one.body_optional)
-    return found
+    values: dict[str, object] = {"ctx": Ctx(request, services, directory)}
+    if bound.path is not None:
+        values["path"] = _validate(bound.path, dict(request.match_info), "Params")
+    if bound.query is not None or bound.body is not None:
+        fields = AskedField(_first_values(request), await _body(request) if bound.body is not None else None)
+        limits.check(bound.id, fields.body)
+        fields = fields if rewritten is None else rewritten(fields)
+        if bound.query is not None:
+            values["query"] = _validate(bound.query, fields.query, "Query")
+        if bound.body is not None:
+            values["body"] = _validated_body(bound.body, fields.body, optional=bound.body_optional)
+    return values
 
 
 def _check_roots(services: Services, directory: str, session_id: str | None) -> None:
-    """The directory of the request, and of the session that it names. Raises OutsideRoots."""
+    """Check the directories of the request and of its session. Raises OutsideRoots."""
     require(directory, services.settings.roots)
     if session_id is not None:
         try:
@@ -208,7 +211,7 @@ def _first_values(request: web.Request) -> dict[str, str]:
 
 
 async def _body(request: web.Request) -> Any:
-    """The body's value, MISSING if there is none; any content type will do, as for native. Raises InvalidRequest."""
+    """Parse the body, MISSING if there is none. Any content type is accepted, as in native OpenCode. Raises InvalidRequest."""
     raw = await request.read()
     try:
         return wire_json.loads(raw) if raw.strip() else MISSING
@@ -225,19 +228,20 @@ def _validated_body(model: TypeAdapter[Any], value: Any, *, optional: bool) -> o
 
 
 def _validate(model: TypeAdapter[Any], value: Any, kind: Location) -> object:
-    """Raises InvalidRequest with OpenCode's words. Texts of paths and queries are converted, values of bodies are not.
+    """Validate a value. Raises InvalidRequest with OpenCode's words.
 
-    Strict rules for Python values are those for JSON as long as bodies have only types of JSON: no tuple, set, enum or date.
+    Texts of paths and queries are converted; bodies are validated strictly. pydantic's strict rules for Python values equal those
+    for JSON as long as bodies have only JSON types: no tuple, set, enum or date.
     """
     try:
         return model.validate_python(value, strict=kind == "Payload")
     except ValidationError as error:
-        found = fault(error, value)
-        raise InvalidRequest(found.reason, kind, found.path) from error
+        first = fault(error, value)
+        raise InvalidRequest(first.reason, kind, first.path) from error
 
 
 def need_id(prefix: str) -> AfterValidator:
-    """For a field that holds an id which begins with `prefix` (`shim.ids.is_id`); another text is refused with what is wrong."""
+    """Return a validator for ids that begin with `prefix` (see `shim.ids.is_id`)."""
 
     def check(value: str) -> str:
         if is_id(value, prefix):
@@ -249,7 +253,7 @@ def need_id(prefix: str) -> AfterValidator:
 
 
 def to_response(result: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
-    """The response for what a handler returned."""
+    """Turn a handler's result into a response."""
     if isinstance(result, web.StreamResponse):
         return result
     if result is NO_CONTENT:

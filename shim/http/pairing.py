@@ -1,13 +1,13 @@
-"""Pairing: a link that lets a browser or a program in once, and nobody types the password there. Pure but for its own codes.
+"""Pairing: a one-time link admits a browser or a program without the password. Pure, except for its random codes.
 
-    POST /api/pair            with the password -> {code, expires_in}: good once, for five minutes
-    GET /auth/connect/{code}  without one -> a browser gets a cookie, a program a token, which it uses as the password
+    POST /api/pair            with the password -> {code, expires_in}: valid once, for five minutes
+    GET /auth/connect/{code}  without password -> a browser gets a cookie, a program a token, which it uses as the password
 
-    GET /api/pair             the tokens that are good
-    DELETE /api/pair/{id}     one of them is good no more, and what was opened with it is cut off
+    GET /api/pair             lists the valid tokens
+    DELETE /api/pair/{id}     revokes a token, and cuts off its open connections
 
-A token holds its end, an id, and a seal made from the password, so it lives through a restart and ends when the password is
-changed. Ids of good tokens are kept (`restore`): one that is not among them was taken back. Source: the API after 2.0.21.
+A token contains its end, an id, and a seal made from the password. So it survives a restart, and a new password revokes it. The
+store keeps the ids of valid tokens (`restore`); a token with another id was revoked. Source: the API after OpenCode 2.0.21.
 """
 
 from __future__ import annotations
@@ -25,56 +25,56 @@ from typing import Any, Protocol, TypeAlias
 from universal.jsonvalue import obj, text
 
 CODE_S = 300.0
-"""How long a code is good."""
+"""Seconds for which a code is valid."""
 TOKEN_S = 30 * 24 * 3600
-"""How long what it is exchanged for is."""
+"""Seconds for which a token is valid."""
 CODES = 64
-"""Codes that wait at once; the oldest gives way."""
+"""Maximum unused codes; the oldest is dropped."""
 CODE_BYTES = 16
 TOKENS = 256
-"""Tokens that are good at once; the oldest gives way."""
+"""Maximum valid tokens; the oldest is revoked."""
 NAME_LIMIT = 100
 CHECK_LENGTH = 8
 ID_BYTES = 6
 FORM = re.compile(r"pair_([0-9a-f]{8,16})_([0-9a-f]{12})_([0-9a-f]{64})")
-"""A token: its end as epoch seconds, its id, and the seal over both."""
+"""The form of a token: its end in hexadecimal epoch seconds, its id, and the seal over both."""
 NAMESPACE = "pairing"
-"""Where the store keeps the tokens' ids."""
+"""The store's namespace for the tokens' ids."""
 SALT = b"opencode-shim pairing"
 WORK = {"n": 2**14, "r": 8, "p": 1}
-"""scrypt, some 50 ms, once: who finds a token must not find out the password by trying."""
+"""Parameters of scrypt, which takes some 50 ms, once. Somebody with a token must not find the password by trying."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that is good, without its seal. `name`: what the client called itself; times as epoch seconds."""
+    """A valid token without its seal. `name`: the client's User-Agent; `created` and `end` in epoch seconds."""
 
     id: str
     name: str
     created: int
     end: int
     check: str
-    """The beginning of its seal, by which tokens of an earlier password are known."""
+    """The beginning of the seal, which tells tokens of an earlier password."""
 
 
 class Use(Protocol):
-    """A request that was admitted by a token."""
+    """An open request that a token admitted."""
 
     def cut_off(self) -> None:
-        """End it at once."""
+        """End the request at once."""
         ...
 
 
 Save: TypeAlias = Callable[[str, Any], None]
-"""Keeps a token's record by its id; None removes it."""
+"""Stores a token's record by its id; None removes it."""
 
 
 def _save_nothing(_id: str, _record: Any) -> None:
-    """Without a store, tokens last as long as the process."""
+    """Store nothing: without a store, tokens end with the process."""
 
 
 class Pairing:
-    """Codes and tokens of one server. In: `digest` of the password; without one (empty), tokens last as long as the process."""
+    """The codes and tokens of one server. In: the password's `digest`; if it is empty, tokens end with the process."""
 
     def __init__(self, digest: bytes) -> None:
         self._digest = digest
@@ -85,7 +85,7 @@ class Pairing:
         self._save: Save = _save_nothing
 
     def restore(self, records: Mapping[str, Any], save: Save) -> None:
-        """Take up the tokens that an earlier process gave out. `save` keeps what changes from now on."""
+        """Restore the tokens that an earlier process issued. `save` stores later changes."""
         if not self._digest:
             return
         self._save = save
@@ -96,15 +96,15 @@ class Pairing:
             )
 
     def code(self, now_s: float) -> str:
-        """A new code. `now_s`: any clock that does not go back, the same for `redeem`."""
-        made = secrets.token_urlsafe(CODE_BYTES)
-        self._codes[made] = now_s + CODE_S
+        """Create a code. `now_s`: seconds of any monotonic clock, the same for `redeem`."""
+        code = secrets.token_urlsafe(CODE_BYTES)
+        self._codes[code] = now_s + CODE_S
         while len(self._codes) > CODES:
             self._codes.popitem(last=False)
-        return made
+        return code
 
     def redeem(self, code: str, now_s: float, epoch_s: float, name: str = "") -> str | None:
-        """A token for the code, which is spent; None if it is spent, too old, or none of ours. `name`: who gets it."""
+        """Exchange a code for a token; None if the code is used, expired or unknown. `name`: the client's User-Agent."""
         end_s = self._codes.pop(code, None)
         if end_s is None or end_s < now_s:
             return None
@@ -117,23 +117,23 @@ class Pairing:
         return f"pair_{end}_{id_}_{seal}"
 
     def admits(self, token: str, epoch_s: float) -> bool:
-        """Whether it is a token of this password, not over, and not taken back."""
+        """Whether a text is a valid token."""
         return self.identify(token, epoch_s) is not None
 
     def identify(self, token: str, epoch_s: float) -> str | None:
-        """The id of a token of this password that is not over and not taken back; None for any other text."""
-        found = FORM.fullmatch(token)
-        if found is None or int(found[1], 16) <= epoch_s or found[2] not in self._tokens:
+        """Return the id of a valid token: of this password, not expired and not revoked. None for any other text."""
+        match = FORM.fullmatch(token)
+        if match is None or int(match[1], 16) <= epoch_s or match[2] not in self._tokens:
             return None
-        return found[2] if hmac.compare_digest(found[3], self._seal(found[1], found[2])) else None
+        return match[2] if hmac.compare_digest(match[3], self._seal(match[1], match[2])) else None
 
     def is_good(self, id_: str) -> bool:
-        """Whether the token of this id was not taken back."""
+        """Whether the token of this id was not revoked."""
         return id_ in self._tokens
 
     @contextmanager
     def used(self, id_: str, use: Use) -> Generator[None]:
-        """A request that was admitted by this token lasts: it is cut off when the token is taken back meanwhile."""
+        """Register an open request of this token, so that a revocation cuts it off."""
         uses = self._uses.setdefault(id_, [])
         uses.append(use)
         try:
@@ -144,12 +144,12 @@ class Pairing:
                 del self._uses[id_]
 
     def tokens(self, epoch_s: float) -> list[Token]:
-        """Those that are good, the newest first."""
+        """List the valid tokens, newest first."""
         good = [token for token in self._tokens.values() if token.end > epoch_s]
         return [token for token in reversed(good) if self._seal(f"{token.end:08x}", token.id)[:CHECK_LENGTH] == token.check]
 
     def revoke(self, id_: str, spared: Use | None = None) -> bool:
-        """Take a token back, for good, and cut off what uses it but for `spared`; False if there is none of this id."""
+        """Revoke a token and cut off its requests except `spared`; return False if there is no such token."""
         if self._tokens.pop(id_, None) is None:
             return False
         self._save(id_, None)

@@ -1,4 +1,4 @@
-"""Shapes of requests that both wires of OpenCode have."""
+"""Request models that OpenCode 1 and 2 share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PtyPath(BaseModel):
 
 
 class TerminalBody(BaseModel):
-    """What to run; all may be missing."""
+    """The program of a new terminal. All fields may be missing."""
 
     command: str | None = None
     args: list[str] | None = None
@@ -26,21 +26,21 @@ class TerminalBody(BaseModel):
 
 
 class Size(BaseModel):
-    """In characters."""
+    """The size of a terminal in characters."""
 
     rows: Annotated[int, Field(gt=0)]
     cols: Annotated[int, Field(gt=0)]
 
 
 class TerminalUpdate(BaseModel):
-    """What is not sent stays."""
+    """Changes to a terminal. Missing fields stay unchanged."""
 
     title: str | None = None
     size: Size | None = None
 
 
 class ConnectQuery(BaseModel):
-    """Where to begin (-1: at the end), and a ticket. What is no number begins at the start, as native."""
+    """The start position (-1: the end) and a ticket. An invalid number means the start, as in native OpenCode."""
 
     cursor: str = "0"
     ticket: str | None = None
@@ -53,7 +53,7 @@ class ProjectPath(BaseModel):
 
 
 class Icon(BaseModel):
-    """How a project is shown."""
+    """The icon of a project."""
 
     url: str | None = None
     override: str | None = None
@@ -61,6 +61,6 @@ class Icon(BaseModel):
 
 
 class Commands(BaseModel):
-    """What starts a project."""
+    """The start command of a project."""
 
     start: str | None = None

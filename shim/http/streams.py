@@ -1,4 +1,4 @@
-"""How many event streams may be open at once, those of all faces together."""
+"""Limits the number of open event streams of all faces together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from shim.services import Services
 
 
 def need_room(services: Services) -> None:
-    """Raises LimitReached when one more would be too many."""
+    """Raise LimitReached if one more stream would exceed the limit."""
     limit = services.settings.max_streams
     followers = services.universal.sessions.manager.deps.feed.listeners if services.universal is not None else 0
     if services.hub.stats().readers + followers >= limit:

@@ -1,9 +1,9 @@
-"""A terminal over a WebSocket, as OpenCode's clients read it.
+"""Serves a terminal over a WebSocket, in the protocol of OpenCode's clients.
 
-    server -> client   text: output, first what is kept from the client's cursor on
-                       binary: 0x00 and `{"cursor": N}`, once, after that: the position where live output begins
+    server -> client   text: output, beginning with the kept output from the client's cursor on
+                       binary: 0x00 and `{"cursor": N}`, once after the kept output: the position where live output begins
     client -> server   text or binary: input
-    the end            close 1000; 1013 for a client that read too slowly (it comes back with its cursor)
+    end                close 1000; 1013 for a client that reads too slowly (it reconnects with its cursor)
 
 Source: a live OpenCode 1.18.33.
 """
@@ -21,17 +21,17 @@ from shim.http.access import while_good
 from shim.runtime.scrollback import Watcher
 
 PING_S = 30.0
-"""A client that does not answer for so long is gone."""
+"""Seconds between pings. A client that does not answer counts as gone."""
 INPUT_LIMIT_BYTES = 2**20
-"""Of one message; a larger paste is cut off by closing with 1009."""
+"""Maximum size of one message. A larger paste closes the connection with 1009."""
 SEND_S = 20.0
-"""For one message into the socket of a client that does not read."""
+"""Seconds to send one message to a client that does not read."""
 
 
 async def serve(request: web.Request, terminal: Terminal, cursor: int, token_id: str = "") -> web.StreamResponse:
-    """Until the client goes, the terminal ends, or the pairing token (if any) is taken back.
+    """Serve until the client disconnects, the terminal ends, or the pairing token (if any) is revoked.
 
-    Raises HTTPBadRequest for a request that is no WebSocket's.
+    Raises HTTPBadRequest for a request that does not open a WebSocket.
     """
     with while_good(request, token_id):
         return await _serve(request, terminal, cursor)
@@ -58,7 +58,7 @@ async def _serve(request: web.Request, terminal: Terminal, cursor: int) -> web.S
 async def _send(socket: web.WebSocketResponse, kept: list[str], position: int, watcher: Watcher) -> None:
     code = WSCloseCode.OK
     try:
-        # Not `wait_for`: in Python 3.11 it may swallow the cancellation of a client that leaves at once.
+        # Not `wait_for`: in Python 3.11 it may swallow the cancellation if the client leaves at once.
         for piece in kept:
             async with asyncio.timeout(SEND_S):
                 await socket.send_str(piece)
@@ -71,7 +71,7 @@ async def _send(socket: web.WebSocketResponse, kept: list[str], position: int, w
             code = WSCloseCode.TRY_AGAIN_LATER
     except TimeoutError:
         code = WSCloseCode.TRY_AGAIN_LATER
-    except (ConnectionError, RuntimeError):  # the client has gone
+    except (ConnectionError, RuntimeError):  # the client disconnected
         return
     with suppress(ConnectionError, RuntimeError):
         await socket.close(code=code)

@@ -1,7 +1,7 @@
-"""Wrong passwords, counted by address: a bucket of tries that fills up again. Pure; memory is bounded.
+"""Limits wrong passwords by address with a token bucket. Pure; memory is bounded.
 
-The same wrong password again costs nothing, since it teaches nobody anything: a client that is set up wrongly and asks every
-second does not lock its owner out.
+Repeating the same wrong password costs nothing, because an attacker learns nothing from it. So a misconfigured client that
+asks every second does not lock its owner out.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 BURST = 20
-"""Different wrong passwords that an address may try at once."""
+"""Different wrong passwords that an address may try in a row."""
 REFILL_S = 5.0
-"""Seconds for one more try: some 17,000 a day."""
+"""Seconds until an address gets one more try: some 17,000 a day."""
 ADDRESSES = 4096
-"""Remembered at most; then the one that failed longest ago is forgotten."""
+"""Maximum addresses in memory; the one with the oldest failure is dropped."""
 IPV6_NETWORK_BITS = 64
-"""Who has one IPv6 address has all of its network."""
+"""Bits of an IPv6 network that count as one address, because a client usually owns the whole network."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Bucket:
 
 
 class Throttle:
-    """Failed logins of one server. Times are seconds of any clock that does not go back."""
+    """The failed logins of one server. Times are seconds of any monotonic clock."""
 
     def __init__(self, *, burst: int = BURST, refill_s: float = REFILL_S, addresses: int = ADDRESSES) -> None:
         self._burst = burst
@@ -40,7 +40,7 @@ class Throttle:
         return len(self._buckets)
 
     def wait_s(self, address: str, now_s: float) -> float:
-        """How long this address must wait before it may try anything; 0 if it may now."""
+        """Return the seconds that this address must wait before its next try; 0 if it may try now."""
         bucket = self._buckets.get(network(address))
         if bucket is None:
             return 0.0
@@ -48,7 +48,7 @@ class Throttle:
         return 0.0 if tries >= 1 else (1 - tries) * self._refill_s
 
     def note_failure(self, address: str, guess: bytes, now_s: float) -> None:
-        """A wrong password; `guess` is its digest."""
+        """Count a wrong password. `guess`: its digest."""
         key = network(address)
         bucket = self._buckets.pop(key, None) or _Bucket(float(self._burst), now_s, b"")
         cost = 0 if bucket.last == guess else 1
@@ -61,7 +61,7 @@ class Throttle:
 
 
 def network(address: str) -> str:
-    """What counts as one address."""
+    """Return the key under which an address is counted: itself, or its IPv6 network."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

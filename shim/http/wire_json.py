@@ -1,6 +1,6 @@
-"""JSON in and out of HTTP bodies: orjson, and a slow path for what it refuses but clients and agents do send.
+"""Parses and writes JSON bodies with orjson, and with a slower path for values that orjson refuses.
 
-Broken halves of UTF-16 pairs (`"\\ud83d"`) become U+FFFD: JavaScript sends them as escapes, agents put them into texts.
+Lone surrogates (`"\\ud83d"`) become U+FFFD: JavaScript sends them as escapes, and agents put them into texts.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import orjson
 from pydantic import BaseModel
 
 DEPTH_LIMIT = 128
-"""Lists and objects inside of each other in a body. Every parser and writer on our way takes this much; some not twice that."""
+"""Maximum nesting of lists and objects in a body. All our parsers and writers support it; some do not support twice that."""
 
 
 class MalformedJson(ValueError):
-    """Not JSON; the text says what is wrong and where."""
+    """The text is not JSON. The message says what is wrong and where."""
 
 
 TOO_DEEP = f"it is nested too deeply, at most {DEPTH_LIMIT} levels are taken"
 
 
 def loads(raw: bytes) -> Any:
-    """The value of a body. Raises Malformed."""
+    """Parse a body. Raises MalformedJson."""
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         value = _slowly(raw)
-    # Most bodies have so few that they cannot be too deep.
+    # Most bodies have so few brackets that they cannot be too deep.
     if raw.count(b"[") + raw.count(b"{") > DEPTH_LIMIT and _is_deep(value):
         raise MalformedJson(TOO_DEEP)
     return value
@@ -49,7 +49,7 @@ def _slowly(raw: bytes) -> Any:
 
 
 def _is_deep(value: Any) -> bool:
-    """Level by level, so that no depth is too much for us."""
+    """Whether a value exceeds DEPTH_LIMIT. It goes level by level, without recursion."""
     level: list[Any] = [value]
     for _ in range(DEPTH_LIMIT):
         level = [inner for outer in level for inner in _inner(outer) if isinstance(inner, dict | list)]
@@ -65,16 +65,16 @@ def _inner(value: Any) -> Iterable[Any]:
 
 
 def dumps(value: object) -> bytes:
-    """A body. pydantic models may stand anywhere in it; fields that are None are left out of them."""
+    """Write a body. It may contain pydantic models, whose None fields are left out."""
     try:
         return orjson.dumps(value, default=_plain)
     except TypeError:
-        # Lone surrogates, or integers above 64 bits.
+        # orjson refuses lone surrogates and integers above 64 bits.
         return json.dumps(scrub(json.loads(json.dumps(value, default=_plain))), ensure_ascii=False).encode()
 
 
 def exact(value: object) -> bytes:
-    """A JSON text of the same value, whatever agents send: lone surrogates as escapes, integers of any size. NaN is null."""
+    """Write exactly the same value: lone surrogates as escapes, integers of any size. Only NaN becomes null."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -92,7 +92,7 @@ def _finite(value: Any) -> Any:
 
 
 def scrub(value: Any) -> Any:
-    """The same JSON value with lone surrogates replaced."""
+    """Replace lone surrogates in a JSON value."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):

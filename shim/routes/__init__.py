@@ -1,4 +1,4 @@
-"""What is served: one package for each face, one module for each subject. See `shim.http.later` for when they are imported."""
+"""Collects the handlers of all faces into one application. `shim.http.later` imports them at the first request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from shim.services import Services
 FACES = Faces(opencode1.FACE, (opencode2.FACE, v1.FACE))
 
 EARLY: tuple[ModuleType, ...] = (health,)
-"""Their handlers are there from the start, so they import nothing that is large."""
+"""Modules whose handlers exist from the start, so they must not import large modules."""
 
 
 def modules() -> tuple[ModuleType, ...]:
-    """All modules of all faces; importing them takes longer than the rest of a start."""
+    """Import all modules of all faces, which takes longer than the rest of the start."""
     from shim.faces.opencode1.routes import MODULES as OPENCODE1
     from shim.faces.opencode2.routes import MODULES as OPENCODE2
     from shim.faces.v1.routes import MODULES as V1
@@ -41,10 +41,10 @@ def application(
     unknown: Unknown | None = None,
     body_limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> web.Application:
-    """Serves what the modules' functions are marked with, and says of every other operation why it is not served.
+    """Build an application that serves the modules' marked functions, and refuses all other operations with a reason.
 
-    In: `modules`, or what imports them, which is done by the first request that `early` ones do not serve; `early` are among
-    the modules. Otherwise as `shim.http.application.application`.
+    In: `modules`, or a function that imports them, which the first request calls that `early` modules do not serve. `early` is a
+    subset of the modules. Otherwise as `shim.http.application.application`.
     """
 
     def load() -> web.Application:

@@ -1,11 +1,11 @@
-"""The inspector's page: files of `shim/inspector`, read when they are asked for.
+"""Serves the inspector's page from the files of `shim/inspector`.
 
-    /inspector/              the page (`/inspector` leads there: its addresses are relative, whatever stands before them)
+    /inspector/              the page (`/inspector` redirects there, because its URLs are relative to any base path)
     /inspector/files/NAME    scripts, styles, the icon
 
-What the page shows it gets from `/v1` and `/inspector/api`. Passwords, names and origins are checked as for everything
-(`shim.http.access`). The policy lets nothing run but these files and nothing be asked but this server; with
-`require-trusted-types-for` the browser itself refuses any text that is put into the page as HTML.
+The page reads its data from `/v1` and `/inspector/api`. `shim.http.access` checks its requests like all others. The policy allows
+only these files to run, and only requests to this server. With `require-trusted-types-for`, the browser refuses any text that
+a script inserts as HTML.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from shim.http.operation import Ctx
 
 FOLDER = Path(__file__).resolve().parents[1] / "inspector"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-"""What is served, and as what; everything else in the folder is not."""
+"""File extensions that are served, and their media types. Other files in the folder are not served."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none';"
     " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html"
 )
 HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "Cross-Origin-Opener-Policy": "same-origin"}
-"""`no-cache`: kept by the browser, and asked for each time whether it is still the same (ETag)."""
+"""`no-cache` makes the browser revalidate its copy each time (ETag)."""
 
 
 @extra("inspector.page", "GET", "/inspector")
 async def page(ctx: Ctx) -> web.StreamResponse:
-    """The page."""
+    """Return the page."""
     if not ctx.request.path.endswith("/"):
         query = f"?{ctx.request.query_string}" if ctx.request.query_string else ""
         return web.Response(status=308, headers={"Location": f"inspector/{query}"})
@@ -42,27 +42,27 @@ async def page(ctx: Ctx) -> web.StreamResponse:
 
 @extra("inspector.file", "GET", "/inspector/files/*")
 async def file(ctx: Ctx) -> web.StreamResponse:
-    """One of its files."""
+    """Return a file of the page."""
     return await _file(ctx.request, ctx.request.match_info["tail"])
 
 
 async def _file(request: web.Request, name: str) -> web.StreamResponse:
-    """Raises InspectorFileNotFound. Symbolic links and `..` lead nowhere: the name must be one that the folder lists."""
-    found = await asyncio.to_thread(_read, name)
-    if found is None:
+    """Return a file. Raises InspectorFileNotFound, also for symbolic links and `..`."""
+    content = await asyncio.to_thread(_read, name)
+    if content is None:
         raise InspectorFileNotFound(name)
-    tag = blake2b(found, digest_size=12).hexdigest()
+    tag = blake2b(content, digest_size=12).hexdigest()
     headers = {**HEADERS, "ETag": f'"{tag}"'}
-    if any(one.value in (tag, "*") for one in request.if_none_match or ()):
+    if any(etag.value in (tag, "*") for etag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
     kind = KINDS[Path(name).suffix]
-    return web.Response(body=found, headers={**headers, "Content-Type": f"{kind}; charset=utf-8"})
+    return web.Response(body=content, headers={**headers, "Content-Type": f"{kind}; charset=utf-8"})
 
 
 def _read(name: str) -> bytes | None:
     path = FOLDER.joinpath(name)
     try:
-        known = path.suffix in KINDS and path.is_relative_to(FOLDER) and path.is_file() and path.resolve() == path
-    except (OSError, ValueError):  # a name that no file can have
+        is_served = path.suffix in KINDS and path.is_relative_to(FOLDER) and path.is_file() and path.resolve() == path
+    except (OSError, ValueError):  # the name is invalid for a file
         return None
-    return path.read_bytes() if known else None
+    return path.read_bytes() if is_served else None

@@ -1,7 +1,7 @@
-"""What the inspector shows beside `/v1`: native, universal and OpenCode events side by side, counters, export. Ours alone.
+"""The inspector's own API: native, universal and OpenCode events side by side, counters, export.
 
-Rows are addressed by the sequence of their universal event. A row's OpenCode events name messages and parts (`properties`), so
-one can go from a part to the events that made it, and back.
+The sequence of its universal event identifies a row. A row's OpenCode events name messages and parts (`properties`), so that the
+page can link a part to the events that created it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Counters(BaseModel):
 
 
 def _row(face: Universal, entry: Entry, row: Row) -> bytes:
-    """A TraceRow as JSON. The event's own text comes from the journal as it is."""
+    """Encode a TraceRow as JSON. The event's text comes unchanged from the journal."""
     rest = wire_json.exact({"opencode": row.opencode, "state": row.state, "queued": row.queued, "open": row.open})
     return b'{"event":%b,%b' % (encode_entry(face, entry, include_raw=True), rest[1:])
 
@@ -130,8 +130,8 @@ async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object
     """Rows after a sequence, then live: each event's `data` is a TraceRow, its `id` the sequence."""
     face = universal(ctx)
     session_id = face.sessions.id_of(path.session_id)
-    said = last_event_id(ctx.request)
-    after = query.after if said is None else said
+    last_id = last_event_id(ctx.request)
+    after = query.after if last_id is None else last_id
     tracer = await face.traces.tracer(session_id, after)
     need_room(ctx.services)
     follower = await face.sessions.row_follower(session_id, tracer.sequence)
@@ -212,9 +212,9 @@ async def export_session(ctx: Ctx, path: SessionPath) -> object:
     }
     environment = services.agents.environment()
     paths = export.cleaner(record.directory, environment.get("HOME", ""), secrets_of(environment))
-    made = await asyncio.to_thread(export.archive, rows, json.loads(json.dumps(about)), paths)
+    archive = await asyncio.to_thread(export.archive, rows, json.loads(json.dumps(about)), paths)
     headers = {"Content-Disposition": f'attachment; filename="session-{session_id}.zip"'}
-    return web.Response(body=made, content_type="application/octet-stream", headers=headers)
+    return web.Response(body=archive, content_type="application/octet-stream", headers=headers)
 
 
 def _agent_version(ctx: Ctx, session_id: str) -> str | None:

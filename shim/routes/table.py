@@ -1,4 +1,4 @@
-"""All routes of a server: those that are served, those of dialects, and those that are refused with a reason."""
+"""Builds the table of all routes: served operations, their dialects, and operations that are refused with a reason."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _routes(app: web.Application, services: Services, faces: Faces, bound: list[
 
 
 def _route_of(row: Operation | Operation2) -> tuple[str, str]:
-    """What aiohttp tells routes apart by: not the names of placeholders."""
+    """Return the key of a route. As in aiohttp, the names of placeholders do not matter."""
     return row.method, re.sub(r"\{\w+\}", "{}", row.path)
 
 

@@ -1,9 +1,9 @@
-"""OpenCode's own web UI on our origin: its files come from an OpenCode server, everything else from us.
+"""Serves OpenCode's own web UI on our origin. Its files come from an OpenCode server; its API is ours.
 
-The UI asks `location.origin` for its API, so that one origin serves both. A request is the UI's when no route of ours knows
-it and it has the shape of one of the UI's own paths (`is_document`, `is_file`); all else is not answered here, so that an
-unknown API path stays a JSON 404 and never the web page that native OpenCode sends for it.
-Source: `opencode serve` 1.18.33, which has the files inside (920 files, 33 MB), and the router in them.
+The UI calls its API at `location.origin`, so one origin must serve both. A request belongs to the UI if we have no route for it
+and its path looks like one of the UI's (`is_document`, `is_file`). Other paths are not answered here, so that an unknown API path
+gets a JSON 404, and not the web page that native OpenCode sends for it.
+Source: `opencode serve` 1.18.33, which contains the files (920 files, 33 MB), and their router.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from shim.errors import AgentStartFailed
 from shim.runtime import hidden_opencode
 
 FETCH_S = 20.0
-"""For one file of the hidden server, on loopback."""
+"""Seconds to fetch one file from the hidden server, on loopback."""
 CACHE_BYTES = 64 * 2**20
-"""Room for all files of the UI (33 MB in 1.18.33); what does not fit is fetched each time."""
+"""Size of the cache, enough for all files of the UI (33 MB in 1.18.33). Others are fetched each time."""
 PASSED_HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "ETag", "Last-Modified")
 DOCUMENT_PATHS = re.compile(r"/(index\.html|new-session|server/[^/]+(/session(/[^/]+)?)?)?")
 DIRECTORY_PATHS = re.compile(r"/([A-Za-z0-9_-]+)(/session(/[^/]+)?)?")
@@ -40,7 +40,7 @@ def is_document(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """A file of the UI: `/assets/*`, and icons, scripts and the like at the top."""
+    """Whether a path is a file of the UI: `/assets/*`, and icons, scripts and the like at the top."""
     return FILE_PATHS.fullmatch(path) is not None
 
 
@@ -102,7 +102,7 @@ class WebUI:
             raise
 
     async def close(self) -> None:
-        """May be called twice, and after a failed start."""
+        """End the hidden server. It may be called twice, and after a failed start."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -111,7 +111,7 @@ class WebUI:
             await hidden_opencode.stop(hidden)
 
     async def handle(self, request: web.Request) -> web.StreamResponse | None:
-        """The answer to a GET or HEAD of a path that no route knows; None when the path is not the UI's."""
+        """Answer a GET or HEAD without a route; None if the path is not the UI's."""
         if request.method not in ("GET", "HEAD") or self._session is None:
             return None
         if is_document(request.path):
@@ -125,15 +125,15 @@ class WebUI:
         except (ClientError, TimeoutError) as error:
             text = f"The web UI's file {path} cannot be had from the OpenCode server behind it: {error or 'no answer in time'}"
             return web.json_response({"name": "UnknownError", "data": {"message": text}}, status=502)
-        # The native server answers its page for a file that it has not; a script must not get that.
+        # The native server sends its page for a missing file, which must not reach a script.
         if file.is_page and path != "/":
             return None
         return web.Response(status=file.status, headers=dict(file.headers), body=file.body)
 
     async def _fetch(self, path: str) -> _File:
-        known = self._cache.get(path)
-        if known is not None:
-            return known
+        cached = self._cache.get(path)
+        if cached is not None:
+            return cached
         assert self._session is not None
         async with self._session.get(self._base + path, allow_redirects=False) as answer:
             headers = {name: answer.headers[name] for name in PASSED_HEADERS if name in answer.headers}

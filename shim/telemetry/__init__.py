@@ -1,1 +1,1 @@
-"""What is counted, timed, told and traced of the server's work. Nothing here decides anything."""
+"""Metrics, traces and hooks. They observe the server's work and do not influence it."""

@@ -5,8 +5,8 @@
     command = ["notify-send", "opencode-shim"]        or:  url = "https://example.org/hook"
 
 A command gets the JSON on its stdin, and SHIM_HOOK_EVENT, SHIM_HOOK_SESSION in its environment; a webhook gets it as POST. Both
-have a time limit. What waits is bounded: when a hook is slower than what happens, the oldest is dropped, with a line in the log.
-Only root sessions count: a subagent that is done is no end of the work. Secrets in texts are redacted.
+have a time limit. The queue is bounded: if a hook is too slow, its oldest notice is dropped, with a line in the log.
+Only root sessions count, because the end of a subagent is not the end of the work. Secrets in texts are redacted.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from universal.jsonvalue import obj, text
 from universal.session.model import SessionRecord
 
 QUEUE = 100
-"""Notices of one hook that wait."""
+"""Maximum queued notices of one hook."""
 SHOWN_CHARS = 2_000
 
 log = structlog.get_logger(__name__)
 
 FindSession = Callable[[str], SessionRecord | None]
-"""A session's record by id; None for one that is gone."""
+"""Returns a session's record by id; None for a deleted one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a hook is told. `event` is the setting's word."""
+    """The data for a hook. `event` is one of the setting's `on` words."""
 
     event: str
     body: Mapping[str, Any]
 
 
 def notice_of(event: UniversalEvent, record: SessionRecord | None) -> Notice | None:
-    """The notice that an event is; None for most. Pure."""
+    """Convert an event to a notice; None for most events. Pure."""
     if record is None or record.parent_id:
         return None
     data = event.data
@@ -76,14 +76,14 @@ def notice_of(event: UniversalEvent, record: SessionRecord | None) -> Notice | N
 
 def _clean(value: Any) -> Any:
     if isinstance(value, list):
-        return [_clean(one) for one in value]  # pyright: ignore[reportUnknownVariableType] - JSON
+        return [_clean(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType] - JSON
     if not isinstance(value, str):
         return value
     return clean(value)[:SHOWN_CHARS]
 
 
 class _Runner:
-    """One hook and what waits for it."""
+    """A hook with its queue."""
 
     def __init__(self, hook: Hook) -> None:
         self.hook = hook
@@ -113,7 +113,7 @@ class _Runner:
                 log.exception("hook.failed", hook=self.hook.name, kind=notice.event)
 
     def forget(self) -> None:
-        """Drop what waits; what runs ends by itself, within its timeout."""
+        """Drop the queue. A running call ends by itself, within its timeout."""
         self._waiting.clear()
 
     async def close(self) -> None:
@@ -124,14 +124,14 @@ class _Runner:
 
 
 class Hooks:
-    """All hooks of the settings. `observe` with every universal event."""
+    """All hooks of the settings. The feed calls `observe` with every universal event."""
 
     def __init__(self, hooks: Sequence[Hook], find_session: FindSession) -> None:
         self._runners = [_Runner(hook) for hook in hooks]
         self._find_session = find_session
 
     def observe(self, event: UniversalEvent) -> None:
-        """Tell those that want to know. Never waits."""
+        """Queue the event for the hooks that want it. Never blocks."""
         if not self._runners:
             return
         notice = notice_of(event, self._find_session(event.session_id))
@@ -140,7 +140,7 @@ class Hooks:
                 runner.put(notice)
 
     def replace(self, hooks: Sequence[Hook]) -> None:
-        """Other hooks from now on. What waits for one that stays is kept; one that goes is not told of what waits."""
+        """Use other hooks from now on. A hook that stays keeps its queue; the queue of a removed one is dropped."""
         runners = [next((r for r in self._runners if r.hook == hook), None) or _Runner(hook) for hook in hooks]
         for runner in self._runners:
             if runner not in runners:
@@ -148,22 +148,22 @@ class Hooks:
         self._runners = runners
 
     async def close(self) -> None:
-        """Drop what waits, end what runs."""
+        """Drop all queues and cancel running calls."""
         await asyncio.gather(*(runner.close() for runner in self._runners))
 
 
 async def _command(hook: Hook, notice: Notice) -> None:
     environment = {"SHIM_HOOK_EVENT": notice.event, "SHIM_HOOK_SESSION": str(notice.body["session_id"])}
     body = json.dumps(notice.body).encode()
-    done = await run(hook.command, "/", environment=environment, timeout_s=hook.timeout_s, limit_bytes=64 * 1024, stdin=body)
-    if not done.ok:
-        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        why = f"exit code {done.code}" if done.code is not None else f"not done within {hook.timeout_s:g} s"
-        log.warning("hook.failed", hook=hook.name, kind=notice.event, error=f"{why} {said}".strip())
+    result = await run(hook.command, "/", environment=environment, timeout_s=hook.timeout_s, limit_bytes=64 * 1024, stdin=body)
+    if not result.ok:
+        stderr = result.stderr.decode("utf-8", "replace").strip()[-300:]
+        reason = f"exit code {result.code}" if result.code is not None else f"not done within {hook.timeout_s:g} s"
+        log.warning("hook.failed", hook=hook.name, kind=notice.event, error=f"{reason} {stderr}".strip())
 
 
 async def _post(hook: Hook, notice: Notice) -> None:
-    # Here and not above: servers without webhooks need no client.
+    # A late import, because servers without webhooks need no client.
     import aiohttp
 
     assert hook.url is not None

@@ -1,6 +1,6 @@
-"""Counts of the server's work, kept as plain numbers; they become Prometheus' text or the inspector's counters when asked.
+"""Counts the server's work in plain numbers, for Prometheus and the inspector.
 
-`observe` is called with every universal event, `request` with every answer: both must be cheap.
+The server calls `observe` with every universal event and `request` with every answer, so both must be cheap.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from universal.events import ErrorData, EventType, TurnData, UniversalEvent, Unp
 from universal.jsonvalue import obj, text
 
 WINDOW_S = 60
-"""Seconds that rates are told for."""
+"""Seconds of history for rates."""
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Of durations of requests."""
+"""Upper bounds of the buckets for request durations, in seconds."""
 TURN_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 MAX_KINDS = 200
-"""Different labels that are counted; what comes after is `other`."""
+"""Maximum different labels of a counter. Further ones count as `other`."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Durations in seconds."""
+    """A histogram of durations in seconds."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(default_factory=list[int])
@@ -34,7 +34,7 @@ class Histogram:
         self.counts = [0] * len(self.bounds)
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add a duration."""
         self.count += 1
         self.total += seconds
         for index, bound in enumerate(self.bounds):
@@ -60,7 +60,7 @@ class Meters:
         self.turn_s = Histogram(TURN_BUCKETS_S)
 
     def observe(self, event: UniversalEvent) -> None:
-        """An event that was just stamped."""
+        """Count a new event."""
         second = event.time[:19]
         if second == self._second:
             self._seconds[-1][1] += 1
@@ -88,7 +88,7 @@ class Meters:
             self.turn_s.add((from_rfc3339(event.time) - begun) / 1000)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """An answer. `route` is the pattern, not the path."""
+        """Count an answer. `route`: the route's pattern, not the path."""
         key = (method, route, str(status))
         self.requests[key if key in self.requests or len(self.requests) < MAX_KINDS * 5 else (method, "other", str(status))] += 1
         if route not in self.request_s:
@@ -97,13 +97,13 @@ class Meters:
         self.request_s[route].add(seconds)
 
     def rate(self, seconds: int = 10) -> float:
-        """Events a second, over the last seconds."""
+        """Return the events per second over the last `seconds`."""
         since = self._clock.now_ms() // 1000 - seconds
         return sum(count for second, count in self._seconds if second > since) / seconds
 
     @property
     def running_turns(self) -> int:
-        """Turns of now."""
+        """The number of running turns."""
         return len(self._begun)
 
 
@@ -112,7 +112,7 @@ def _count(counter: Counter[str], key: str) -> None:
 
 
 def memory_bytes() -> int | None:
-    """Of this process, in memory; None where the system does not tell. Reads a file of the kernel."""
+    """Return the resident memory of this process; None if /proc does not have it."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - a file of the kernel, read at once
             return int(file.read().split()[1]) * 4096

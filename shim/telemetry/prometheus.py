@@ -1,4 +1,4 @@
-"""Meters as Prometheus' text. The only importer of prometheus_client; itself imported only when metrics are asked for."""
+"""Renders meters as Prometheus' text. Only this module imports prometheus_client, and only `GET /metrics` imports it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIX = "opencode_shim_"
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What is measured when it is asked for."""
+    """Values that are measured at the time of the request."""
 
     sessions: int
     busy: int
@@ -28,16 +28,16 @@ class Gauges:
     cut_off: int
     published: int
     tasks: Mapping[str, int]
-    """By the first word of their names."""
+    """Number of tasks by the first word of their names."""
     blocks: int
-    """Of memory that Python's values take."""
+    """Allocated memory blocks of Python's values."""
     open_asks: int
     oldest_ask_s: float
-    """How long the oldest open ask waits, 0 if none does."""
+    """Seconds that the oldest open request waits, 0 without one."""
     asks_unattended: Mapping[str, int]
-    """Asks that ended without a person: `timeout`, `rules`."""
+    """Requests that ended without a user's answer, by action: `timeout`, `rules`."""
     lines_dropped: Mapping[str, int]
-    """Of stdout and stderr, because nobody read them."""
+    """Dropped lines of stdout and stderr, because nobody read them."""
 
 
 class _Collector:
@@ -46,7 +46,7 @@ class _Collector:
         self._gauges = gauges
 
     def collect(self) -> Iterable[Any]:
-        """All metrics."""
+        """Yield all metrics."""
         meters, gauges = self._meters, self._gauges
         yield _counter("events", "Universal events by type.", "type", meters.events)
         yield _counter("turns", "Turns that have ended, by reason.", "reason", meters.turns)
@@ -99,7 +99,7 @@ def _histogram(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
 
 
 def render(meters: Meters, gauges: Gauges) -> bytes:
-    """The text of now."""
+    """Render the current values."""
     registry = CollectorRegistry()
     registry.register(_Collector(meters, gauges))  # pyright: ignore[reportArgumentType] - it asks for less than the base class
     ProcessCollector(registry=registry)

@@ -1,12 +1,12 @@
 """Traces of requests, turns and tool calls with OpenTelemetry: an extra (`pip install opencode-shim[otel]`), off by default.
 
     request                     one span each, child of the caller's `traceparent`
-    turn                        one span for each turn, child of the request that began it; of none if the agent began by itself
-      tool call                 from its first sight to its result
-    TRACEPARENT                 in the environment of agents that are started: the turn that started them
+    turn                        one span for each turn, child of its request; a root span if the agent began the turn itself
+      tool call                 from its first event to its result
+    TRACEPARENT                 in the environment of a started agent: the turn that started it
 
-`NoSpans` stands in when traces are off: nothing of OpenTelemetry is imported then. What people and agents say is in no span.
-Where spans go, and how: OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME ...).
+`NoSpans` replaces this if tracing is off, so that OpenTelemetry is not imported. No span contains words of people or agents.
+OpenTelemetry's own variables configure the export (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME ...).
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from universal.items import ItemKind, ItemStatus, ToolCallPart, ToolResultPart
 from universal.jsonvalue import obj, text
 
 MAX_OPEN = 10_000
-"""Tool calls whose result has not come."""
+"""Maximum open spans of tool calls without a result."""
 
 
 class RequestSpan(Protocol):
     """A request's span."""
 
     def end_with_status(self, status: int) -> None:
-        """Its end."""
+        """End the span with the answer's status."""
         ...
 
 
 class Spans(Protocol):
-    """What the server does with traces."""
+    """The interface of tracing."""
 
     def observe(self, event: UniversalEvent) -> None:
         """An event that was just stamped."""
         ...
 
     def request(self, method: str, route: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
-        """Around a request."""
+        """Return a context manager that traces a request."""
         ...
 
     def traceparent(self, session_id: str) -> str | None:
-        """For the environment of an agent that is started for this session."""
+        """Return TRACEPARENT for the agent of this session."""
         ...
 
     def close(self) -> None:
-        """Send what waits."""
+        """Send all queued spans."""
         ...
 
 
@@ -59,7 +59,7 @@ class _NoSpan:
 
 
 class NoSpans:
-    """Traces are off."""
+    """Tracing is off: all methods do nothing."""
 
     def observe(self, event: UniversalEvent) -> None:
         """Nothing."""
@@ -77,7 +77,7 @@ class NoSpans:
 
 
 class OtelSpans:
-    """Traces are on. In: OpenTelemetry's tracer, and what is called to send what waits."""
+    """Tracing with OpenTelemetry. In: its tracer, and a function that sends all queued spans."""
 
     def __init__(self, tracer: Any, flush: Any = None) -> None:
         self._tracer = tracer
@@ -86,7 +86,7 @@ class OtelSpans:
         self._tools: dict[tuple[str, str], Any] = {}
 
     def observe(self, event: UniversalEvent) -> None:
-        """Turns and tool calls begin and end."""
+        """Start and end spans of turns and tool calls."""
         data = event.data
         if isinstance(data, TurnData):
             self._turn(event, data)
@@ -126,7 +126,7 @@ class OtelSpans:
                     span.end()
 
     def request(self, method: str, route: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
-        """A span around it; the caller's `traceparent` is its parent."""
+        """Trace a request as a child of the caller's `traceparent`."""
         return self._request(method, route, headers)
 
     @contextmanager
@@ -141,7 +141,7 @@ class OtelSpans:
             yield _Answer(span)
 
     def traceparent(self, session_id: str) -> str | None:
-        """The running turn's."""
+        """Return the TRACEPARENT of the running turn."""
         span = self._turns.get(session_id)
         if span is None:
             return None
@@ -152,7 +152,7 @@ class OtelSpans:
         return carrier.get("traceparent")
 
     def close(self) -> None:
-        """End what is open and send it."""
+        """End all open spans and send them."""
         for span in (*self._tools.values(), *self._turns.values()):
             span.end()
         if self._flush is not None:
@@ -164,15 +164,17 @@ class _Answer:
         self._span = span
 
     def end_with_status(self, status: int) -> None:
-        """Its status."""
+        """Set the status. The context manager ends the span."""
         self._span.set_attribute("http.response.status_code", status)
         if status >= 500:
             self._span.set_status(_error_status())
 
 
 def _begun_by(data: TurnData) -> Any:
-    """The context of what begins a turn: the running request. An agent that begins by itself is heard in the context of the
-    request that once started its process, which has nothing to do with it."""
+    """Return the parent context of a turn: the running request, or an empty context for a turn that the agent began.
+
+    The server reads an agent's output in the context of the request that started its process, which is not that turn's parent.
+    """
     from opentelemetry.context import Context
 
     return Context() if obj(data.metadata).get("origin") == "agent" else None
@@ -185,7 +187,7 @@ def _error_status() -> Any:
 
 
 def spans(*, on: bool) -> Spans:
-    """Traces as the settings want them. Raises ShimError if they are on and the extra is not installed."""
+    """Create the tracing of the settings. Raises ShimError if it is on and the extra is not installed."""
     if not on:
         return NoSpans()
     try:

@@ -1,7 +1,7 @@
 """Builders of OpenCode 1.x wire values: messages, parts, sessions, errors. Pure.
 
-Wire values are plain dicts with the wire's own names; every one that tests see is checked against OpenCode's
-own document (1.18.33). Times are epoch milliseconds. Nothing here decides anything.
+Wire values are plain dicts with OpenCode's own names. Tests check them against OpenCode's API document (1.18.33). Times are epoch
+milliseconds.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, cast
 Wire = dict[str, Any]
 
 OPENCODE_VERSION = "1.18.33"
-"""The wire version that we speak; clients show it and some compare it with their own."""
+"""The version of the wire format. Clients show it, and some compare it with their own."""
 
 
 def tokens(usage: Mapping[str, Any] | None) -> Wire:
-    """Token counts of one step from a universal `usage`; zeros when there is none."""
+    """Convert the token counts of one step from a universal `usage`; zeros without one."""
     if not usage:
         return {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
     counts = {k: int(usage.get(k) or 0) for k in ("input", "output", "reasoning", "cache_read", "cache_write")}
@@ -30,7 +30,7 @@ def tokens(usage: Mapping[str, Any] | None) -> Wire:
 
 
 def add_tokens(total: Wire, step: Wire) -> Wire:
-    """Sum of two token records, without `total` (a session has none)."""
+    """Add two token records, without `total`, which a session lacks."""
     return {
         "input": total["input"] + step["input"],
         "output": total["output"] + step["output"],
@@ -40,14 +40,14 @@ def add_tokens(total: Wire, step: Wire) -> Wire:
 
 
 def error_of(message: str, code: str | None, details: Mapping[str, Any] | None, provider: str) -> Wire:
-    """A universal error as one of OpenCode's error objects `{name, data}`.
+    """Convert a universal error to an OpenCode error object `{name, data}`.
 
-    Source: `AssistantMessage.error` of the document; ProviderAuthError is what clients show with a way to log in.
+    Source: `AssistantMessage.error` of the API document. For ProviderAuthError, clients offer a login.
     """
     details = details or {}
-    own = details.get("opencode")
-    if isinstance(own, dict):  # OpenCode's own error
-        return cast(Wire, own)
+    native = details.get("opencode")
+    if isinstance(native, dict):  # an error of OpenCode itself
+        return cast(Wire, native)
     hint = details.get("hint")
     text = f"{message}\n{hint}" if hint else message
     if code in ("authentication_failed", "ProviderAuthError"):
@@ -81,5 +81,5 @@ def status_idle() -> Wire:
 
 
 def status_retry(attempt: int, message: str, next_ms: int) -> Wire:
-    """Session status while the agent waits before it asks its model again; `next` in epoch ms."""
+    """Session status while the agent waits before it retries its model; `next` in epoch milliseconds."""
     return {"type": "retry", "attempt": attempt, "message": message, "next": next_ms}

@@ -1,7 +1,7 @@
-"""Whether a value is what OpenCode's document says: for what comes from outside and is kept as it is. Pure.
+"""Validates imported values against the schemas of OpenCode's API document. Pure.
 
-Knows what the document uses: $ref, anyOf, type, required, properties, additionalProperties, items, enum, pattern. Keys that
-are not in a schema are allowed: versions add some. Numbers may be integers.
+It supports the keywords of that document: $ref, anyOf, type, required, properties, additionalProperties, items, enum, pattern.
+Keys outside of a schema are allowed, because newer versions add some. Numbers may be integers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _schemas() -> dict[str, Any]:
 
 
 def problem(schema: str, value: Any, where: str = "") -> str | None:
-    """What is wrong with `value` as this schema, and where; None if nothing is. `schema`: a name of the document."""
+    """Describe the first fault of `value` and its place; None if it is valid. `schema`: a name in the document."""
     return _wrong({"$ref": f"#/components/schemas/{schema}"}, value, where)
 
 
@@ -51,8 +51,8 @@ def _wrong(schema: dict[str, Any], value: Any, where: str) -> str | None:
         return f"{where or 'it'} is {json.dumps(value)[:80]}, which does not match {schema['pattern']}"
     if isinstance(value, list):
         items = obj(schema.get("items"))
-        found = (_wrong(items, inner, f"{where}[{i}]") for i, inner in enumerate(cast("list[Any]", value)) if items)
-        return next((wrong for wrong in found if wrong), None)
+        faults = (_wrong(items, inner, f"{where}[{i}]") for i, inner in enumerate(cast("list[Any]", value)) if items)
+        return next((fault for fault in faults if fault), None)
     return _wrong_keys(schema, cast("dict[str, Any]", value), where) if isinstance(value, dict) else None
 
 
@@ -62,15 +62,15 @@ def _wrong_keys(schema: dict[str, Any], value: dict[str, Any], where: str) -> st
             return f'{where or "it"} has no "{key}"'
     properties, other = obj(schema.get("properties")), obj(schema.get("additionalProperties"))
     for key, inner in value.items():
-        known = obj(properties.get(key)) or other
-        wrong = _wrong(known, inner, f"{where}.{key}" if where else key) if known else None
+        member = obj(properties.get(key)) or other
+        wrong = _wrong(member, inner, f"{where}.{key}" if where else key) if member else None
         if wrong:
             return wrong
     return None
 
 
 def _none_of(schemas: list[dict[str, Any]], value: Any, where: str) -> str | None:
-    """The complaint of the alternative that the value means by its `type`, `role` or `status`; else of the last one."""
+    """Return the fault in the alternative that matches the value's `type`, `role` or `status`; else in the last one."""
     wrong = [(schema, _wrong(schema, value, where)) for schema in schemas]
     if any(complaint is None for _, complaint in wrong):
         return None
@@ -81,9 +81,9 @@ def _none_of(schemas: list[dict[str, Any]], value: Any, where: str) -> str | Non
 def _means(schema: dict[str, Any], value: Any) -> bool:
     while "$ref" in schema:
         schema = obj(_schemas().get(str(schema["$ref"]).rpartition("/")[2]))
-    properties, given = obj(schema.get("properties")), obj(value)
+    properties, members = obj(schema.get("properties")), obj(value)
     tags = [key for key in ("type", "role", "status") if "enum" in obj(properties.get(key))]
-    return bool(tags) and all(given.get(key) in arr(obj(properties[key])["enum"]) for key in tags)
+    return bool(tags) and all(members.get(key) in arr(obj(properties[key])["enum"]) for key in tags)
 
 
 def _name(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""That every operation of OpenCode is either served or refused with a reason, and the page that says which. Pure."""
+"""Checks that every operation of OpenCode is served or refused with a reason, and writes the page of them. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ says nothing about your project or your agent.
 
 
 def undecided_operations(served: Set[str]) -> UndecidedOperations:
-    """Operations without a decision, with two, and rows for operations that do not exist."""
-    known, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
-    return UndecidedOperations(known - refused - served - SHARED, refused & served, refused - known)
+    """Find operations without a decision, operations with two, and rows of unknown operations."""
+    documented, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
+    return UndecidedOperations(documented - refused - served - SHARED, refused & served, refused - documented)
 
 
 def rows(served: Set[str]) -> dict[str, Row]:
-    """What an app with these handlers must refuse. An operation with neither is refused as well: never silence."""
+    """List the operations that an app with these handlers must refuse, including undecided ones."""
     return {
         name: UNSUPPORTED.get(name, Row(501, "this build has no handler for it"))
         for name in OPERATIONS
@@ -34,7 +34,7 @@ def rows(served: Set[str]) -> dict[str, Row]:
 
 
 def render(served: Set[str]) -> str:
-    """`docs/operations.md`."""
+    """Render `docs/operations.md`."""
     tags: dict[str, list[str]] = {}
     refused = rows(served)
     for name, row in OPERATIONS.items():

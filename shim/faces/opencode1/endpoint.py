@@ -1,4 +1,4 @@
-"""What a handler of OpenCode 1 is marked with: the operation that it serves, and the face that says its errors."""
+"""Decorators that mark handlers of OpenCode 1 with their operation, and with the face that renders their errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FACE = Face("opencode1", errors.render)
 
 
 def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
-    """The function serves this operation of OpenCode's document. Raises KeyError if the document has no such one."""
+    """Mark a handler of an operation of OpenCode's API document. Raises KeyError for an unknown operation."""
     return mark(operation_id, OPERATIONS[operation_id], FACE)
 
 
 def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
-    """The function serves a route that OpenCode has outside of its document."""
+    """Mark a handler of a route that OpenCode has outside of its API document."""
     return extra_route(operation_id, method, path, streams=streams, face=FACE)

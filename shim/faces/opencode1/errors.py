@@ -1,6 +1,6 @@
-"""How OpenCode 1 says each error: `{"name", "data": {"message", ...}}`, and for some `{"_tag", ...}`. Pure.
+"""Renders errors as OpenCode 1 does: `{"name", "data": {"message", ...}}`, and some as `{"_tag", ...}`. Pure.
 
-Source: OpenCode 1.18.33's document and recordings of a live one.
+Source: the API document of OpenCode 1.18.33, and recordings of a live one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shim.errors import RequestError, row_of
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Status and name of an error, and its members: the wire's name -> the error's field. Fields that are None are left out.
+    """Status, name and members of an error. `members`: wire name -> the error's field; None values are left out.
 
     `tagged` rows are `{"_tag", members}`; all others `{"name", "data": {"message", members}}`. `text` replaces the message.
     """
@@ -28,18 +28,18 @@ class Row:
 
 
 class CursorInvalid(RequestError):
-    """The cursor of a list of messages cannot be read. Native says no more than that either."""
+    """The cursor of a list of messages is invalid. The text is native OpenCode's."""
 
     def __init__(self) -> None:
         super().__init__("Invalid cursor")
 
 
 class SessionNotMoved(RequestError):
-    """A session cannot go to another directory."""
+    """The session cannot move to another directory."""
 
 
 class SessionNotWarped(RequestError):
-    """A session cannot go to a workspace, or out of it."""
+    """The session cannot move into or out of a workspace."""
 
 
 ERRORS: Mapping[type[RequestError], Row] = {
@@ -86,7 +86,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
 
 
 def render(error: RequestError) -> tuple[int, dict[str, Any]]:
-    """Status and body."""
+    """Render an error as status and body."""
     if isinstance(error, errors.HttpRefused):
         return error.status, {"name": f"{error.name}Error", "data": {"message": error.message}}
     row = row_of(ERRORS, error)

@@ -1,4 +1,4 @@
-"""One event of the OpenCode 1 wire, before it is encoded."""
+"""An event of the OpenCode 1 wire before its encoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FACE = "opencode1"
 
 
 class Sync(NamedTuple):
-    """A lasting event's place in its session's history: `seq` counts from 0, without gaps; `id` is the same in each replay."""
+    """A lasting event's place in its session's history. `seq` counts from 0 without gaps; `id` is stable across replays."""
 
     session_id: str
     seq: int
@@ -22,14 +22,14 @@ class Sync(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenCodeEvent:
-    """One event of the OpenCode 1.x wire.
+    """An event of the OpenCode 1.x wire.
 
-    directory  whose `/event` stream gets it; None: every stream (`server.*`)
-    project    project id, beside `directory` on `/global/event`
-    urgent     flush at once (permission, question, idle, error): do not gather
-    sync       its place in the session's history of lasting events, if it is one of them
-    legacy     for clients of 1.1 and older: makes the event they get instead (None: they get nothing). It is called
-               while publishing, and only when such a client is connected. Absent: they get the same event.
+    directory  the directory whose `/event` stream gets it; None: every stream (`server.*`)
+    project    the project id, beside `directory` on `/global/event`
+    urgent     flush at once instead of batching (permission, question, idle, error)
+    sync       the place in the session's history, if the event is a lasting one
+    legacy     creates the event for clients of 1.1 and older (None: they get none). It is called while publishing, and only
+               if such a client is connected. If absent, they get the same event
     """
 
     type: str
@@ -58,5 +58,5 @@ class OpenCodeEvent:
 
     @property
     def event_id(self) -> None:
-        """As `StreamEvent.event_id`: it gets one when it is published."""
+        """As `StreamEvent.event_id`: the hub assigns the id when it publishes the event."""
         return

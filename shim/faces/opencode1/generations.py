@@ -1,14 +1,14 @@
-"""Which generation of OpenCode 1 a client is of, and the events of 1.0. Pure.
+"""Determines the generation of an OpenCode 1 client, and converts events for clients of 1.0. Pure.
 
-Text streams differently since 1.2: up to 1.1 as `message.part.updated` with the text so far, from then on as
-`message.part.delta`. A client must get one of them and never both. 1.0 has other permissions besides:
+Since 1.2, text streams as `message.part.delta`; up to 1.1 as `message.part.updated` with the text so far. A client must get one
+of them and never both. 1.0 also has other permission events:
 
     permission.asked      -> permission.updated   answered at /session/{id}/permissions/{permissionID}
     permission.replied    -> the same type, with `permissionID` and `response`
-    question.asked        -> tui.toast.show       it has no questions: a person must read why the session waits
+    question.asked        -> tui.toast.show       1.0 has no questions, so the toast says why the session waits
 
 All OpenCode programs name their version in `User-Agent: opencode/1.1.53`; SDKs and browsers do not, and are modern.
-Source: docs/adr/0012-wire-generation.md; OpenCode 1.0.98's own document (`Permission`, `Event.permission.replied`), and its TUI,
+Source: docs/adr/0012-wire-generation.md; OpenCode 1.0.98's API document (`Permission`, `Event.permission.replied`), and its TUI,
 which shows a permission at the tool part with its `callID`.
 """
 
@@ -25,21 +25,21 @@ from shim.faces.opencode1.events import OpenCodeEvent
 Generation: TypeAlias = Literal["v1.18", "v1.1", "v1.0"]
 
 LAST_LEGACY = (1, 1)
-"""The newest version that does not know `message.part.delta`; 1.2.27 does (both recorded)."""
+"""The newest version without `message.part.delta`; 1.2.27 has it (both recorded)."""
 FIRST_SYNC = (1, 14)
 """The first recorded version whose server sends `sync` twins."""
 FIRST_MAJOR = 1
-"""Major versions below are development builds (`0.0.0-main-...`), which are newer than all."""
+"""Lower major versions are development builds (`0.0.0-main-...`), which are newer than all releases."""
 
 NAMED: dict[str, Generation] = {"1.0": "v1.0", "v1.0": "v1.0", "1.1": "v1.1", "v1.1": "v1.1", "1.18": "v1.18", "v1.18": "v1.18"}
 """The values of `?wire=`."""
 
 _PROGRAM = re.compile(r"opencode/(?:[a-z][\w-]*/)?(\d+)\.(\d+)\.")
-"""`opencode/1.1.53`; some builds put a channel between: `opencode/latest/1.1.53/cli`."""
+"""`opencode/1.1.53`; some builds insert a channel: `opencode/latest/1.1.53/cli`."""
 
 
 def generation_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Generation:
-    """The generation of a request's client: by `?wire=`, else by its User-Agent, else the modern one.
+    """Return the generation of a request's client: by `?wire=`, else by its User-Agent, else the modern one.
 
     Raises: InvalidRequest for an unknown `?wire=`.
     """
@@ -52,7 +52,7 @@ def generation_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Gener
 
 
 def takes_twins(query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
-    """Whether this client knows `sync` twins on `/global/event`: programs since 1.14, and all that do not name their version."""
+    """Whether the client supports `sync` twins on `/global/event`: programs since 1.14, and all without a version."""
     program = _PROGRAM.match(headers.get("User-Agent", ""))
     if generation_of(query, headers) != "v1.18" or program is None:
         return program is None
@@ -61,7 +61,7 @@ def takes_twins(query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
 
 
 def generation_of_agent(user_agent: str) -> Generation:
-    """The generation of a program by its User-Agent."""
+    """Return the generation of a program by its User-Agent."""
     program = _PROGRAM.match(user_agent)
     if program is None:
         return "v1.18"
@@ -74,18 +74,18 @@ def generation_of_agent(user_agent: str) -> Generation:
 # --- events of 1.0 -----------------------------------------------------------------------------------------
 
 TOAST_MS = 20_000
-"""How long the toast of a question stays: a person must have time to read it."""
+"""Milliseconds for which a question's toast stays, so that a user has time to read it."""
 TITLES = {
     "edit": ("filepath", "Edit this file: "),
     "read": ("filepath", "Read this file: "),
     "webfetch": ("url", "Fetch content from: "),
     "bash": ("command", ""),
 }
-"""permission -> (key of its metadata, words before it): the title that 1.0.98 gives it."""
+"""permission -> (key of its metadata, prefix): the permission's title in 1.0.98."""
 
 
 def event_of_1_0(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent | None:
-    """The event for clients of 1.0, None if they get that of 1.1. In: `sent_ms`, the time that it is sent."""
+    """Convert an event for clients of 1.0; None if they get that of 1.1. In: `sent_ms`, the time of sending."""
     make = _EVENTS_OF_1_0.get(event.type)
     return None if make is None else make(event, sent_ms)
 
@@ -109,8 +109,8 @@ def _permission_updated(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
 
 
 def _title(permission: str, patterns: list[str], metadata: Mapping[str, Any]) -> str:
-    key, words = TITLES.get(permission, ("description", ""))
-    return f"{words}{metadata[key]}" if metadata.get(key) else f"{permission} {', '.join(patterns)}"
+    key, prefix = TITLES.get(permission, ("description", ""))
+    return f"{prefix}{metadata[key]}" if metadata.get(key) else f"{permission} {', '.join(patterns)}"
 
 
 def _permission_replied(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:

@@ -1,4 +1,4 @@
-"""Whether the server runs. The only routes that are there before the first request has come (`shim.http.later`)."""
+"""Health routes. They are the only routes that exist before the first request (`shim.http.later`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from shim.http.operation import Ctx
 
 @operation("global.health")
 async def health(ctx: Ctx) -> object:
-    """That we are alive. The version is OpenCode's, since clients compare it with what they can speak to."""
+    """Report that the server runs. The version is OpenCode's, because clients compare it with their own."""
     return {"healthy": True, "version": OPENCODE_VERSION}
 
 
 @extra("server.health", "GET", "/health")
 async def plain_health(ctx: Ctx) -> object:
-    """The AI SDK's provider asks here whether a server runs, and starts an `opencode` of its own if not."""
+    """Report that the server runs, for the AI SDK's provider, which would otherwise start its own `opencode`."""
     return {"healthy": True}

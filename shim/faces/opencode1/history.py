@@ -1,7 +1,7 @@
-"""The history of a session's lasting events, as OpenCode numbers them for servers that follow each other. Pure.
+"""The history of a session's lasting events, numbered as OpenCode does for servers that replicate each other. Pure.
 
-`seq` counts from 0 per session; deltas, status, idle, errors, permissions and questions are no part of it. The numbers depend on
-the journal alone, so what is told live (`sync` twins on `/global/event`) is what a rebuilt history says. Source: docs/wire.md.
+`seq` counts from 0 per session, without deltas, status, idle, errors, permissions and questions. The numbers depend only on the
+journal, so the live `sync` twins on `/global/event` equal a rebuilt history. Source: docs/wire.md.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ LASTING = frozenset(
     }
 )
 VERSION = ".1"
-"""Behind each type: the version of its shape."""
+"""The suffix of each type: the version of its schema."""
 
 
 def row(event: OpenCodeEvent) -> JsonObject:
-    """One entry of `POST /sync/history`. Only for lasting events."""
+    """Build one entry of `POST /sync/history` from a lasting event."""
     assert event.sync is not None
     place = {"id": event.sync.id, "aggregate_id": event.sync.session_id, "seq": event.sync.seq}
     return {**place, "type": event.type + VERSION, "data": event.properties}
 
 
 class BrokenHistory(ValueError):
-    """A history that cannot be played; the text says why."""
+    """The history cannot be replayed. The text says why."""
 
 
 def fold(events: Iterable[Mapping[str, Any]]) -> JsonObject:
-    """What a session's whole history comes to, as an exported document. Raises Broken."""
+    """Replay a session's whole history into an exported document. Raises BrokenHistory."""
     info: JsonObject | None = None
     messages: dict[str, JsonObject] = {}
     session_id = ""
@@ -53,8 +53,8 @@ def fold(events: Iterable[Mapping[str, Any]]) -> JsonObject:
             raise BrokenHistory(f"event {number} ({event['type']}) lacks {error}") from error
     if info is None:
         raise BrokenHistory("the session is deleted at its end" if messages else "no event makes a session")
-    found = [{"info": m["info"], "parts": list(m["parts"].values())} for m in messages.values()]
-    return {"info": info, "messages": found}
+    exported = [{"info": m["info"], "parts": list(m["parts"].values())} for m in messages.values()]
+    return {"info": info, "messages": exported}
 
 
 def _apply(kind: str, data: JsonObject, info: JsonObject | None, messages: dict[str, JsonObject]) -> JsonObject | None:

@@ -1,4 +1,4 @@
-"""Changes of the host as OpenCode 1 events. Pure.
+"""Renders changes of the host as OpenCode 1 events. Pure.
 
 `RENDER` is the table: kind of change -> type and properties. Source: recordings of OpenCode 1.18.33.
 """
@@ -32,7 +32,7 @@ Rendered: TypeAlias = tuple[str, dict[str, Any]]
 
 
 def render_host(change: HostChange, directory: str, project_id: str | None) -> OpenCodeEvent:
-    """The event of this change."""
+    """Render a change as an event."""
     kind, properties = RENDER[type(change)](change)
     return OpenCodeEvent(kind, properties, directory, project_id)
 

@@ -1,6 +1,6 @@
-"""Keys of the TUI. Up to 1.1 it takes them from `GET /config`, all of them, and knows no key that is not there: without
-`session_interrupt`, Esc does nothing. Later ones have them in a file of their own.
+"""Key bindings of TUIs up to 1.1, which take all of them from `GET /config`.
 
+A missing key has no binding there: without `session_interrupt`, Esc does nothing. Later TUIs have them in a file of their own.
 Source: `GET /config` of OpenCode 1.1.53 without any configuration.
 """
 

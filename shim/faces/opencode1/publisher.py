@@ -1,4 +1,4 @@
-"""OpenCode 1 as the hub knows it: its events of each change of a session and of the host."""
+"""Renders changes of sessions and of the host as OpenCode 1 events, for the hub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shim.stream.hub import Face
 
 
 def events_of(change: SessionChanges | HostChanged) -> list[OpenCodeEvent]:
-    """The events of one change."""
+    """Render a change as events."""
     if isinstance(change, SessionChanges):
         return render(change.changes, change.session, change.at_ms, is_resent=change.is_resent)
     return [render_host(change.change, change.directory, change.project_id)]

@@ -1,7 +1,7 @@
-"""OpenCode 1's JSON of a session's state: what GET answers hold, and the values that events carry. Pure.
+"""Converts a session's state to OpenCode 1's JSON, for answers and events. Pure.
 
-Every value that tests see is checked against OpenCode's own document (1.18.33). Times are epoch milliseconds.
-Its inverse is `universal.session.importer`.
+Tests check the values against OpenCode's API document (1.18.33). Times are epoch milliseconds. The inverse is
+`universal.session.importer`.
 """
 
 from __future__ import annotations
@@ -43,46 +43,46 @@ from universal.session.model import (
 
 
 def usage(value: Usage) -> JsonObject:
-    """Token counts."""
+    """Convert token counts."""
     counts = {"input": value.input, "output": value.output, "reasoning": value.reasoning}
-    made: JsonObject = {**counts, "cache": {"read": value.cache_read, "write": value.cache_write}}
-    return made if value.total is None else {"total": value.total, **made}
+    wire: JsonObject = {**counts, "cache": {"read": value.cache_read, "write": value.cache_write}}
+    return wire if value.total is None else {"total": value.total, **wire}
 
 
 def session_model(model: ModelRef) -> JsonObject:
     """A session's model."""
-    made = {"id": model.model_id, "providerID": model.provider_id}
-    return made if model.variant is None else {**made, "variant": model.variant}
+    wire = {"id": model.model_id, "providerID": model.provider_id}
+    return wire if model.variant is None else {**wire, "variant": model.variant}
 
 
 def message_model(model: ModelRef) -> JsonObject:
     """A message's model."""
-    made = {"providerID": model.provider_id, "modelID": model.model_id}
-    return made if model.variant is None else {**made, "variant": model.variant}
+    wire = {"providerID": model.provider_id, "modelID": model.model_id}
+    return wire if model.variant is None else {**wire, "variant": model.variant}
 
 
 def failure(value: Failure) -> JsonObject:
-    """An error object `{name, data}`.
+    """Convert an error to an object `{name, data}`.
 
-    Source: `AssistantMessage.error` of the document; ProviderAuthError is what clients show with a way to log in.
+    Source: `AssistantMessage.error` of the API document. For ProviderAuthError, clients offer a login.
     """
     details = value.details or {}
     native = details.get("opencode")
-    if isinstance(native, dict):  # OpenCode's own error
+    if isinstance(native, dict):  # an error of OpenCode itself
         return cast(JsonObject, native)
     hint = details.get("hint")
-    words = f"{value.message}\n{hint}" if hint else value.message
+    text = f"{value.message}\n{hint}" if hint else value.message
     if value.code in ("authentication_failed", "ProviderAuthError"):
-        return {"name": "ProviderAuthError", "data": {"providerID": value.agent, "message": words}}
+        return {"name": "ProviderAuthError", "data": {"providerID": value.agent, "message": text}}
     if value.code == "max_output_tokens":
         return {"name": "MessageOutputLengthError", "data": {}}
     if value.code == "aborted":
         return {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     status = details.get("status_code")
     if isinstance(status, int) or value.code == "APIError":
-        data: JsonObject = {"message": words, "isRetryable": bool(details.get("is_retryable", False))}
+        data: JsonObject = {"message": text, "isRetryable": bool(details.get("is_retryable", False))}
         return {"name": "APIError", "data": {**data, "statusCode": status} if isinstance(status, int) else data}
-    return {"name": "UnknownError", "data": {"message": words}}
+    return {"name": "UnknownError", "data": {"message": text}}
 
 
 def status(value: Status) -> JsonObject:
@@ -109,7 +109,7 @@ def revert(value: Revert) -> JsonObject:
 
 
 def call_ref(value: CallRef) -> JsonObject:
-    """Which call asks."""
+    """The tool call that asks."""
     return {"messageID": value.message_id, "callID": value.call_id}
 
 
@@ -159,7 +159,7 @@ def info(value: UserInfo | StepInfo, session_id: str) -> JsonObject:
 
 def _user(value: UserInfo, session_id: str) -> JsonObject:
     extra = dict(value.extra)
-    made: JsonObject = {
+    wire: JsonObject = {
         "id": value.id,
         "sessionID": session_id,
         "role": "user",
@@ -168,11 +168,11 @@ def _user(value: UserInfo, session_id: str) -> JsonObject:
         "model": message_model(value.model),
     }
     optional = {"system": value.system, "tools": value.tools, "format": value.format}
-    made |= {key: inner for key, inner in optional.items() if inner is not None}
+    wire |= {key: inner for key, inner in optional.items() if inner is not None}
     summary = extra.pop("summary", {})
     if value.diffs is not None or summary:
-        made["summary"] = {**summary, **({"diffs": [d.to_json() for d in value.diffs]} if value.diffs is not None else {})}
-    return {**made, **extra}
+        wire["summary"] = {**summary, **({"diffs": [d.to_json() for d in value.diffs]} if value.diffs is not None else {})}
+    return {**wire, **extra}
 
 
 def _step(value: StepInfo, session_id: str) -> JsonObject:
@@ -180,7 +180,7 @@ def _step(value: StepInfo, session_id: str) -> JsonObject:
     time: JsonObject = {"created": value.created_ms}
     if value.completed_ms is not None:
         time["completed"] = value.completed_ms
-    made: JsonObject = {
+    wire: JsonObject = {
         "id": value.id,
         "sessionID": session_id,
         "role": "assistant",
@@ -195,20 +195,20 @@ def _step(value: StepInfo, session_id: str) -> JsonObject:
         "time": {**time, **extra.pop("time", {})},
     }
     if value.model.variant:
-        made["variant"] = value.model.variant
+        wire["variant"] = value.model.variant
     if value.compacts:
-        made["summary"] = True
+        wire["summary"] = True
     if value.error is not None:
-        made["error"] = failure(value.error)
+        wire["error"] = failure(value.error)
     if value.finish is not None:
-        made["finish"] = value.finish
-    return {**made, **extra}
+        wire["finish"] = value.finish
+    return {**wire, **extra}
 
 
 def message(value: Message, session_id: str) -> JsonObject:
     """`{info, parts}`."""
     message_id = value.info.id
-    return {"info": info(value.info, session_id), "parts": [part(one, session_id, message_id) for one in value.all_parts()]}
+    return {"info": info(value.info, session_id), "parts": [part(each, session_id, message_id) for each in value.all_parts()]}
 
 
 # --- parts -----------------------------------------------------------------------------------------------------
@@ -217,10 +217,10 @@ def message(value: Message, session_id: str) -> JsonObject:
 def part(value: Part, session_id: str, message_id: str) -> JsonObject:
     """`Part`."""
     place = {"sessionID": session_id, "messageID": message_id}
-    made = _PARTS[type(value)](value)
+    wire = _PARTS[type(value)](value)
     if isinstance(value, ToolCall) and value.attachments is not None:
-        made["state"]["attachments"] = [part(one, session_id, message_id) for one in value.attachments]
-    return {"id": value.id, **place, **made}
+        wire["state"]["attachments"] = [part(file, session_id, message_id) for file in value.attachments]
+    return {"id": value.id, **place, **wire}
 
 
 def _present(**fields: Any) -> JsonObject:
@@ -232,13 +232,13 @@ def _time(start: int | None, end: int | None) -> JsonObject:
 
 
 def _text(value: Text) -> JsonObject:
-    made: JsonObject = {"type": "text", "text": value.text, **_time(value.start_ms, value.end_ms)}
-    return {**made, **_present(synthetic=value.synthetic, ignored=value.ignored, metadata=value.metadata), **value.extra}
+    wire: JsonObject = {"type": "text", "text": value.text, **_time(value.start_ms, value.end_ms)}
+    return {**wire, **_present(synthetic=value.synthetic, ignored=value.ignored, metadata=value.metadata), **value.extra}
 
 
 def _reasoning_part(value: Reasoning) -> JsonObject:
-    made: JsonObject = {"type": "reasoning", "text": value.text, **_time(value.start_ms, value.end_ms)}
-    return {**made, **_present(metadata=value.metadata), **value.extra}
+    wire: JsonObject = {"type": "reasoning", "text": value.text, **_time(value.start_ms, value.end_ms)}
+    return {**wire, **_present(metadata=value.metadata), **value.extra}
 
 
 def _file(value: File) -> JsonObject:
@@ -259,8 +259,8 @@ def _step_start(value: StepStart) -> JsonObject:
 
 
 def _step_finish(value: StepFinish) -> JsonObject:
-    made: JsonObject = {"type": "step-finish", "reason": value.reason, "cost": value.cost, "tokens": usage(value.usage)}
-    return {**made, **_present(snapshot=value.snapshot), **value.extra}
+    wire: JsonObject = {"type": "step-finish", "reason": value.reason, "cost": value.cost, "tokens": usage(value.usage)}
+    return {**wire, **_present(snapshot=value.snapshot), **value.extra}
 
 
 def _patch(value: Patch) -> JsonObject:
@@ -278,24 +278,24 @@ def _tool(value: ToolCall) -> JsonObject:
 def tool_state(call: ToolCall) -> JsonObject:
     """`ToolState` of a call, without its attachments."""
     extra = dict(call.state_extra)
-    made: JsonObject = {"status": call.status, "input": dict(call.input)}
+    wire: JsonObject = {"status": call.status, "input": dict(call.input)}
     time: JsonObject = {"start": call.start_ms}
     if call.status in ("completed", "error"):
         time["end"] = call.end_ms
     if call.status == "pending":
-        made["raw"] = call.raw
+        wire["raw"] = call.raw
     else:
-        made["time"] = {**time, **extra.pop("time", {})}
+        wire["time"] = {**time, **extra.pop("time", {})}
     match call.status:
         case "running":
-            made |= _present(title=call.title, metadata=call.metadata)
+            wire |= _present(title=call.title, metadata=call.metadata)
         case "completed":
-            made |= {"output": call.output, "title": call.title or "", "metadata": call.metadata or {}}
+            wire |= {"output": call.output, "title": call.title or "", "metadata": call.metadata or {}}
         case "error":
-            made |= {"error": call.error, **_present(metadata=call.metadata)}
+            wire |= {"error": call.error, **_present(metadata=call.metadata)}
         case _:
             pass
-    return {**made, **extra}
+    return {**wire, **extra}
 
 
 _PARTS: Mapping[type[Any], Callable[[Any], JsonObject]] = {
@@ -317,9 +317,9 @@ _PARTS: Mapping[type[Any], Callable[[Any], JsonObject]] = {
 
 def request(value: PermissionRequest | QuestionRequest, session_id: str) -> JsonObject:
     """`PermissionRequest` or `QuestionRequest`."""
-    made = _permission(value) if isinstance(value, PermissionRequest) else _question(value)
+    wire = _permission(value) if isinstance(value, PermissionRequest) else _question(value)
     tool = {"tool": call_ref(value.call)} if value.call is not None else {}
-    return {"id": value.id, "sessionID": session_id, **made, **tool}
+    return {"id": value.id, "sessionID": session_id, **wire, **tool}
 
 
 def _permission(value: PermissionRequest) -> JsonObject:
@@ -334,17 +334,17 @@ def _permission(value: PermissionRequest) -> JsonObject:
 
 def _question(value: QuestionRequest) -> JsonObject:
     questions: list[JsonObject] = []
-    for one in value.questions:
-        options = [{"label": option.label, "description": option.description} for option in one.options]
-        made: JsonObject = {"question": one.question, "header": one.header, "options": options}
-        if one.multiple:
-            made["multiple"] = True
-        if not one.custom:
-            made["custom"] = False
-        questions.append(made)
+    for asked in value.questions:
+        options = [{"label": option.label, "description": option.description} for option in asked.options]
+        wire: JsonObject = {"question": asked.question, "header": asked.header, "options": options}
+        if asked.multiple:
+            wire["multiple"] = True
+        if not asked.custom:
+            wire["custom"] = False
+        questions.append(wire)
     return {"questions": questions}
 
 
 def export(value: Session) -> JsonObject:
-    """The document of `opencode export`: `{info, messages}`, messages in order of their times."""
-    return {"info": session(value.record), "messages": [message(one, value.id) for one in value.oldest_first()]}
+    """Build the document of `opencode export`: `{info, messages}`, with messages in order of their times."""
+    return {"info": session(value.record), "messages": [message(entry, value.id) for entry in value.oldest_first()]}

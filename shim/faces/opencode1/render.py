@@ -1,4 +1,4 @@
-"""A session's changes as OpenCode 1 events. Pure; keeps nothing.
+"""Renders a session's changes as OpenCode 1 events. Pure and stateless.
 
 `RENDER` is the table: kind of change -> its event. Source: recordings of OpenCode 1.18.33.
 """
@@ -39,15 +39,15 @@ from universal.session.changes import (
 from universal.session.model import PermissionRequest, Session
 
 TOAST_MS = 15_000
-"""How long a notice is shown."""
+"""Milliseconds for which a notice is shown."""
 REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
 """Universal decision -> OpenCode's reply."""
 URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, RequestClosed})
-"""Changes that are sent at once, without waiting for more. A retry that is over is not."""
+"""Changes that are sent at once instead of batched."""
 
 
 def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> list[OpenCodeEvent]:
-    """The events of these changes, which the session has just made. Resent ones are no part of its history."""
+    """Render the changes that a session just made. Resent events are no part of its history."""
     first = session.lasting - sum(isinstance(change, LASTING) for change in changes)
     record = session.record
     events: list[OpenCodeEvent] = []
@@ -66,13 +66,13 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
 
 
 def _sync(session_id: str, seq: int, at_ms: int) -> Sync:
-    """The place of a lasting event in the session's history. It depends on the journal alone."""
+    """Return the place of a lasting event in the session's history. It depends only on the journal."""
     value = (at_ms * COUNTER_SPAN + seq % COUNTER_SPAN) & MASK
     return Sync(session_id, seq, render_id("evt", value, hashed_tail(f"{session_id}:sync:{seq}")))
 
 
 def _legacy(change: Change, session: Session) -> Callable[[], OpenCodeEvent | None] | None:
-    """What clients of 1.1 and older get instead: a growing text comes as its whole part."""
+    """Return what creates the event for clients of 1.1 and older, which get the whole part of a growing text."""
     match change:
         case PartChanged(is_empty=True):
             return _no_event

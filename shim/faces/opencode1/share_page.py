@@ -1,7 +1,7 @@
-"""A session as one web page: read-only, self-contained, everything escaped, no script. Pure.
+"""Renders a session as one read-only, self-contained web page. It escapes everything and has no script. Pure.
 
-In: OpenCode's `{info, parts}` messages. Out: HTML. Pictures are shown if their bytes are in the message (data URLs); nothing is
-fetched from anywhere. Sessions of subagents stand folded in the card of the call that made them.
+In: OpenCode's `{info, parts}` messages. Out: HTML. The page shows pictures whose bytes are in the message (data URLs), and
+fetches nothing. A subagent's session is folded into the card of its tool call.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from universal.jsonvalue import JsonObject, arr, obj, text
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Content-Security-Policy of the page: should an escape ever fail, nothing runs and nothing is loaded."""
+"""The page's Content-Security-Policy. If an escape ever failed, still nothing would run or load."""
 REFRESH_S = 5
-"""A page of a session at work is loaded anew so often."""
+"""Seconds between reloads of a busy session's page."""
 SHOWN_CHARS = 20_000
-"""Of one output; the rest is left out, and the page says so."""
+"""Maximum characters of one output. The page says how many more there are."""
 DEEPEST = 4
-"""Subagents of subagents are shown so deep."""
+"""Maximum depth of nested subagents on the page."""
 
 STYLE = """
 :root { color-scheme: light dark; --bg: #fff; --fg: #1c1c1e; --dim: #6b6b70; --card: #f5f5f7; --line: #dcdce0; --accent: #3558c9;
@@ -65,7 +65,7 @@ _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=
 
 
 def page(info: JsonObject, messages: Sequence[JsonObject], children: Mapping[str, Sequence[JsonObject]], *, busy: bool) -> str:
-    """The page of a session. `children`: messages of its subagents' sessions, by their id."""
+    """Render a session's page. `children`: messages of its subagents' sessions, by session id."""
     title = escape(text(info.get("title"), "Session"))
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if busy else ""
     model = obj(info.get("model"))
@@ -90,8 +90,8 @@ def _message(message: JsonObject, children: Mapping[str, Sequence[JsonObject]], 
     shown = "\n".join(filter(None, (_part(p, children, depth) for p in parts)))
     error = obj(info.get("error"))
     if error:
-        why = text(obj(error.get("data")).get("message")) or text(error.get("name"))
-        shown += f'<div class="error">{escape(why)}</div>'
+        reason = text(obj(error.get("data")).get("message")) or text(error.get("name"))
+        shown += f'<div class="error">{escape(reason)}</div>'
     if info["role"] != "user":
         return f'<section class="assistant">{shown}</section>' if shown else ""
     if any(p["type"] == "compaction" for p in parts):
@@ -117,9 +117,9 @@ def _part(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth:
             return ""
 
 
-def _prose(words: str) -> str:
-    """Text with fenced code as blocks, `code` and **bold**; the rest of Markdown as it is written."""
-    pieces = re.split(r"^```[^\n]*\n(.*?)(?:^```[^\n]*$\n?|\Z)", words, flags=re.MULTILINE | re.DOTALL)
+def _prose(source: str) -> str:
+    """Render fenced code, `code` and **bold**. Other Markdown stays as written."""
+    pieces = re.split(r"^```[^\n]*\n(.*?)(?:^```[^\n]*$\n?|\Z)", source, flags=re.MULTILINE | re.DOTALL)
     out: list[str] = []
     for index, piece in enumerate(pieces):
         if index % 2:
@@ -140,11 +140,11 @@ def _file(part: JsonObject) -> str:
 
 def _tool(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth: int) -> str:
     state = obj(part.get("state"))
-    given, meta = obj(state.get("input")), obj(state.get("metadata"))
-    tool, title = text(part.get("tool")), text(state.get("title")) or _about(given)
+    arguments, meta = obj(state.get("input")), obj(state.get("metadata"))
+    tool, title = text(part.get("tool")), text(state.get("title")) or _about(arguments)
     failed = state.get("status") == "error"
     mark = ' <span class="error">✗</span>' if failed else "" if state.get("status") == "completed" else " …"
-    body, opened = _tool_body(tool, given, state, meta)
+    body, opened = _tool_body(tool, arguments, state, meta)
     if failed:
         body += f'<div class="error">{escape(_cut(text(state.get("error"))))}</div>'
     for file in map(obj, arr(state.get("attachments"))):
@@ -157,34 +157,35 @@ def _tool(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth:
     return f"<details{attribute}><summary><b>{escape(tool)}</b> {escape(title)}{mark}</summary>{body}</details>"
 
 
-def _about(given: JsonObject) -> str:
+def _about(arguments: JsonObject) -> str:
     return next(
-        (text(given[k]) for k in ("description", "command", "filePath", "pattern", "url", "query") if text(given.get(k))), ""
+        (text(arguments[k]) for k in ("description", "command", "filePath", "pattern", "url", "query") if text(arguments.get(k))),
+        "",
     )
 
 
-def _tool_body(tool: str, given: JsonObject, state: JsonObject, meta: JsonObject) -> tuple[str, bool]:
-    """(HTML, whether it is shown unfolded): diffs and lists are what people look for."""
+def _tool_body(tool: str, arguments: JsonObject, state: JsonObject, meta: JsonObject) -> tuple[str, bool]:
+    """Render a call: (HTML, whether it is unfolded). Diffs and todo lists are, since people look for them."""
     diffs = [text(meta.get("diff"))] if text(meta.get("diff")) else []
     diffs = diffs or [text(obj(f).get("diff")) or text(obj(f).get("patch")) for f in arr(meta.get("files"))]
     if any(diffs):
         return "".join(_diff(d) for d in diffs if d), True
-    todos = [obj(t) for t in arr(given.get("todos"))]
+    todos = [obj(t) for t in arr(arguments.get("todos"))]
     if tool == "todowrite" and todos:
         rows = "".join(f"<li>{_MARKS.get(text(t.get('status')), '☐')} {escape(text(t.get('content')))}</li>" for t in todos)
         return f'<ul class="todo">{rows}</ul>', True
     output = text(state.get("output")) or text(meta.get("output"))
     if tool == "bash":
-        return f'<pre class="wrap">$ {escape(text(given.get("command")))}\n{escape(_cut(output))}</pre>', False
-    if tool == "write" and text(given.get("content")):
-        return f'<pre class="wrap">{escape(_cut(text(given["content"])))}</pre>', False
-    shown = f'<pre class="wrap">{escape(_cut(json.dumps(given, ensure_ascii=False, indent=1)))}</pre>' if given else ""
+        return f'<pre class="wrap">$ {escape(text(arguments.get("command")))}\n{escape(_cut(output))}</pre>', False
+    if tool == "write" and text(arguments.get("content")):
+        return f'<pre class="wrap">{escape(_cut(text(arguments["content"])))}</pre>', False
+    shown = f'<pre class="wrap">{escape(_cut(json.dumps(arguments, ensure_ascii=False, indent=1)))}</pre>' if arguments else ""
     return shown + (f'<pre class="wrap">{escape(_cut(output))}</pre>' if output else ""), False
 
 
-def _cut(words: str) -> str:
-    left = len(words) - SHOWN_CHARS
-    return words if left <= 0 else f"{words[:SHOWN_CHARS]}\n… {left} more characters"
+def _cut(output: str) -> str:
+    left = len(output) - SHOWN_CHARS
+    return output if left <= 0 else f"{output[:SHOWN_CHARS]}\n… {left} more characters"
 
 
 def _diff(diff: str) -> str:

@@ -1,10 +1,10 @@
-"""How OpenCode 1's event streams look: `/event` and `/global/event`, for each generation of clients. Pure.
+"""Encodes OpenCode 1's event streams `/event` and `/global/event` for each generation of clients. Pure.
 
     /event         id:POSITION\\n data: {"id", "type", "properties"}\\n\\n
     /global/event  id:POSITION\\n data: {"directory", "project", "payload": <the same JSON>}\\n\\n
 
 Clients of 1.1 and 1.0 get no `id` and no `project`. Since 1.14, `/global/event` repeats each lasting event as `sync`, without
-an `id:` line. Native has no `id:` lines; its clients' parser takes them (seen with 1.1.53 and @opencode-ai/sdk 1.19.3).
+an `id:` line. Native OpenCode has no `id:` lines, but its clients accept them (tested with 1.1.53 and @opencode-ai/sdk 1.19.3).
 Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0011-event-hub.md.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from shim.ids import Ids
 
 HEARTBEAT_S = 10.0
-"""As OpenCode 1.18.33."""
+"""Seconds between heartbeats, as in OpenCode 1.18.33."""
 LEGACY_HEARTBEAT_S = 30.0
-"""As OpenCode 1.1.53."""
+"""Seconds between heartbeats, as in OpenCode 1.1.53."""
 PIECE_TYPES = ("message.part.delta", "message.part.updated")
 CONNECTED = OpenCodeEvent("server.connected", {}, urgent=True)
 HEARTBEAT = OpenCodeEvent("server.heartbeat", {}, urgent=True)
@@ -33,12 +33,12 @@ HEARTBEAT = OpenCodeEvent("server.heartbeat", {}, urgent=True)
 
 @dataclass(frozen=True, slots=True)
 class EventEncoder:
-    """The encoder of one stream. `encoder_of` makes those that clients are served.
+    """The encoder of one stream. `encoder_of` creates it for a client.
 
-    now_ms      the time, for events of 1.0 that say when they were sent
-    generation  of the client
-    wrapped     as on `/global/event`: each event in an envelope with its directory
-    twins       lasting events are followed by their `sync` twins
+    now_ms      the clock, for events of 1.0 that contain the time of sending
+    generation  the client's generation
+    wrapped     put each event into an envelope with its directory, as on `/global/event`
+    twins       send a `sync` twin after each lasting event
     """
 
     now_ms: Callable[[], int]
@@ -62,7 +62,7 @@ class EventEncoder:
         return HEARTBEAT_S if self.generation == "v1.18" else LEGACY_HEARTBEAT_S
 
     def encode(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame | None:
-        """As `Encoder.encode`. Older clients get another event if the projection has one for them."""
+        """As `Encoder.encode`. Older clients get the event's `legacy` form."""
         if self.generation == "v1.18":
             return modern_frame(event, event_id, position)
         legacy = event if event.legacy is None else event.legacy()
@@ -93,14 +93,14 @@ class EventEncoder:
 
 
 def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bool, twins: bool = False) -> EventEncoder:
-    """The encoder of a client's stream. On `/global/event` clients of 1.0 get what those of 1.1 get, and older ones no twins."""
+    """Create the encoder of a client's stream. On `/global/event`, clients of 1.0 get the events of 1.1."""
     if wrapped and generation == "v1.0":
         generation = "v1.1"
     return EventEncoder(now_ms, generation, wrapped, wrapped and twins)
 
 
 def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
-    """The frame for clients of 1.2 and later. A lasting event's properties are encoded once for it and its `sync` twin."""
+    """Encode an event for clients of 1.2 and later. A lasting event and its `sync` twin share the encoded properties."""
     type_, sync, twin = event.type, event.sync, b""
     if sync is None:
         body = to_json({"id": event_id, "type": type_, "properties": event.properties})
@@ -114,7 +114,7 @@ def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
 
 
 def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
-    """The frame for clients of 1.1 and 1.0, of the event that they get."""
+    """Encode an event for clients of 1.1 and 1.0."""
     body = to_json({"type": event.type, "properties": event.properties})
     return Frame(position, body, event.urgent, _piece(event, modern=False), _envelope(event.directory, None))
 
@@ -122,7 +122,7 @@ def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
 class EventPiece(NamedTuple):
     """The text that an event adds to a part.
 
-    Not the event itself: its `legacy` would keep the conversation alive, which may be deleted, as long as the ring has this.
+    It is not the event itself, whose `legacy` would keep a deleted conversation in memory as long as the ring holds it.
     """
 
     type: str
@@ -152,7 +152,7 @@ class EventPiece(NamedTuple):
 
 
 def _piece(event: OpenCodeEvent, *, modern: bool) -> EventPiece | None:
-    """Set for `message.part.delta`, and in 1.1 `message.part.updated` with `delta`."""
+    """Return the text of a `message.part.delta`, or for 1.1 of a `message.part.updated` with `delta`; else None."""
     type_, properties = event.type, event.properties
     if type_ not in PIECE_TYPES or not isinstance(properties.get("delta"), str):
         return None
@@ -161,7 +161,7 @@ def _piece(event: OpenCodeEvent, *, modern: bool) -> EventPiece | None:
 
 @lru_cache(maxsize=256)
 def _envelope(directory: str | None, project: str | None) -> bytes:
-    """The JSON members before the payload on `/global/event`; none for events of the whole server."""
+    """Return the JSON members before the payload on `/global/event`; empty for events of the whole server."""
     if directory is None:
         return b""
     head = b'"directory":' + to_json(normal_scope(directory)) + b","

@@ -1,8 +1,8 @@
-"""The tools that an agent's calls are shown as, with their arguments as JSON Schema. Pure.
+"""Lists an agent's tools under OpenCode's names, with their arguments as JSON Schema. Pure.
 
-Agents do not tell the schemas of their tools to whoever drives them. What is known, and told here, is how their calls look on
-this face: OpenCode's names (`agents/*.TOOLS`) and OpenCode's arguments; an agent may send more, so more is allowed.
-Source: the answer of a live OpenCode 1.18.33 to `/experimental/tool`, for names, types and what is required.
+Agents do not report the schemas of their tools. So this returns the form in which this face shows their calls: OpenCode's names
+(`agents/*.TOOLS`) and OpenCode's arguments. An agent may send more, so the schemas allow more.
+Source: the answer of a live OpenCode 1.18.33 to `/experimental/tool`, for names, types and required arguments.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "todowrite": {"todos!": "array"},
     "skill": {"name!": "string"},
 }
-"""OpenCode's tool -> its arguments; `!` marks those that are always there. Other tools: an object, and no more is known."""
+"""OpenCode's tool -> its arguments; `!` marks required ones. Any other tool takes an object of unknown members."""
 
 
 def ids(agents: Iterable[str]) -> list[str]:
-    """The tools of these agents, by OpenCode's names."""
+    """List the tools of these agents by OpenCode's names."""
     return list(dict.fromkeys(row.tool for agent in agents for row in tools_of(agent).values()))
 
 
 def list_items(agent: str, title: str) -> list[dict[str, Any]]:
-    """`ToolListItem` objects of one agent."""
-    found: dict[str, list[str]] = {}
+    """List one agent's tools as `ToolListItem` objects."""
+    natives: dict[str, list[str]] = {}
     for native, row in tools_of(agent).items():
-        found.setdefault(row.tool, []).append(native)
+        natives.setdefault(row.tool, []).append(native)
     return [
         {"id": tool, "description": f"{title}'s {', '.join(names)}, as its calls are shown here.", "parameters": _schema(tool)}
-        for tool, names in found.items()
+        for tool, names in natives.items()
     ]
 
 

@@ -1,10 +1,10 @@
-"""Sessions as files: the document of `opencode export` 1.x, written and read; that of 2.x, read.
+"""Imports sessions from the documents of `opencode export` 1.x and 2.x.
 
     {"info": Session, "messages": [{"info": Message, "parts": [Part]}]}
 
-An imported message is one item of the journal: universal readers see its content, the OpenCode face gives back the message
-itself, field by field, from `metadata.imported`. As with native, the session keeps its id and belongs to the directory that
-it is imported in. Source: `opencode export` and `opencode import` of 1.18.33, run and compared.
+An imported message is one item of the journal: universal readers see its content, and the OpenCode face returns the message
+itself, field by field, from `metadata.imported`. As in native OpenCode, the session keeps its id and belongs to the directory
+that it is imported into. Source: `opencode export` and `opencode import` of 1.18.33, run and compared.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from universal.session import importer
 from universal.session.model import SessionRecord
 
 TITLE_LIMIT = 2000
-"""Characters of an imported session's title."""
+"""Maximum characters of an imported session's title."""
 NOT_OURS = ("share", "revert")
-"""Fields of a session that mean something only where it was exported: an address, a snapshot."""
+"""Fields of a session that are valid only on the exporting server: a URL, a snapshot."""
 
 
 IMPORTED_MODES = frozenset({"build", "plan", "read-only"})
-"""Modes that an imported session goes on in: another one could let the agent do more than its person chose."""
+"""Modes that an imported session keeps. Another mode could allow the agent more than the importing user chose."""
 
 
 def read(document: Any) -> tuple[JsonObject, list[JsonObject]]:
-    """Session and messages of a document, complete. Raises InvalidRequest that says what is wrong, and where."""
-    given = _first(obj(whole_numbers(document)))
-    if not isinstance(given.get("info"), dict) or not isinstance(given.get("messages"), list):
+    """Read the session and messages of a document, with defaults. Raises InvalidRequest with the fault and its place."""
+    export = _first(obj(whole_numbers(document)))
+    if not isinstance(export.get("info"), dict) or not isinstance(export.get("messages"), list):
         raise InvalidRequest(
             'This is no exported session: it needs "info" and "messages", as `opencode export` (1.x or 2.x) and '
             "`opencode-shim export` write them."
         )
-    info = _session(obj(given["info"]))
-    messages = [_message(obj(m), text(info.get("id"))) for m in arr(given["messages"])]
+    info = _session(obj(export["info"]))
+    messages = [_message(obj(m), text(info.get("id"))) for m in arr(export["messages"])]
     _check_ids(info, messages)
     wrong = problem("Session", info, "info")
     for number, message in enumerate(messages):
@@ -70,7 +70,7 @@ def read(document: Any) -> tuple[JsonObject, list[JsonObject]]:
 
 
 def _check_ids(info: JsonObject, messages: list[JsonObject]) -> None:
-    """Raise InvalidRequest for an id that is none, and for a title that is too long."""
+    """Raise InvalidRequest for an invalid id, and for a too long title."""
     ids = [("info.id", info.get("id"), "ses"), ("info.parentID", info.get("parentID", "ses"), "ses")]
     for number, message in enumerate(messages):
         ids.append((f"messages[{number}].info.id", message["info"].get("id"), "msg"))
@@ -84,7 +84,7 @@ def _check_ids(info: JsonObject, messages: list[JsonObject]) -> None:
 
 
 def _first(document: JsonObject) -> JsonObject:
-    """A document of 2.x in the form of 1.x; any other as it is. Raises InvalidRequest for one of 2.x that lacks something."""
+    """Convert a document of 2.x to the form of 1.x; return others unchanged. Raises InvalidRequest for an incomplete one."""
     info, messages = obj(document.get("info")), arr(document.get("messages"))
     if "location" not in info and not any("type" in obj(m) and "info" not in obj(m) for m in messages):
         return document
@@ -97,11 +97,11 @@ def _first(document: JsonObject) -> JsonObject:
 
 
 def _session(info: JsonObject) -> JsonObject:
-    """With the fields that older versions do not write."""
+    """Add the fields that older versions do not write, and drop those of `NOT_OURS`."""
     defaults = {"slug": slug(text(info.get("id"))), "version": OPENCODE_VERSION, "title": "Imported session"}
     more = {"cost": 0, "tokens": tokens(None), "projectID": "global", "directory": "/"}
     session = {**defaults, **more, **{k: v for k, v in info.items() if k not in NOT_OURS}}
-    if "permission" in session:  # whoever wrote the document must not answer this person's questions
+    if "permission" in session:  # the document's author must not grant permissions for this user
         session["permission"] = [rule for rule in arr(session["permission"]) if obj(rule).get("action") != "allow"]
     if session.get("agent") not in IMPORTED_MODES:
         session.pop("agent", None)
@@ -120,9 +120,9 @@ def _message(message: JsonObject, session_id: str) -> JsonObject:
 
 
 async def import_(manager: SessionManager, document: Any, directory: str, project: ProjectLike, path: str) -> SessionRecord:
-    """The session's record. One that is here already gets the messages that it has not.
+    """Import a session, and return its record. An existing session gets the messages that it lacks.
 
-    Raises InvalidRequest (what is no export), SessionBusy (it is here, and at work).
+    Raises InvalidRequest for an invalid document, SessionBusy if the session exists and is busy.
     """
     info, messages = read(document)
     session_id = info["id"]
@@ -142,14 +142,14 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
 
 
 def _agent(manager: SessionManager, info: JsonObject, messages: list[JsonObject]) -> str | None:
-    """The agent whose tools these are, if we have it; None for the default one."""
+    """Return the agent that ran the session, if it is available here; None for the default one."""
     names = [text(obj(info.get("model")).get("providerID"))]
     names += [text(m["info"].get("providerID")) for m in reversed(messages)]
     return next((name for name in names if name and manager.deps.agents.get(name) is not None), None)
 
 
 def item_of(item_id: str, message: JsonObject) -> Item:
-    """An imported message as a universal item."""
+    """Convert an imported message to a universal item."""
     info = message["info"]
     failed = "error" in info
     return Item(

@@ -1,7 +1,6 @@
-"""Operations of OpenCode that are not served, each with its reason. A decision is a row; the server answers with it.
+"""The operations of OpenCode that this server refuses, each with the reason that it answers with.
 
-A row goes away when a handler for the operation comes: `shim.faces.opencode1.decided` allows exactly one of the two. `SAME` are
-those that are served and have nothing to tell.
+`shim.faces.opencode1.decided` allows either a row here or a handler, not both. `SAME` lists operations with a constant answer.
 Source: `shim/faces/opencode1/operations.py`; who calls what, and what happens to clients without it: `docs/clients.md`.
 """
 

@@ -1,1 +1,1 @@
-"""The universal API's own vocabulary, shared by the server's routes and the client: models, and JSON Schema of events."""
+"""The models of the universal API (`/v1`) and the JSON Schema of its events, for the routes and the client."""

@@ -1,4 +1,4 @@
-"""How `/v1` and the inspector say each error: RFC 9457 problem details. Also the errors that only their operations have. Pure.
+"""Renders errors of `/v1` and the inspector as RFC 9457 problem details, and defines the errors of their own. Pure.
 
 {"type": "urn:opencode-shim:error:session_busy", "title": "Session busy", "status": 409, "detail": "...", "sessionID": "..."}
 """
@@ -15,12 +15,12 @@ from shim.errors import NotFound, RequestError, row_of
 
 CONTENT_TYPE = "application/problem+json"
 PROBLEM_TYPE = "urn:opencode-shim:error:"
-"""What the `type` of every problem begins with."""
+"""The prefix of every problem's `type`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Status and kind of a problem, and its further members: the wire's name -> the error's field.
+    """Status, kind and further members of a problem. `members`: wire name -> the error's field.
 
     Fields that are None are left out. `text` replaces the message.
     """
@@ -103,7 +103,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
 
 
 def render(error: RequestError) -> tuple[int, dict[str, Any]]:
-    """Status and body."""
+    """Render an error as status and body."""
     if isinstance(error, errors.HttpRefused):
         return error.status, _problem(error.status, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", error.name).lower(), error.message)
     row = row_of(ERRORS, error)

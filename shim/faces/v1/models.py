@@ -1,7 +1,6 @@
-"""Bodies and answers of `/v1`. Names of models and fields are those of the universal API's document; what is ours beyond it
-is optional and says so. Times are epoch milliseconds where they are numbers.
+"""Bodies and answers of `/v1`, with the names of the universal API's document. Our additions are optional and marked.
 
-Source: compat_fixtures/universal/openapi.json (what the peers' document says), docs/contract.md (what we add).
+Times that are numbers are epoch milliseconds. Source: compat_fixtures/universal/openapi.json; docs/contract.md (our additions).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Model(BaseModel):
-    """Base: unknown fields of requests are ignored, as the document allows them."""
+    """The base class. It ignores unknown fields of requests, which the document allows."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 

@@ -1,6 +1,6 @@
-"""JSON Schema (2020-12) of universal events as they are sent, made from the models in `universal`. Pure.
+"""Generates the JSON Schema (2020-12) of universal events from the models in `universal`. Pure.
 
-Each event type has its own payload, so the schema is one `oneOf` by `type`. `raw` and `native_session_id` are always there.
+Each event type has its own payload, so the schema is a `oneOf` by `type`. `raw` and `native_session_id` are always present.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALWAYS = ("event_id", "sequence", "time", "session_id", "native_session_id", "so
 
 
 def event_schemas(template: str = "#/$defs/{model}") -> dict[str, Schema]:
-    """Schemas by name: `UniversalEvent`, and everything that it refers to through `template`."""
+    """Return schemas by name: `UniversalEvent`, and everything that it refers to through `template`."""
     models: list[type[Frozen]] = [UniversalEvent, *dict.fromkeys(EVENT_DATA.values())]
     _, whole = models_json_schema([(model, "serialization") for model in models], ref_template=template, by_alias=True)
     schemas: dict[str, Schema] = whole["$defs"]
@@ -48,7 +48,7 @@ def _by_type(envelope: Schema, template: str) -> Schema:
 
 
 def document() -> Schema:
-    """The schema of one event, with all that it needs, to be published."""
+    """Build the self-contained schema of one event, for publication."""
     schemas = event_schemas()
     event = schemas.pop(TITLE)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **event, "$defs": schemas}

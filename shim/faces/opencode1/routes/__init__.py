@@ -1,4 +1,4 @@
-"""The OpenCode 1.x face: one module of handlers for each tag of its document, more where a tag has several jobs.
+"""The handlers of OpenCode 1.x: one module for each tag of its API document, more for tags with several subjects.
 
 A module that is not in `MODULES` is not served.
 """
@@ -80,4 +80,4 @@ MODULES: tuple[ModuleType, ...] = (
     workspace,
     tool,
 )
-"""In the order of their routes, which do not overlap."""
+"""All modules of handlers. Their order does not matter, as no routes overlap."""

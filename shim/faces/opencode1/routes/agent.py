@@ -1,4 +1,4 @@
-"""Agents in OpenCode's sense: the ways of working that a person chooses beside the prompt. Source: recording `endpoints`."""
+"""Agents in OpenCode's sense: the modes that a user chooses beside the prompt. Source: recording `endpoints`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from shim.http.operation import Ctx
 
 @operation("app.agents")
 async def agents(ctx: Ctx) -> object:
-    """The modes of all installed agents, the config's `default_agent` first. Never empty: clients send nothing then."""
+    """List the modes of all installed agents, `default_agent` first. It is never empty, as clients then send nothing."""
     config = await ctx.services.config.fresh(ctx.directory)
     return catalog.modes(await ctx.services.agents.available(), config.default_agent)
 
 
 @operation("app.skills")
 async def skills(ctx: Ctx) -> object:
-    """None of the server's own: agents load theirs by themselves, and offer them as commands."""
+    """Return no skills: agents load their skills themselves, and offer them as commands."""
     return []

@@ -1,4 +1,4 @@
-"""Sessions of all projects in one list, for clients that show them together. Source: a live OpenCode 1.18.33."""
+"""Lists the sessions of all projects together. Source: a live OpenCode 1.18.33."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Switch = Literal["true", "false"]
 
 
 class Query(BaseModel):
-    """`cursor`: what `x-next-cursor` said; `start`: updated at or after, in epoch milliseconds."""
+    """The filters. `cursor`: the last answer's `x-next-cursor`; `start`: updated at or after, in epoch milliseconds."""
 
     directory: str | None = None
     roots: Switch = "false"
@@ -30,8 +30,8 @@ class Query(BaseModel):
 
 @operation("experimental.session.list")
 async def list_sessions(ctx: Ctx, query: Query) -> object:
-    """Last updated first, each with its project; a header says where to go on if there are more."""
-    found = sorted(
+    """List sessions with their projects, last updated first. `x-next-cursor` leads to the next page."""
+    matches = sorted(
         (
             record
             for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
@@ -43,9 +43,9 @@ async def list_sessions(ctx: Ctx, query: Query) -> object:
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
     projects = {row["id"]: row for row in await ctx.services.projects.list_all()}
     shown: list[dict[str, Any]] = [
-        {**read.session(one), "project": _summary(projects.get(one.project_id))} for one in found[:limit]
+        {**read.session(record), "project": _summary(projects.get(record.project_id))} for record in matches[:limit]
     ]
-    more = {"x-next-cursor": str(shown[-1]["time"]["updated"])} if shown and len(found) > limit else {}
+    more = {"x-next-cursor": str(shown[-1]["time"]["updated"])} if shown and len(matches) > limit else {}
     return to_response(shown, headers=more)
 
 

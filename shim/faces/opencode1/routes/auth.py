@@ -1,4 +1,4 @@
-"""API keys for agents: given by clients ("connect provider"), never shown again. Logins stay with the agents' own programs."""
+"""Stores API keys for agents ("connect provider" in clients), and never returns them. Agents' own programs do logins."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from shim.http.operation import Ctx
 
 
 class ProviderPath(BaseModel):
-    """`{providerID}`: an agent, or who makes models."""
+    """`{providerID}`: an agent, or a model vendor."""
 
     providerID: str
 
 
 class Credentials(BaseModel):
-    """`PUT /auth/{providerID}`. Only keys are kept; what the other types hold is not even read."""
+    """`PUT /auth/{providerID}`. Only keys are stored; the other types are not even read."""
 
     model_config = ConfigDict(extra="ignore")
 
     type: Literal["api", "oauth", "wellknown"]
     key: Any = None
-    """Whatever is sent passes here: a complaint about a wrong value would show it."""
+    """Accepts any value, because a validation error would show the value."""
 
 
 @operation("auth.set")
 async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
-    """Keeps a key. Agents get it at their next start; `/instance/dispose`, which clients call then, ends the running ones."""
+    """Store a key. Agents get it at their next start; clients then call `/instance/dispose`, which ends the running ones."""
     key = body.key.strip() if isinstance(body.key, str) else ""
     if body.type != "api" or not key:
         raise InvalidRequest(
@@ -39,21 +39,21 @@ async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
             " server's machine: for instance `claude auth login`, `codex login`, `opencode auth login`."
         )
     if not variables(path.providerID):
-        known = ", ".join([*AGENTS, *MODEL_PROVIDERS])
-        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {known}.')
+        providers = ", ".join([*AGENTS, *MODEL_PROVIDERS])
+        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {providers}.')
     await asyncio.to_thread(ctx.services.agents.keys.set, path.providerID, key)
     return True
 
 
 @operation("auth.remove")
 async def remove_key(ctx: Ctx, path: ProviderPath) -> object:
-    """Forgets a key; one that is not there is fine, as by native."""
+    """Remove a key. A missing one is no error, as in native OpenCode."""
     await asyncio.to_thread(ctx.services.agents.keys.remove, path.providerID)
     return True
 
 
 @operation("provider.auth")
 async def methods(ctx: Ctx) -> object:
-    """For which agents a key can be given, and the variable that it becomes."""
+    """List the agents that accept a key, and the environment variable for it."""
     offers = [agent.spec.name for agent in await ctx.services.agents.available()]
     return {name: [{"type": "api", "label": f"API key ({AGENTS[name][0]})"}] for name in offers if name in AGENTS}

@@ -1,4 +1,4 @@
-"""Slash commands: the server's, the person's and the agents'. Source: recording `endpoints`."""
+"""Slash commands of the server, the user and the agents. Source: recording `endpoints`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shim.sessions.prompts.built_in_commands import templates
 
 @operation("command.list")
 async def commands(ctx: Ctx) -> object:
-    """What may stand behind a `/`."""
+    """List all slash commands."""
     config = await ctx.services.config.fresh(ctx.directory)
-    own = templates(ctx.directory, config.commands)
-    return projection.commands(await ctx.services.agents.available(), own, config.model)
+    local = templates(ctx.directory, config.commands)
+    return projection.commands(await ctx.services.agents.available(), local, config.model)

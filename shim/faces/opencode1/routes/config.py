@@ -1,4 +1,4 @@
-"""The person's OpenCode configuration, as it is in their files (`shim.host.opencode_config`). Source: recording `misc`."""
+"""Reads and writes the user's OpenCode configuration (`shim.host.opencode_config`). Source: recording `misc`."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ log = structlog.get_logger(__name__)
 
 @operation("config.get")
 async def get(ctx: Ctx) -> object:
-    """What holds in the directory. Faults in files are logged, and shown in an attached TUI; the rest of them holds."""
+    """Return the directory's configuration. Faults in files are logged, and shown in an attached TUI."""
     config = await ctx.services.config.fresh(ctx.directory)
-    _tell(ctx, config)
+    _report_problems(ctx, config)
     generation = generation_of(ctx.request.query, ctx.request.headers)
-    if generation != "v1.18":  # not in the document of 1.18, whose clients have their keys elsewhere
+    if generation != "v1.18":  # clients of 1.18 have their keys elsewhere, and its API document lacks them
         return {**config.values, "keybinds": KEYBINDS}
     return config.values
 
 
 @operation("config.update")
 async def update(ctx: Ctx, body: Config) -> object:
-    """Change the directory's file, then clients read everything again. The answer is what was sent, as native's."""
+    """Change the directory's file, and make clients read everything again. It echoes the body, as native OpenCode does."""
     changes = wire(body)
-    await _write(lambda given: ctx.services.config.update(ctx.directory, given), changes)
-    # Native ends running turns here; nothing of ours depends on the old configuration, so they go on.
+    await _write(lambda update: ctx.services.config.update(ctx.directory, update), changes)
+    # Native OpenCode ends running turns here. Our turns do not depend on the old configuration, so they go on.
     ctx.services.host.publish(DirectoryDisposed(ctx.directory), ctx.directory)
     return _without_nulls(changes)
 
 
 @operation("global.config.get")
 async def get_global(ctx: Ctx) -> object:
-    """The person's own file."""
+    """Return the user's own configuration."""
     config = await asyncio.to_thread(ctx.services.config.load_global)
     return config.values
 
 
 @operation("global.config.update")
 async def update_global(ctx: Ctx, body: Config) -> object:
-    """Change the person's own file. The answer is all of it."""
+    """Change the user's own file, and return its whole configuration."""
     await _write(ctx.services.config.update_global, wire(body))
     ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     return (await asyncio.to_thread(ctx.services.config.load_global)).values
@@ -67,7 +67,7 @@ async def _write(write: Callable[[Mapping[str, Any]], Path], changes: Mapping[st
         raise InvalidRequest(f"The configuration cannot be written: {error}") from error
 
 
-def _tell(ctx: Ctx, config: OpenCodeConfig) -> None:
+def _report_problems(ctx: Ctx, config: OpenCodeConfig) -> None:
     if not config.problems:
         return
     lines = list(describe(config.problems))

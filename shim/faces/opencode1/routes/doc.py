@@ -1,4 +1,4 @@
-"""`GET /doc`: the document of what is served, generated from OpenCode's own (`make gen`)."""
+"""`GET /doc`: the API document of this server, generated from OpenCode's (`make gen`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shim.http.operation import Ctx
 
 @extra("server.doc", "GET", "/doc")
 async def document(ctx: Ctx) -> web.Response:
-    """OpenAPI 3.1, as it is in the package."""
+    """Return the OpenAPI 3.1 document of the package."""
     body = resources.files("shim.faces.opencode1").joinpath("openapi.json").read_bytes()
     response = web.Response(body=body, content_type="application/json")
     response.enable_compression()

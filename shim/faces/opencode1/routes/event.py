@@ -17,13 +17,13 @@ from shim.stream.response import stream
 
 @operation("event.subscribe")
 async def subscribe(ctx: Ctx) -> web.StreamResponse:
-    """Events of one directory."""
+    """Stream the events of one directory."""
     return await _stream(ctx, ctx.directory, wrapped=False)
 
 
 @operation("global.event")
 async def subscribe_all(ctx: Ctx) -> web.StreamResponse:
-    """Events of all directories, each with its directory, whatever directory the client names."""
+    """Stream the events of all directories, whatever directory the client names."""
     return await _stream(ctx, None, wrapped=True)
 
 
@@ -43,7 +43,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
 
 
 def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
-    """What waits for a person, announced again to each new stream: the TUI has no other way to learn of it."""
+    """Repeat the open requests for each new stream, because the TUI has no other way to learn of them."""
     sessions = ctx.services.sessions
     events: list[OpenCodeEvent] = []
     for kind, requests in (("permission.asked", sessions.permissions()), ("question.asked", sessions.questions())):
@@ -54,9 +54,9 @@ def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
 
 
 def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
-    """What runs now, as it stands: status, and the message that is being written with all its parts.
+    """Repeat the state of running turns: the status, and unfinished messages with all their parts.
 
-    A TUI that lost its stream comes back without Last-Event-ID and does not read anew; these events replace what it has.
+    A TUI that lost its stream reconnects without Last-Event-ID and does not read again. These events replace its state.
     """
     events: list[OpenCodeEvent] = []
     for session in ctx.services.sessions.busy():

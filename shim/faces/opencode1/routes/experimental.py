@@ -1,4 +1,4 @@
-"""What the TUI asks at its start about things that only OpenCode's own cloud has: the answers of a server without it.
+"""Answers the TUI's questions about OpenCode's cloud as a server without an account does.
 
 Source: recording `endpoints`.
 """
@@ -11,23 +11,23 @@ from shim.http.operation import Ctx
 
 @operation("experimental.capabilities.get")
 async def capabilities(ctx: Ctx) -> object:
-    """Subagents cannot be sent to the background by a client."""
+    """Report that a client cannot send subagents to the background."""
     return {"backgroundSubagents": False}
 
 
 @operation("experimental.console.get")
 async def console(ctx: Ctx) -> object:
-    """No account."""
+    """Report that there is no account."""
     return {"consoleManagedProviders": [], "switchableOrgCount": 0}
 
 
 @operation("experimental.console.listOrgs")
 async def organisations(ctx: Ctx) -> object:
-    """No account."""
+    """Report no organisations, as there is no account."""
     return {"orgs": []}
 
 
 @operation("experimental.session.background")
 async def background(ctx: Ctx) -> object:
-    """Whether a subagent was sent to the background: none is, an agent decides by itself what it runs there."""
+    """Report that no subagent was sent to the background, because each agent decides that itself."""
     return False

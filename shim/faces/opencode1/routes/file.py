@@ -1,4 +1,4 @@
-"""Files of the directory, for trees and viewers. Source: recording `endpoints`; `shim.host.files`."""
+"""Serves files of the directory to trees and viewers. Source: recording `endpoints`; `shim.host.files`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from shim.http.operation import Ctx
 
 
 class FileQuery(BaseModel):
-    """A path, relative to the directory or absolute in it."""
+    """A path, relative to the directory or absolute below it."""
 
     path: str
 
 
 @operation("file.list")
 async def list_folder(ctx: Ctx, query: FileQuery) -> object:
-    """A folder's entries."""
+    """List a folder's entries."""
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
     return [asdict(entry) for entry in await files.list_folder(ctx.directory, query.path)]
@@ -27,16 +27,21 @@ async def list_folder(ctx: Ctx, query: FileQuery) -> object:
 
 @operation("file.read")
 async def read(ctx: Ctx, query: FileQuery) -> object:
-    """A file."""
+    """Return a file's content."""
     content = await files.content(ctx.directory, query.path)
     return {key: value for key, value in asdict(content).items() if value is not None}
 
 
 @operation("file.status")
 async def status(ctx: Ctx) -> object:
-    """Changed files, relative to the directory (1.18.33 always answers [] here; older versions as we do)."""
+    """List changed files, relative to the directory, as older versions do (1.18.33 always answers [])."""
     prefix = await vcs.prefix(ctx.directory)
     return [
-        {"path": one.file.removeprefix(prefix), "added": one.additions, "removed": one.deletions, "status": one.status}
-        for one in await vcs.changes(ctx.directory)
+        {
+            "path": change.file.removeprefix(prefix),
+            "added": change.additions,
+            "removed": change.deletions,
+            "status": change.status,
+        }
+        for change in await vcs.changes(ctx.directory)
     ]

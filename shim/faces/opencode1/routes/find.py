@@ -1,4 +1,4 @@
-"""Finding texts and files. Source: recording `endpoints`; `shim.host.search`."""
+"""Searches texts and files. Source: recording `endpoints`; `shim.host.search`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TextQuery(BaseModel):
 
 
 class FileQuery(BaseModel):
-    """A part of a path, with typos."""
+    """A part of a path, which may contain typos."""
 
     query: str
     dirs: Literal["true", "false"] = "true"
@@ -34,17 +34,17 @@ class SymbolQuery(BaseModel):
 
 @operation("find.text")
 async def text(ctx: Ctx, query: TextQuery) -> object:
-    """Lines that match."""
+    """List matching lines."""
     return await search.texts(ctx.directory, query.pattern)
 
 
 @operation("find.files")
 async def names(ctx: Ctx, query: FileQuery) -> object:
-    """Files and folders whose path is like the query, the best first."""
+    """List files and folders whose path resembles the query, best first."""
     return await search.names(ctx.directory, query.query, kind=query.type, folders=query.dirs == "true", limit=query.limit)
 
 
 @operation("find.symbols")
 async def symbols(ctx: Ctx, query: SymbolQuery) -> object:
-    """None: they come from language servers, which this server does not run (native without one says the same)."""
+    """Return no symbols, as native OpenCode does without a language server. This server runs none."""
     return []

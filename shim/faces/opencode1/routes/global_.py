@@ -1,4 +1,4 @@
-"""The server itself; its health is in shim.faces.opencode1.health. Source: recordings `endpoints`, `dispose`."""
+"""Operations on the whole server. Source: recordings `endpoints`, `dispose`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from shim.http.operation import Ctx
 
 @operation("global.dispose")
 async def dispose(ctx: Ctx) -> object:
-    """End all turns, agents, terminals and `/event` streams; sessions stay, and agents start again when they are needed."""
+    """End all turns, agents, terminals and `/event` streams. Sessions stay, and agents restart on demand."""
     services = ctx.services
-    known = {record.directory for record in services.sessions.records()} | {
+    directories = {record.directory for record in services.sessions.records()} | {
         *services.watchers.watched_directories(),
         ctx.directory,
     }
     await services.sessions.dispose(None)
     await services.terminals.dispose(None)
-    for directory in sorted(known):
+    for directory in sorted(directories):
         await services.watchers.forget(directory)
         services.projects.forget(directory)
         services.host.publish(DirectoryDisposed(directory), directory)

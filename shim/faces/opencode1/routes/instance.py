@@ -1,4 +1,4 @@
-"""The instance of a directory: what runs for it. Source: recording `dispose`."""
+"""Disposes the instance of a directory, which is everything that runs for it. Source: recording `dispose`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from shim.http.operation import Ctx
 
 @operation("instance.dispose")
 async def dispose(ctx: Ctx) -> object:
-    """End the directory's turns, agents and terminals, tell clients to read everything again, end its `/event` streams."""
+    """End the directory's turns, agents, terminals and `/event` streams, and tell clients to read everything again."""
     await end_instance(ctx, ctx.directory)
     return True

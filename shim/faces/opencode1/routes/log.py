@@ -1,4 +1,4 @@
-"""What clients want in the server's log. Source: recording `endpoints`."""
+"""Writes clients' entries to the server's log. Source: recording `endpoints`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Entry(BaseModel):
 
 @operation("app.log")
 async def write(ctx: Ctx, body: Entry) -> object:
-    """One line of ours. Whatever a client calls its fields, they cannot pass for ours."""
+    """Log an entry as `client.log`. The client's fields are nested, so that they cannot pass for ours."""
     getattr(log, LEVELS[body.level])(
         "client.log", service=body.service[:MESSAGE_LENGTH], message=body.message[:MESSAGE_LENGTH], extra=body.extra or {}
     )

@@ -1,6 +1,6 @@
-"""MCP servers, language servers and formatters: agents bring their own, the server has none. Source: recording `endpoints`.
+"""Reports MCP servers, language servers and formatters. Agents have their own; this server has none.
 
-Of their MCP servers Claude Code and Codex tell; of the others nothing is known here.
+Claude Code and Codex report their MCP servers; other agents do not. Source: recording `endpoints`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from shim.sessions.mcp_servers import servers_of
 
 @operation("mcp.status")
 async def servers(ctx: Ctx) -> object:
-    """By name, as the agents of this directory told them last."""
+    """Return the MCP servers by name, as this directory's agents last reported them."""
     return await servers_of(ctx.services.sessions, ctx.directory)
 
 
 @operation("experimental.resource.list")
 async def resources(ctx: Ctx) -> object:
-    """What MCP servers offer for reading, by key."""
+    """Return no resources: agents do not report those of their MCP servers."""
     return {}
 
 
 @operation("lsp.status")
 async def language_servers(ctx: Ctx) -> object:
-    """Those that run."""
+    """Return no language servers: this server runs none."""
     return []
 
 
 @operation("formatter.status")
 async def formatters(ctx: Ctx) -> object:
-    """Those that are known."""
+    """Return no formatters: this server runs none."""
     return []

@@ -1,4 +1,4 @@
-"""Messages and parts: read, changed, removed. Source: `docs/wire.md` section 6 and trap 12; recordings `session_ops`."""
+"""Reads, changes and removes messages and parts. Source: `docs/wire.md` section 6; recordings `session_ops`."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class PartPath(MessagePath):
 
 
 class MessagesQuery(BaseModel):
-    """`limit` newest messages (0: all), before a cursor of an earlier answer."""
+    """The `limit` newest messages (0: all), before the cursor of an earlier answer."""
 
     limit: int | None = Field(default=None, ge=0)
     before: str | None = None
 
 
 LONG = 500
-"""Messages from which on an answer is sent piece by piece."""
+"""Number of messages from which an answer is sent in pieces."""
 
 
 @operation("session.messages")
 async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
-    """Oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older."""
+    """List messages, oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older ones."""
     state = await ctx.services.sessions.readable_state(path.sessionID)
     state.on_read()
     session = state.session
@@ -97,7 +97,7 @@ def _before(session: Session, newest: Iterator[str], cursor: str) -> Iterator[st
 
 
 async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
-    """One message. Raises NotFound."""
+    """Return a message. Raises NotFound."""
     session = await ctx.services.sessions.session(session_id)
     message = session.messages.peek(message_id)
     if message is None:
@@ -107,13 +107,13 @@ async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
 
 @operation("session.message")
 async def get(ctx: Ctx, path: MessagePath) -> object:
-    """One message with its parts."""
+    """Return a message with its parts."""
     return read.message(await message_of(ctx, path.sessionID, path.messageID), path.sessionID)
 
 
 @operation("session.deleteMessage")
 async def delete(ctx: Ctx, path: MessagePath) -> object:
-    """Removes a message from what is shown; the agent's own memory keeps it."""
+    """Remove a message from the transcript. The agent still remembers it."""
     await need_idle(ctx, path.sessionID)
     await message_of(ctx, path.sessionID, path.messageID)
     state = await ctx.services.sessions.state(path.sessionID)
@@ -124,7 +124,7 @@ async def delete(ctx: Ctx, path: MessagePath) -> object:
 
 @operation("part.delete")
 async def delete_part(ctx: Ctx, path: PartPath) -> object:
-    """Removes one part."""
+    """Remove a part."""
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:
         raise PartNotFound(path.messageID, path.partID)
@@ -135,7 +135,7 @@ async def delete_part(ctx: Ctx, path: PartPath) -> object:
 
 
 class PartBody(BaseModel):
-    """A whole part, as GET gives it."""
+    """A complete part, as GET returns it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -147,7 +147,7 @@ class PartBody(BaseModel):
 
 @operation("part.update")
 async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
-    """Puts this part in the place of the one with its id. Its ids must be those of the path, its type the old one."""
+    """Replace the part with this id. The ids must be those of the path, and the type must stay."""
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:
         raise PartNotFound(path.messageID, path.partID)

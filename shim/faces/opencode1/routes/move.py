@@ -1,4 +1,4 @@
-"""A session to another directory, as the TUI's "Move session" asks, or to a workspace. Source: document and TUI of 1.18.33."""
+"""Moves a session to another directory (the TUI's "Move session") or to a workspace. Source: API document and TUI of 1.18.33."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SessionID = Annotated[str, need_id("ses")]
 
 
 class Destination(BaseModel):
-    """Where to."""
+    """The target directory."""
 
     directory: str
 
 
 class Move(BaseModel):
-    """`moveChanges`: what is not committed is to go along."""
+    """A move. `moveChanges`: uncommitted changes shall move too."""
 
     sessionID: SessionID
     destination: Destination
@@ -42,13 +42,13 @@ class Move(BaseModel):
 
 @operation("experimental.controlPlane.moveSession")
 async def move(ctx: Ctx, body: Move) -> object:
-    """Its agent is started there with the next prompt, and told what was said. Raises SessionNotMoved."""
+    """Move a session. Its next prompt starts an agent there with the conversation. Raises SessionNotMoved."""
     directory = resolve({"directory": body.destination.directory}, {}, ctx.directory)
     return await _move(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
 
 
 class Warp(BaseModel):
-    """`id`: the workspace, None for the project's own folder; `copyChanges`: what is not committed is to go along."""
+    """A move to a workspace. `id`: None for the project's own folder; `copyChanges`: uncommitted changes shall move too."""
 
     id: WorkspaceID | None
     sessionID: SessionID
@@ -57,7 +57,7 @@ class Warp(BaseModel):
 
 @operation("experimental.workspace.warp")
 async def warp(ctx: Ctx, body: Warp) -> object:
-    """The same to the folder of a workspace, or out of it. Raises 404 for an unknown one, SessionNotWarped."""
+    """Move a session into or out of a workspace. Raises WorkspaceNotFound (404), SessionNotWarped."""
     here = ctx.services.sessions.record(body.sessionID).directory
     if body.id is not None:
         directory = (await ctx.services.workspaces.get(body.id))["directory"]

@@ -1,4 +1,4 @@
-"""Where things are. Source: recordings `endpoints`, `directories`."""
+"""Reports the paths of the server and the project. Source: recordings `endpoints`, `directories`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shim.http.operation import Ctx
 
 @operation("path.get")
 async def get(ctx: Ctx) -> object:
-    """`worktree` is the top of the directory's own repository, `/` outside of git. Clients go on with `directory`."""
+    """Return the paths. `worktree`: the top of the repository, `/` outside of git. Clients then use `directory`."""
     services = ctx.services
     project = await services.projects.identity(ctx.directory)
     services.watchers.visit(ctx.directory, project.id)

@@ -1,4 +1,4 @@
-"""Permission requests, on both generations of endpoints. Source: `docs/wire.md` section 5; recordings `perm_*`."""
+"""Lists and answers permission requests, on old and new endpoints. Source: `docs/wire.md` section 5; recordings `perm_*`."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class RequestPath(BaseModel):
 
 
 class ReplyBody(BaseModel):
-    """A person's answer; `message` tells the agent why not."""
+    """A user's answer. `message` tells the agent the reason of a rejection."""
 
     reply: Literal["once", "always", "reject"]
     message: str | None = None
 
 
 class ListQuery(BaseModel):
-    """Narrowed to a directory only if the query names one."""
+    """A filter by directory, if the query names one."""
 
     directory: str | None = None
 
 
 @operation("permission.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
-    """Open requests, oldest first."""
-    found = ctx.services.sessions.permissions(ctx.directory if query.directory else None)
-    return [read.request(request, session.id) for session, request in found]
+    """List open requests, oldest first."""
+    requests = ctx.services.sessions.permissions(ctx.directory if query.directory else None)
+    return [read.request(request, session.id) for session, request in requests]
 
 
 @operation("permission.reply")
 async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
-    """Answer one. 404 when it is unknown or was answered already."""
+    """Answer a request. 404 if it is unknown or was answered already."""
     ctx.services.sessions.reply_permission(path.requestID, body.reply, body.message)
     return True
 
@@ -59,7 +59,7 @@ class ResponseBody(BaseModel):
 
 @operation("permission.respond")
 async def respond(ctx: Ctx, path: PermissionPath, body: ResponseBody) -> object:
-    """The older endpoint, which the web UI and SDK v1 use."""
+    """Answer a request on the older endpoint, which the web UI and SDK v1 use."""
     ctx.services.sessions.record(path.sessionID)
     ctx.services.sessions.reply_permission(path.permissionID, body.response)
     return True

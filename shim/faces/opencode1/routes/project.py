@@ -21,27 +21,27 @@ class Update(BaseModel):
 
 @operation("project.list")
 async def list_projects(ctx: Ctx) -> object:
-    """All that were ever opened here, with the one of this request."""
+    """List all projects ever opened on this server, with this request's."""
     here = await ctx.services.projects.identity(ctx.directory)
     return visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
 
 
 @operation("project.current")
 async def current(ctx: Ctx) -> object:
-    """The project of the directory."""
+    """Return the directory's project."""
     return await ctx.services.projects.current(ctx.directory)
 
 
 @operation("project.directories")
 async def directories(ctx: Ctx, path: ProjectPath) -> object:
-    """Its working trees; [] for an unknown project."""
-    found = await ctx.services.projects.directories(path.projectID)
-    return [row for row in found if within(row["directory"], ctx.services.settings.roots)]
+    """List a project's working trees; [] for an unknown project."""
+    places = await ctx.services.projects.directories(path.projectID)
+    return [row for row in places if within(row["directory"], ctx.services.settings.roots)]
 
 
 @operation("project.update")
 async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
-    """Name, icon and start command; what is not sent stays."""
+    """Change name, icon and start command. Missing fields stay unchanged."""
     await ctx.services.projects.identity(ctx.directory)
     row = await ctx.services.projects.update(path.projectID, body.model_dump(exclude_none=True))
     ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
@@ -50,7 +50,7 @@ async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
 
 @operation("project.initGit")
 async def init_git(ctx: Ctx) -> object:
-    """`git init` in the directory, unless it is in a repository already."""
+    """Run `git init` in the directory, unless it is in a repository already."""
     row = await ctx.services.projects.init_git(ctx.directory)
     ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
     return row

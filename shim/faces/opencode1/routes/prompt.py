@@ -33,7 +33,7 @@ class PromptModel(BaseModel):
 
 
 class PromptPart(BaseModel):
-    """A part of a prompt; what each type needs is checked, the rest passes."""
+    """A part of a prompt. Only the required keys of its type are checked."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -52,7 +52,7 @@ class PromptPart(BaseModel):
 
 
 class PromptBody(BaseModel):
-    """`POST /session/{id}/message` and `/prompt_async`. The Python SDK sends providerID and modelID at the top."""
+    """`POST /session/{id}/message` and `/prompt_async`. The Python SDK sends providerID and modelID at the top level."""
 
     parts: list[PromptPart]
     messageID: str | None = None
@@ -68,7 +68,7 @@ class PromptBody(BaseModel):
     format: dict[str, Any] | None = None
 
     def body(self) -> PromptRequest:
-        """What the sessions need of it."""
+        """Convert the body to a prompt request."""
         model: JsonObject | None = None
         if self.model is not None:
             model = self.model.model_dump(exclude_none=True)
@@ -88,14 +88,14 @@ class PromptBody(BaseModel):
 
 @operation("session.prompt_async")
 async def prompt_async(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
-    """204 when the prompt is stored and its turn is visible as busy."""
+    """Submit a prompt. 204 once the prompt is stored and the session shows as busy."""
     await _submit(ctx, path.sessionID, body)
     return NO_CONTENT
 
 
 @operation("session.prompt")
 async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
-    """Answers when the turn has ended, with its last assistant message; `noReply`: at once, with the user's message."""
+    """Submit a prompt, and return the turn's last assistant message at its end; with `noReply`, the user's message at once."""
     message_id = await _submit(ctx, path.sessionID, body)
     if body.noReply:
         session = await ctx.services.sessions.session(path.sessionID)
@@ -108,8 +108,8 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
         raise InvalidRequest(
             'format "json_schema" is not served: the agents behind this server have no structured output. Leave it out.'
         )
-    given = replace(body.body(), unattended=unattended_of_headers(ctx.request.headers))
-    message_id = await submit(ctx.services.sessions, session_id, given, reply=not body.noReply)
+    prompt_request = replace(body.body(), unattended=unattended_of_headers(ctx.request.headers))
+    message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)
     await ctx.services.store.flush()
     return message_id
 
@@ -117,7 +117,7 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
 async def _answer(ctx: Ctx, session_id: str, message_id: str) -> JsonObject:
     state = await ctx.services.sessions.state(session_id)
     await state.idle()
-    # `opencode run` exits at this answer and prints only what it has read by then: streams go first.
+    # `opencode run` exits at this answer and prints only the events that it read before, so streams go first.
     await ctx.services.hub.settled(state.session.record.directory, face=FACE)
     last = next((message for message in state.session.newest_first() if not message.is_user), None)
     if last is None:
@@ -139,7 +139,7 @@ class CommandBody(BaseModel):
 
 @operation("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
-    """A template (the server's or the config's, expanded) or a command of the agent; answers as a prompt does."""
+    """Run a template (the server's or the config's) or a command of the agent. It answers like a prompt."""
     model: JsonObject | None = None
     if body.model:
         provider, _, model_id = body.model.partition("/")
@@ -175,17 +175,17 @@ class InitBody(BaseModel):
 
 @operation("session.init")
 async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
-    """The agent writes AGENTS.md; answers when the turn has ended."""
+    """Let the agent write AGENTS.md. It answers at the end of the turn."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
-    given = PromptRequest((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
-    message_id = await run_init(ctx.services.sessions, path.sessionID, given)
+    prompt_request = PromptRequest((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
+    message_id = await run_init(ctx.services.sessions, path.sessionID, prompt_request)
     await ctx.services.store.flush()
     await _answer(ctx, path.sessionID, message_id)
     return True
 
 
 class SummarizeBody(BaseModel):
-    """`POST /session/{id}/summarize`: whose model; `auto` is only shown."""
+    """`POST /session/{id}/summarize`. `auto` is only displayed."""
 
     providerID: str
     modelID: str
@@ -194,11 +194,11 @@ class SummarizeBody(BaseModel):
 
 @operation("session.summarize")
 async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
-    """The agent compacts its conversation; answers when it has: true, or false if it could not (the session says why)."""
+    """Let the agent compact its conversation. It answers at the end: false on failure (the session has the reason)."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
-    done = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
+    compacted = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
     await ctx.services.hub.settled(ctx.services.sessions.record(path.sessionID).directory, face=FACE)
-    return done
+    return compacted
 
 
 class ShellBody(BaseModel):
@@ -212,7 +212,7 @@ class ShellBody(BaseModel):
 
 @operation("session.shell")
 async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
-    """Runs a command of the person's in the session's directory, shown as a turn; the agent hears of it with the next prompt."""
+    """Run a user's command in the session's directory, shown as a turn. The agent gets it with the next prompt."""
     await need_idle(ctx, path.sessionID)
     await run_shell(ctx.services.sessions, path.sessionID, body.command, body.agent, body.messageID)
     return await _answer(ctx, path.sessionID, body.command)

@@ -1,6 +1,6 @@
-"""Providers and models: the installed coding agents and what they run on. Source: recording `endpoints`.
+"""Lists the installed agents as providers, with their models. Source: recording `endpoints`.
 
-The TUI and the web UI do not start without these answers; they are asked several times a page, so they are small.
+The TUI and the web UI do not start without these answers. They request them several times a page, so they are small.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from shim.http.operation import Ctx
 
 @operation("provider.list")
 async def providers(ctx: Ctx) -> object:
-    """Installed agents only: one that is missing cannot be connected from a client."""
+    """List only installed agents, because a client cannot connect a missing one."""
     offers = await ctx.services.agents.available()
-    found = catalog.providers(offers)
-    return {"all": found, "default": catalog.default_models(offers), "connected": [provider["id"] for provider in found]}
+    rows = catalog.providers(offers)
+    return {"all": rows, "default": catalog.default_models(offers), "connected": [provider["id"] for provider in rows]}
 
 
 @operation("config.providers")
 async def configured_providers(ctx: Ctx) -> object:
-    """The same in the form that the TUI starts with."""
+    """List the same in the form that the TUI reads at its start."""
     offers = await ctx.services.agents.available()
     return {"providers": catalog.providers(offers), "default": catalog.default_models(offers)}

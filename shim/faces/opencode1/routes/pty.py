@@ -1,6 +1,6 @@
 """Terminals. Source: a live OpenCode 1.18.33; `shim.host.terminals`, `shim.http.terminal`.
 
-Who may connect at all is decided in `shim.http.access`: foreign pages may not, and without the password only with a ticket.
+`shim.http.access` decides who may connect: no foreign pages, and without the password only clients with a ticket.
 """
 
 from __future__ import annotations
@@ -21,69 +21,71 @@ from shim.http.operation import Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
 TICKET_HEADER = "x-opencode-ticket"
-"""Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
+"""A required header. It makes browsers send a preflight (CORS), so that a foreign page cannot get a ticket."""
 
 
 @operation("pty.shells")
 async def shells(ctx: Ctx) -> object:
-    """The shells of this machine."""
+    """List the shells of this machine."""
     return await asyncio.to_thread(ctx.services.terminals.shells)
 
 
 @operation("pty.list")
 async def list_terminals(ctx: Ctx) -> object:
-    """The directory's terminals that run."""
+    """List the directory's running terminals."""
     return ctx.services.terminals.list_of(ctx.directory)
 
 
 @operation("pty.create")
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
-    """A new one."""
-    wanted = body or TerminalBody()
-    require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
+    """Open a terminal."""
+    options = body or TerminalBody()
+    require(str(Path(ctx.directory, options.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
-    new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
+    new = NewTerminal(options.command, tuple(options.args or ()), options.cwd, options.title, options.env or {})
     return (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire
 
 
 @operation("pty.get")
 async def get(ctx: Ctx, path: PtyPath) -> object:
-    """One of them."""
+    """Return a terminal."""
     return ctx.services.terminals.get(ctx.directory, path.ptyID).wire
 
 
 @operation("pty.update")
 async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
-    """Title and size."""
-    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    """Change title and size."""
+    target = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)
-    return ctx.services.terminals.update(found, title=body.title, size=size)
+    return ctx.services.terminals.update(target, title=body.title, size=size)
 
 
 @operation("pty.remove")
 async def remove(ctx: Ctx, path: PtyPath) -> object:
-    """End it."""
+    """End a terminal."""
     await ctx.services.terminals.remove(ctx.services.terminals.get(ctx.directory, path.ptyID))
     return True
 
 
 @operation("pty.connectToken")
 async def token(ctx: Ctx, path: PtyPath) -> object:
-    """A ticket for one connection."""
+    """Issue a ticket for one connection."""
     if TICKET_HEADER not in ctx.request.headers:
         raise PtyForbidden("Invalid PTY connect token request")
-    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
-    return {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S}
+    target = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    return {"ticket": ctx.services.terminals.ticket(target, token_of(ctx.request)), "expires_in": TICKET_S}
 
 
 @operation("pty.connect")
 async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
-    """The terminal itself, over a WebSocket."""
+    """Connect to a terminal over a WebSocket."""
     if not web.WebSocketResponse().can_prepare(ctx.request):
         raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
-    # Who comes without the password comes with a ticket; one that is shown must be good in any case.
-    wanted = query.ticket is not None or not is_authorized(ctx.request)
-    token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
+    # A client without the password needs a ticket. A ticket is checked even if the client has the password.
+    needs_ticket = query.ticket is not None or not is_authorized(ctx.request)
+    token_id = (
+        ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if needs_ticket else token_of(ctx.request)
+    )
     if token_id is None or not access_of(ctx.request).is_good(token_id):
         raise PtyForbidden("The ticket is unknown, used or too old. Ask for a new one with POST /pty/{ptyID}/connect-token.")
     cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0

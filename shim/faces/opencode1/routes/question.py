@@ -1,4 +1,4 @@
-"""Questions of the agent. Source: `docs/wire.md` section 5; recordings `question_*`."""
+"""Lists and answers the agent's questions. Source: `docs/wire.md` section 5; recordings `question_*`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from shim.http.operation import Ctx
 
 @operation("question.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
-    """Open questions, oldest first."""
-    found = ctx.services.sessions.questions(ctx.directory if query.directory else None)
-    return [read.request(request, session.id) for session, request in found]
+    """List open questions, oldest first."""
+    requests = ctx.services.sessions.questions(ctx.directory if query.directory else None)
+    return [read.request(request, session.id) for session, request in requests]
 
 
 class AnswerBody(BaseModel):
-    """Chosen labels (or typed texts), a list per question."""
+    """The chosen labels or typed texts, one list per question."""
 
     answers: list[list[str]]
 
 
 @operation("question.reply")
 async def reply(ctx: Ctx, path: RequestPath, body: AnswerBody) -> object:
-    """Answer. 404 when it is unknown or was answered already."""
+    """Answer a question. 404 if it is unknown or was answered already."""
     ctx.services.sessions.reply_question(path.requestID, body.answers)
     return True
 
 
 @operation("question.reject")
 async def reject(ctx: Ctx, path: RequestPath) -> object:
-    """Refuse to answer; the agent is told."""
+    """Refuse to answer a question, and tell the agent."""
     ctx.services.sessions.reply_question(path.requestID, None)
     return True

@@ -1,4 +1,4 @@
-"""Undo and redo. Source: a live OpenCode 1.18.33 driven over HTTP (docs/undo.md); `docs/wire.md` section 6."""
+"""Undo and redo. Source: a live OpenCode 1.18.33 (docs/undo.md); `docs/wire.md` section 6."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shim.sessions.undo import undo
 
 
 class RevertBody(BaseModel):
-    """From which message on; with `partID`, from that part of it on."""
+    """The message to undo from; with `partID`, the part of it to undo from."""
 
     messageID: str
     partID: str | None = None
@@ -20,7 +20,7 @@ class RevertBody(BaseModel):
 
 @operation("session.revert")
 async def revert(ctx: Ctx, path: SessionPath, body: RevertBody) -> object:
-    """Files go back to what they were; what is undone is hidden, and the next prompt removes it."""
+    """Restore files and hide the undone messages, which the next prompt removes."""
     record = await undo.revert(ctx.services.sessions, path.sessionID, body.messageID, body.partID)
     await ctx.services.store.flush()
     return read.session(record)
@@ -28,7 +28,7 @@ async def revert(ctx: Ctx, path: SessionPath, body: RevertBody) -> object:
 
 @operation("session.unrevert")
 async def unrevert(ctx: Ctx, path: SessionPath) -> object:
-    """Takes the undo back, as long as no prompt has come."""
+    """Redo, until the next prompt."""
     record = await undo.unrevert(ctx.services.sessions, path.sessionID)
     await ctx.services.store.flush()
     return read.session(record)

@@ -1,4 +1,4 @@
-"""Sessions: made, listed, read, changed, forked, deleted.
+"""Creates, lists, reads, changes, forks and deletes sessions.
 
 Source: `docs/wire.md` section 6; recordings `session_ops`, `list_queries`.
 """
@@ -21,11 +21,11 @@ from universal.session.importer import session_model
 from universal.session.model import UserInfo
 
 DEFAULT_LIMIT = 100
-"""Sessions in one answer when the client names no limit, as native."""
+"""Maximum sessions in one answer if the client sends no limit, as in native OpenCode."""
 
 
 def _number(text: Any) -> float | None:
-    """A number that is none (`abc`, `NaN`) counts as not sent, as for native."""
+    """Parse a number. An invalid one (`abc`, `NaN`) counts as absent, as in native OpenCode."""
     try:
         value = float(text)
     except ValueError:
@@ -34,7 +34,7 @@ def _number(text: Any) -> float | None:
 
 
 Number = Annotated[float | None, BeforeValidator(_number)]
-"""Of a query."""
+"""A number in a query."""
 
 
 class SessionPath(BaseModel):
@@ -72,21 +72,21 @@ class CreateBody(BaseModel):
 
 @operation("session.create")
 async def create(ctx: Ctx, body: CreateBody | None) -> object:
-    """A new session. A parent that does not exist is accepted, as by native."""
-    given = body or CreateBody()
+    """Create a session. A missing parent is accepted, as in native OpenCode."""
+    options = body or CreateBody()
     services = ctx.services
     project = await services.projects.identity(ctx.directory)
     record = services.sessions.create(
         ctx.directory,
         project,
-        title=given.title,
-        parent_id=given.parentID,
-        permission=[r.model_dump() for r in given.permission or ()] or None,
-        agent_name=given.model.providerID if given.model is not None else None,
+        title=options.title,
+        parent_id=options.parentID,
+        permission=[r.model_dump() for r in options.permission or ()] or None,
+        agent_name=options.model.providerID if options.model is not None else None,
         path=_path(ctx.directory, project.worktree),
-        mode=given.agent,
-        model=session_model(given.model.model_dump()) if given.model is not None else None,
-        metadata=given.metadata,
+        mode=options.agent,
+        model=session_model(options.model.model_dump()) if options.model is not None else None,
+        metadata=options.metadata,
     )
     await services.store.flush()
     return read.session(record)
@@ -98,7 +98,7 @@ def _path(directory: str, worktree: str) -> str:
 
 
 class ListQuery(BaseModel):
-    """`GET /session`. Times in epoch ms; `limit=abc` is ignored, as by native."""
+    """`GET /session`. Times in epoch milliseconds; `limit=abc` is ignored, as in native OpenCode."""
 
     directory: str | None = None
     scope: str | None = None
@@ -111,38 +111,38 @@ class ListQuery(BaseModel):
 
 @operation("session.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
-    """Newest first by `time.updated`; of the directory's project, narrowed by what the query names."""
+    """List the sessions of the directory's project that match the query, newest first by `time.updated`."""
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
     records = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
-    found = [one for one in records if one.project_id == project.id]
+    matches = [record for record in records if record.project_id == project.id]
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
-        found = [one for one in found if one.directory == ctx.directory]
+        matches = [record for record in matches if record.directory == ctx.directory]
     if query.path is not None and query.scope != "project":
         prefix = query.path.strip("/")
-        found = [one for one in found if not prefix or f"{one.path or ''}/".startswith(prefix + "/")]
+        matches = [record for record in matches if not prefix or f"{record.path or ''}/".startswith(prefix + "/")]
     if query.roots == "true":
-        found = [one for one in found if one.parent_id is None]
+        matches = [record for record in matches if record.parent_id is None]
     if query.start is not None:
         start = query.start
-        found = [one for one in found if one.updated_ms >= start]
+        matches = [record for record in matches if record.updated_ms >= start]
     if query.search:
-        found = [one for one in found if query.search.lower() in one.title.lower()]
-    found.sort(key=lambda one: (one.updated_ms, one.created_ms), reverse=True)
+        matches = [record for record in matches if query.search.lower() in record.title.lower()]
+    matches.sort(key=lambda record: (record.updated_ms, record.created_ms), reverse=True)
     limit = DEFAULT_LIMIT if query.limit is None else int(query.limit)
-    page = found[:limit] if limit >= 0 else found  # a negative one is none, as for native
+    page = matches[:limit] if limit >= 0 else matches  # a negative limit means no limit, as in native OpenCode
     return list(map(read.session, page))
 
 
 @operation("session.get")
 async def get(ctx: Ctx, path: SessionPath) -> object:
-    """One session, whatever the directory of the request."""
+    """Return a session, whatever the directory of the request."""
     return read.session(ctx.services.sessions.record(path.sessionID))
 
 
 class TimeBody(BaseModel):
-    """`time` of a patch; `archived` null takes it back."""
+    """`time` of a patch. `archived`: null restores the session."""
 
     archived: float | None = None
 
@@ -158,7 +158,7 @@ class PatchBody(BaseModel):
 
 @operation("session.update")
 async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
-    """Change title, permission rules, metadata, archived; an empty body changes nothing and sends nothing."""
+    """Change title, permission rules, metadata, archived. An empty body changes nothing and emits no event."""
     changes: dict[str, Any] = {}
     if body.title is not None:
         changes["title"] = body.title
@@ -175,7 +175,7 @@ async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
 
 @operation("session.delete")
 async def delete(ctx: Ctx, path: SessionPath) -> object:
-    """Ends what runs, removes the session and all below it."""
+    """End a session's turn, and delete the session with all its children."""
     await ctx.services.sessions.delete(path.sessionID)
     await ctx.services.store.flush()
     return True
@@ -183,20 +183,20 @@ async def delete(ctx: Ctx, path: SessionPath) -> object:
 
 @operation("session.children")
 async def children(ctx: Ctx, path: SessionPath) -> object:
-    """Sessions with this one as parent (subagents); forks are not."""
+    """List the sessions with this parent (subagents). Forks have no parent."""
     ctx.services.sessions.record(path.sessionID)
     return list(map(read.session, ctx.services.sessions.children(path.sessionID)))
 
 
 class ForkBody(BaseModel):
-    """`messageID` is exclusive: the fork has what is before it."""
+    """`messageID` is exclusive: the fork gets the messages before it."""
 
     messageID: str | None = None
 
 
 @operation("session.fork")
 async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object:
-    """A new session with the conversation up to a message; its agent gets that conversation with its first prompt."""
+    """Create a session with the conversation up to a message. Its agent gets the conversation with its first prompt."""
     record = await fork_session(ctx.services.sessions, path.sessionID, body.messageID if body is not None else None)
     await ctx.services.store.flush()
     return read.session(record)
@@ -204,25 +204,25 @@ async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object:
 
 @operation("session.status")
 async def status(ctx: Ctx) -> object:
-    """Sessions that are not idle, of all directories."""
+    """Return the status of all sessions that are not idle, of all directories."""
     return {session_id: read.status(status) for session_id, status in ctx.services.sessions.statuses().items()}
 
 
 @operation("session.todo")
 async def todo(ctx: Ctx, path: SessionPath) -> object:
-    """The session's todo list."""
+    """Return the session's todo list."""
     return list(map(read.todo, (await ctx.services.sessions.session(path.sessionID)).todos))
 
 
 class DiffQuery(BaseModel):
-    """`messageID` of a user message: only the changes of its turn."""
+    """`messageID`: a user message, to list only the changes of its turn."""
 
     messageID: str | None = None
 
 
 @operation("session.diff")
 async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
-    """What the session's agents changed in files."""
+    """List the session's file changes."""
     session = await ctx.services.sessions.session(path.sessionID)
     diffs = session.diffs
     if query.messageID is not None:
@@ -235,12 +235,12 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
 
 @operation("session.abort")
 async def abort(ctx: Ctx, path: SessionPath) -> object:
-    """Stops the turn; the answer comes when it has ended. Nothing to stop is fine too."""
+    """Stop the turn, and answer when it ended. An idle session is no error."""
     await ctx.services.sessions.abort(path.sessionID)
     return True
 
 
 async def need_idle(ctx: Ctx, session_id: str) -> None:
-    """Raises SessionBusy while a turn runs."""
+    """Raise SessionBusy while a turn runs."""
     if (await ctx.services.sessions.session(session_id)).is_busy:
         raise SessionBusy(session_id)

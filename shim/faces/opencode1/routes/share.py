@@ -1,7 +1,7 @@
-"""Shared sessions: a page of this server, for whoever can reach it. Nothing leaves the machine; OpenCode's service is not used.
+"""Shares sessions as pages of this server. Nothing leaves the machine, and OpenCode's service is not used.
 
-The page is made at each view, so it goes on as the session does. Its address has an unguessable name; with a password it is
-behind that too. Source for the operations: recording `session_ops`; the document's Session.share.
+Each view renders the page again, so it follows the session. Its URL has an unguessable name, and needs the password if one is
+set. Source for the operations: recording `session_ops`; `Session.share` of the API document.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 
 NAME_BYTES = 12
-"""Of randomness in an address."""
+"""Random bytes in a share's URL."""
 HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 @operation("session.share")
 async def share(ctx: Ctx, path: SessionPath) -> object:
-    """The session with `share.url`; one that is shared keeps its address."""
+    """Share a session, and return it with `share.url`. A shared session keeps its URL."""
     record = ctx.services.sessions.record(path.sessionID)
     if record.share is not None:
         return read.session(record)
@@ -48,7 +48,7 @@ async def share(ctx: Ctx, path: SessionPath) -> object:
 
 @operation("session.unshare")
 async def unshare(ctx: Ctx, path: SessionPath) -> object:
-    """The session without; its page is gone. One that is not shared is fine too."""
+    """Stop sharing a session, which removes its page. An unshared session is no error."""
     record = ctx.services.sessions.record(path.sessionID)
     if record.share is None:
         return read.session(record)
@@ -58,17 +58,17 @@ async def unshare(ctx: Ctx, path: SessionPath) -> object:
 
 
 class SharePath(BaseModel):
-    """`{name}`: the last part of a share's address."""
+    """`{name}`: the last part of a share's URL."""
 
     name: str
 
 
 @extra("share.page", "GET", "/share/{name}")
 async def show(ctx: Ctx, path: SharePath) -> web.Response:
-    """The page. Raises NotFound for what is not shared, or not any more."""
+    """Return the page of a shared session. Raises ShareNotFound."""
     sessions = ctx.services.sessions
     shared = visible(sessions.records(), ctx.services.settings.roots)
-    record = next((one for one in shared if _is_at(one, path.name)), None)
+    record = next((candidate for candidate in shared if _is_at(candidate, path.name)), None)
     if record is None:
         raise ShareNotFound
     session = await sessions.session(record.id)
@@ -84,10 +84,10 @@ def _is_at(record: SessionRecord, name: str) -> bool:
     return secrets.compare_digest(url.rpartition("/")[2].encode(), name.encode("utf-8", "replace")) if url else False
 
 
-async def _below(ctx: Ctx, session_id: str, found: dict[str, list[JsonObject]], depth: int) -> None:
+async def _below(ctx: Ctx, session_id: str, messages: dict[str, list[JsonObject]], depth: int) -> None:
     for child in ctx.services.sessions.children(session_id):
-        if child.id in found:  # what is imported may say that it is below itself
+        if child.id in messages:  # an imported session may claim to be its own descendant
             continue
-        found[child.id] = read.export(await ctx.services.sessions.session(child.id))["messages"]
+        messages[child.id] = read.export(await ctx.services.sessions.session(child.id))["messages"]
         if depth:
-            await _below(ctx, child.id, found, depth - 1)
+            await _below(ctx, child.id, messages, depth - 1)

@@ -1,4 +1,4 @@
-"""The history of sessions, for servers that follow this one. Source: a live OpenCode 1.18.33."""
+"""Exports and replays the history of sessions, for servers that replicate this one. Source: a live OpenCode 1.18.33."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class KnownSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
 
 @operation("sync.history.list")
 async def history(ctx: Ctx, body: KnownSequences) -> object:
-    """The lasting events of all sessions, less what the client has; rebuilt from the journal."""
+    """List the lasting events of all sessions that the client lacks, rebuilt from the journal."""
     await ctx.services.store.flush()
-    found: list[JsonObject] = []
+    rows: list[JsonObject] = []
     shown = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
-    for record in sorted(shown, key=lambda one: (one.created_ms, one.id)):
+    for record in sorted(shown, key=lambda entry: (entry.created_ms, entry.id)):
         reducer = Reducer(record.id, ctx.services.sessions.agent_of(record.id))
         after = body.root.get(record.id, -1)
         for event in await ctx.services.store.events(record.id):
             at_ms = from_rfc3339(event.time)
             events = render(reducer.apply(event, at_ms), reducer.session, at_ms)
-            found += [row(e) for e in events if e.sync is not None and e.sync.seq > after]
-    return found
+            rows += [row(e) for e in events if e.sync is not None and e.sync.seq > after]
+    return rows
 
 
 @operation("sync.start")
 async def start(ctx: Ctx) -> object:
-    """Starts what follows other servers for the project's workspaces. Ours are folders of this machine: there is none."""
+    """Do nothing: our workspaces are local folders, so there is no server to replicate."""
     return True
 
 
@@ -57,7 +57,7 @@ class Event(BaseModel):
 
 
 class ReplayBody(BaseModel):
-    """`POST /sync/replay`: one session's whole history, and where it shall be."""
+    """`POST /sync/replay`: one session's whole history, and its target directory."""
 
     directory: str
     events: Annotated[list[Event], Field(min_length=1)]
@@ -65,7 +65,7 @@ class ReplayBody(BaseModel):
 
 @operation("sync.replay")
 async def replay(ctx: Ctx, body: ReplayBody) -> object:
-    """The session that the history comes to, in that directory. One that is here already gets the messages that it has not."""
+    """Import the session of a history into a directory. An existing session gets the messages that it lacks."""
     try:
         document = fold(e.model_dump() for e in body.events)
     except BrokenHistory as error:

@@ -1,4 +1,4 @@
-"""Tools, as agents' calls of them are shown. Source: `shim.faces.opencode1.tool_schemas`."""
+"""Lists the tools of agents. Source: `shim.faces.opencode1.tool_schemas`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shim.http.operation import Ctx
 
 
 class ToolQuery(BaseModel):
-    """An agent, and one of its models (which have the same tools)."""
+    """An agent and one of its models, which all have the same tools."""
 
     provider: str
     model: str
@@ -19,15 +19,15 @@ class ToolQuery(BaseModel):
 
 @operation("tool.ids")
 async def ids(ctx: Ctx) -> object:
-    """Of all agents that can be used here."""
+    """List the tools of all available agents."""
     return tool_schemas.ids(agent.spec.name for agent in await ctx.services.agents.available())
 
 
 @operation("tool.list")
 async def list_tools(ctx: Ctx, query: ToolQuery) -> object:
-    """Of one agent. Raises InvalidRequest for an unknown one."""
-    found = {agent.spec.name: agent for agent in await ctx.services.agents.available()}
-    if query.provider not in found:
-        names = ", ".join(found)
+    """List the tools of one agent. Raises InvalidRequest for an unknown one."""
+    agents = {agent.spec.name: agent for agent in await ctx.services.agents.available()}
+    if query.provider not in agents:
+        names = ", ".join(agents)
         raise InvalidRequest(f'Provider not found: "{query.provider}". Available: {names}.', "Query", ("provider",))
-    return tool_schemas.list_items(query.provider, found[query.provider].spec.title)
+    return tool_schemas.list_items(query.provider, agents[query.provider].spec.title)

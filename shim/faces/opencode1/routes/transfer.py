@@ -1,4 +1,4 @@
-"""Sessions as files, for `opencode-shim export` and `import`. OpenCode has no routes for it: its commands open the database."""
+"""Exports and imports sessions as files. OpenCode has no such routes, because its commands open the database."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from universal.diffs import relative
 
 @extra("session.export", "GET", "/session/{sessionID}/export")
 async def export_session(ctx: Ctx, path: SessionPath) -> object:
-    """The document that `opencode import` reads."""
+    """Return the document that `opencode import` reads."""
     return read.export(await ctx.services.sessions.session(path.sessionID))
 
 
 class Document(RootModel[dict[str, Any]]):
-    """What `opencode export` or `opencode-shim export` wrote."""
+    """A document of `opencode export` or `opencode-shim export`."""
 
 
 @extra("session.import", "POST", "/session/import")
 async def import_session(ctx: Ctx, body: Document) -> object:
-    """The session, now in the request's directory; its `info`."""
+    """Import a session into the request's directory, and return its `info`."""
     project = await ctx.services.projects.identity(ctx.directory)
     record = await import_(ctx.services.sessions, body.root, ctx.directory, project, path_of(ctx.directory, project))
     await ctx.services.store.flush()
@@ -35,6 +35,6 @@ async def import_session(ctx: Ctx, body: Document) -> object:
 
 
 def path_of(directory: str, project: ProjectLike) -> str:
-    """A session's `path`: from the worktree to its directory; outside of git, the directory without its first slash."""
+    """Return a session's `path` from the worktree to its directory; outside of git, the directory without its first slash."""
     path = relative(directory, project.worktree) if project.worktree != "/" else directory.lstrip("/")
     return "" if path in (".", directory) else path

@@ -1,6 +1,6 @@
-"""Remote control of attached TUIs: each call is an event that they read. Source: recording `tui`.
+"""Controls attached TUIs: each call publishes an event that they read. Source: recording `tui`.
 
-Native's `/tui/open-themes` publishes `session.list`, a slip; ours opens the themes.
+In native OpenCode, `/tui/open-themes` publishes `session.list` by mistake; ours opens the themes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SHORT_NAMES = {
     "messages_last": "session.last",
     "agent_cycle": "agent.cycle",
 }
-"""What `/tui/execute-command` has always taken -> the command's name in the TUI."""
+"""Old names that `/tui/execute-command` accepts -> the command's name in the TUI."""
 GONE_S = 2.0
-"""How often `/tui/control/next` looks whether its client is still there."""
+"""Seconds between checks whether the client of `/tui/control/next` is still connected."""
 
 
 class Append(BaseModel):
@@ -131,19 +131,19 @@ async def open_models(ctx: Ctx) -> object:
 
 @operation("tui.submitPrompt")
 async def submit(ctx: Ctx) -> object:
-    """Send what stands in the prompt."""
+    """Submit the prompt."""
     return _publish(ctx, "tui.command.execute", {"command": "prompt.submit"})
 
 
 @operation("tui.clearPrompt")
 async def clear(ctx: Ctx) -> object:
-    """Empty the prompt."""
+    """Clear the prompt."""
     return _publish(ctx, "tui.command.execute", {"command": "prompt.clear"})
 
 
 @operation("tui.executeCommand")
 async def execute(ctx: Ctx, body: Command) -> object:
-    """Any command of the TUI; unknown ones are passed on, and it ignores them."""
+    """Run any command of the TUI, which ignores unknown ones."""
     return _publish(ctx, "tui.command.execute", {"command": SHORT_NAMES.get(body.command, body.command)})
 
 
@@ -155,25 +155,25 @@ async def toast(ctx: Ctx, body: Toast) -> object:
 
 @operation("tui.publish")
 async def publish(ctx: Ctx, body: Published) -> object:
-    """One of these events as it is."""
+    """Publish one of these events unchanged."""
     return _publish(ctx, body.type, body.properties.model_dump(exclude_none=True))
 
 
 @operation("tui.selectSession")
 async def select(ctx: Ctx, body: Select) -> object:
-    """Open a session. Raises 404 if there is none."""
+    """Open a session. Raises SessionNotFound (404)."""
     ctx.services.sessions.record(body.sessionID)
     return _publish(ctx, "tui.session.select", {"sessionID": body.sessionID})
 
 
 @operation("tui.control.next")
 async def control_next(ctx: Ctx) -> object:
-    """The next of these requests, waited for as long as the client does."""
+    """Wait for the next of these requests, as long as the client stays connected."""
     control = ctx.services.tui_control
     reader = control.wait(ctx.directory)
     try:
         while not reader.done():
-            # A client that has gone must not be given a request; only the transport tells.
+            # A disconnected client must not consume a request, and only the transport shows the disconnect.
             if ctx.request.transport is None or ctx.request.transport.is_closing():
                 raise ConnectionResetError
             await asyncio.wait([reader], timeout=GONE_S)
@@ -186,5 +186,5 @@ async def control_next(ctx: Ctx) -> object:
 
 @operation("tui.control.response")
 async def control_response(ctx: Ctx, body: Any = None) -> object:
-    """What a reader made of a request; nobody waits for it, as in native's server."""
+    """Accept a reader's response and ignore it, as in native OpenCode's server."""
     return True

@@ -1,4 +1,4 @@
-"""Branch and changes of the directory's repository. Source: recordings `endpoints`, `misc`; `shim.host.vcs`."""
+"""Reports branch and changes of the directory's repository. Source: recordings `endpoints`, `misc`; `shim.host.vcs`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shim.http.operation import Ctx
 
 
 class DiffQuery(BaseModel):
-    """What to compare with, and how many unchanged lines to show around a change."""
+    """The base of the comparison, and the unchanged lines to show around a change."""
 
     mode: Literal["git", "branch"]
     context: Annotated[int, Field(ge=0)] | None = None
@@ -29,35 +29,35 @@ class Patch(BaseModel):
 
 @operation("vcs.get")
 async def get(ctx: Ctx) -> object:
-    """The branches; keys are left out where there are none (native sends null, against its own document)."""
+    """Return the branches. Missing ones are left out (native OpenCode sends null, against its own document)."""
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
-    found = await vcs.branches(ctx.directory)
-    names = {"branch": found.current, "default_branch": found.default}
+    branches = await vcs.branches(ctx.directory)
+    names = {"branch": branches.current, "default_branch": branches.default}
     return {key: name for key, name in names.items() if name is not None}
 
 
 @operation("vcs.status")
 async def status(ctx: Ctx) -> object:
-    """Changed files with line counts."""
+    """List changed files with line counts."""
     return [_wire(change) for change in await vcs.changes(ctx.directory)]
 
 
 @operation("vcs.diff")
 async def diff(ctx: Ctx, query: DiffQuery) -> object:
-    """The same with patches."""
+    """List changed files with patches."""
     return [_wire(change) for change in await vcs.diff(ctx.directory, query.mode, query.context)]
 
 
 @operation("vcs.diff.raw")
 async def raw(ctx: Ctx) -> web.Response:
-    """All patches as one text."""
+    """Return all patches as one text."""
     return web.Response(text=await vcs.raw_diff(ctx.directory), content_type="text/x-diff", charset="utf-8")
 
 
 @operation("vcs.apply")
 async def apply(ctx: Ctx, body: Patch) -> object:
-    """Apply a patch to the working tree, whole or not at all. With roots, a working tree that reaches out of them is refused."""
+    """Apply a patch to the working tree completely or not at all. A working tree that exceeds the roots is refused."""
     if ctx.services.settings.roots and (top := await vcs.root(ctx.directory)) is not None:
         require(top, ctx.services.settings.roots)
     await patches.apply(ctx.directory, body.patch)

@@ -31,31 +31,31 @@ class Create(BaseModel):
 
 @operation("experimental.workspace.adapter.list")
 async def adapters(ctx: Ctx) -> object:
-    """The kinds that there are."""
+    """List the kinds of workspaces."""
     return [ADAPTER]
 
 
 @operation("experimental.workspace.list")
 async def list_workspaces(ctx: Ctx) -> object:
-    """Those of the project."""
+    """List the project's workspaces."""
     return await ctx.services.workspaces.list_of(ctx.directory)
 
 
 @operation("experimental.workspace.status")
 async def statuses(ctx: Ctx) -> object:
-    """Whether their folders are there."""
+    """Return whether each workspace's folder exists."""
     return await ctx.services.workspaces.statuses(ctx.directory)
 
 
 @operation("experimental.workspace.create")
 async def create(ctx: Ctx, body: Create) -> object:
-    """A new one."""
+    """Create a workspace."""
     return await ctx.services.workspaces.create(ctx.directory, body.type, id_=body.id, branch=body.branch, extra=body.extra)
 
 
 @operation("experimental.workspace.remove")
 async def remove(ctx: Ctx, path: WorkspacePath) -> object:
-    """End what runs in it, and remove it."""
+    """End everything that runs in a workspace, and remove it."""
     row = await ctx.services.workspaces.get(path.id)
     await end_instance(ctx, row["directory"])
     return await ctx.services.workspaces.remove(path.id)
@@ -63,5 +63,5 @@ async def remove(ctx: Ctx, path: WorkspacePath) -> object:
 
 @operation("experimental.workspace.syncList")
 async def sync(ctx: Ctx) -> object:
-    """They are read from the store each time: there is nothing to bring up to date."""
+    """Do nothing: each request reads the workspaces from the store, so nothing can be outdated."""
     return NO_CONTENT

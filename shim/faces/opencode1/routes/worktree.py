@@ -14,14 +14,14 @@ from shim.http.operation import NO_CONTENT, Ctx
 
 
 class Create(BaseModel):
-    """A wish for a name, and a command to run in it when its files are there."""
+    """A wish for a name, and a command to run after the checkout."""
 
     name: str | None = None
     startCommand: str | None = None
 
 
 class Place(BaseModel):
-    """One of them."""
+    """The folder of a worktree."""
 
     directory: str
 
@@ -33,13 +33,13 @@ class ProjectPath(BaseModel):
 
 
 class Context(BaseModel):
-    """What a copy is for."""
+    """The purpose of a copy."""
 
     context: str | None = None
 
 
 class Copy(BaseModel):
-    """Where a copy is made: `directory`/`name`."""
+    """The place of a new copy: `directory`/`name`."""
 
     strategy: str
     directory: str
@@ -47,7 +47,7 @@ class Copy(BaseModel):
 
 
 class CopyRemoval(BaseModel):
-    """`force`: also with changes."""
+    """A removal. `force`: even if the copy has changes."""
 
     directory: str
     force: bool
@@ -55,20 +55,20 @@ class CopyRemoval(BaseModel):
 
 @operation("worktree.list")
 async def list_worktrees(ctx: Ctx) -> object:
-    """The project's other working trees."""
+    """List the project's other working trees."""
     return (await ctx.services.projects.current(ctx.directory))["sandboxes"]
 
 
 @operation("worktree.create")
 async def create(ctx: Ctx, body: Create | None) -> object:
-    """A new one."""
-    wanted = body or Create()
-    return (await ctx.services.worktrees.create(ctx.directory, wanted.name, wanted.startCommand)).wire()
+    """Create a worktree."""
+    options = body or Create()
+    return (await ctx.services.worktrees.create(ctx.directory, options.name, options.startCommand)).wire()
 
 
 @operation("worktree.remove")
 async def remove(ctx: Ctx, body: Place) -> object:
-    """End what runs in it, and remove it with its branch."""
+    """End everything that runs in a worktree, and remove it with its branch."""
     if ctx.services.worktrees.is_managed(body.directory):
         await end_instance(ctx, body.directory)
     await ctx.services.worktrees.remove(ctx.directory, body.directory)
@@ -77,20 +77,20 @@ async def remove(ctx: Ctx, body: Place) -> object:
 
 @operation("worktree.reset")
 async def reset(ctx: Ctx, body: Place) -> object:
-    """Make it as the default branch is; what was in it is lost."""
+    """Reset a worktree to the default branch. All its changes are lost."""
     await ctx.services.worktrees.reset(ctx.directory, body.directory)
     return True
 
 
 @operation("experimental.projectCopy.generateName")
 async def name(ctx: Ctx, path: ProjectPath, body: Context | None) -> object:
-    """A name for a copy."""
+    """Generate a name for a copy."""
     return {"name": generate_name(body.context if body else None)}
 
 
 @operation("v2.projectCopy.create")
 async def copy(ctx: Ctx, path: ProjectPath, body: Copy) -> object:
-    """A copy."""
+    """Create a copy."""
     require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
     copies = ctx.services.copies
     return {"directory": await copies.create(path.projectID, ctx.directory, body.strategy, body.directory, body.name)}
@@ -98,13 +98,13 @@ async def copy(ctx: Ctx, path: ProjectPath, body: Copy) -> object:
 
 @operation("v2.projectCopy.remove")
 async def remove_copy(ctx: Ctx, path: ProjectPath, body: CopyRemoval) -> object:
-    """Remove one that was made here."""
+    """Remove a copy that this server created."""
     await ctx.services.copies.remove(path.projectID, ctx.directory, body.directory, force=body.force)
     return NO_CONTENT
 
 
 @operation("v2.projectCopy.refresh")
 async def refresh(ctx: Ctx, path: ProjectPath) -> object:
-    """Look for worktrees that were made elsewhere."""
+    """Register worktrees that other programs created."""
     await ctx.services.copies.refresh(path.projectID, ctx.directory)
     return NO_CONTENT

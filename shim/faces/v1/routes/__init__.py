@@ -1,4 +1,4 @@
-"""The universal face: one module of handlers for each tag of its document. A module that is not in `MODULES` is not served."""
+"""The handlers of `/v1`: one module for each tag of its document. Only modules in `MODULES` are served."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from types import ModuleType
 from shim.faces.v1.routes import agents, events, files, messages, meta, metrics, sessions
 
 MODULES: tuple[ModuleType, ...] = (meta, agents, sessions, messages, events, files, metrics)
-"""In the order of the document."""
+"""All modules, in the order of the document."""

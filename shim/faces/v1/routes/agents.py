@@ -1,4 +1,4 @@
-"""Agents: what they can do, their models and modes, and installing them. Source: the universal API's document."""
+"""Lists agents with their capabilities, models and modes, and installs them. Source: the universal API's document."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class AgentPath(BaseModel):
 
 
 def _agent(ctx: Ctx, name: str) -> Agent:
-    found = ctx.services.agents.get(name)
-    if found is None:
-        names = ", ".join(agent.spec.name for agent in ctx.services.agents.all())
+    agent = ctx.services.agents.get(name)
+    if agent is None:
+        names = ", ".join(listed.spec.name for listed in ctx.services.agents.all())
         raise AgentNotServed(name, names)
-    return found
+    return agent
 
 
 def capabilities(agent: Agent) -> AgentCapabilities:
-    """From the codec. What every codec does (docs/contract.md) is true for all: lifecycle, tools and their results, errors."""
+    """Convert a codec's capabilities. Those that every codec has (docs/contract.md) are always true."""
     can = agent.spec.capabilities
     return AgentCapabilities(
         planMode=any(mode.id == "plan" for mode in modes_of(agent.spec, agent.catalogue)),

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of `/v1`, made from what the handlers take and answer. Pure; the same for every server."""
+"""Generates the OpenAPI 3.1 document of `/v1` from its handlers. Pure; the same for every server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INFO = {
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
 SECURITY = {"basic": {"type": "http", "scheme": "basic"}, "bearer": {"type": "http", "scheme": "bearer"}}
-"""Only if the server has a password."""
+"""The security schemes, which apply only if the server has a password."""
 STATUS_TEXT = {
     200: "Done",
     204: "Done; there is nothing to tell",
@@ -37,9 +37,9 @@ Json = dict[str, Any]
 
 
 def document(modules: Iterable[ModuleType]) -> Json:
-    """The whole document."""
+    """Build the whole document."""
     listed = list(modules)
-    bound = {one.id: one for one in collect(listed)}
+    bound = {operation.id: operation for operation in collect(listed)}
     schemas: Json = dict(schema.event_schemas(TEMPLATE))
     schemas["EventsResponse"] = {
         "title": "EventsResponse",
@@ -115,11 +115,11 @@ def _responses(endpoint: Endpoint, schemas: Json) -> Json:
 def _parameters(adapter: TypeAdapter[Any] | None, where: str) -> list[Json]:
     if adapter is None:
         return []
-    given = adapter.json_schema(mode="validation")
-    required = set(given.get("required", ()))
+    body_schema = adapter.json_schema(mode="validation")
+    required = set(body_schema.get("required", ()))
     return [
         {"name": name, "in": where, "required": where == "path" or name in required, "schema": _plain(field)}
-        for name, field in given.get("properties", {}).items()
+        for name, field in body_schema.get("properties", {}).items()
     ]
 
 
@@ -127,23 +127,23 @@ def _plain(field: Json) -> Json:
     return {key: value for key, value in field.items() if key != "title" and not (key == "default" and value is None)}
 
 
-def _schema_of(what: Any, schemas: Json, *, mode: Any = "serialization") -> Json:
-    """A reference to the schema of a model, or of a name that is there already; what it needs goes into `schemas`."""
-    if isinstance(what, str):
-        return {"$ref": TEMPLATE.format(model=what)}
-    adapter = cast(TypeAdapter[Any], what) if isinstance(what, TypeAdapter) else TypeAdapter[Any](what)
-    made = adapter.json_schema(ref_template=TEMPLATE, mode=mode)
-    schemas.update({name: _answer_schema(inner) for name, inner in made.pop("$defs", {}).items()})
-    if isinstance(what, type) and issubclass(what, BaseModel):
-        schemas[what.__name__] = _answer_schema(made)
-        return {"$ref": TEMPLATE.format(model=what.__name__)}
-    if "title" in made and "properties" in made:
-        schemas[made["title"]] = _answer_schema(made)
-        return {"$ref": TEMPLATE.format(model=made["title"])}
-    return made
+def _schema_of(model: Any, schemas: Json, *, mode: Any = "serialization") -> Json:
+    """Return a reference to the schema of a model or a name, and add the referenced schemas to `schemas`."""
+    if isinstance(model, str):
+        return {"$ref": TEMPLATE.format(model=model)}
+    adapter = cast(TypeAdapter[Any], model) if isinstance(model, TypeAdapter) else TypeAdapter[Any](model)
+    body_schema = adapter.json_schema(ref_template=TEMPLATE, mode=mode)
+    schemas.update({name: _answer_schema(inner) for name, inner in body_schema.pop("$defs", {}).items()})
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        schemas[model.__name__] = _answer_schema(body_schema)
+        return {"$ref": TEMPLATE.format(model=model.__name__)}
+    if "title" in body_schema and "properties" in body_schema:
+        schemas[body_schema["title"]] = _answer_schema(body_schema)
+        return {"$ref": TEMPLATE.format(model=body_schema["title"])}
+    return body_schema
 
 
 def _answer_schema(model: Json) -> Json:
-    """Fields that are None are left out of answers, so only those without a default are always there."""
+    """Require only fields without a default, because answers leave out fields that are None."""
     required = [name for name, field in model.get("properties", {}).items() if "default" not in field]
     return {**model, "required": [name for name in model.get("required", ()) if name in required]} if required else model

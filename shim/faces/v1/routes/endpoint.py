@@ -1,4 +1,4 @@
-"""`@v1(...)`: what a function of `/v1` serves, and what the document says of it. The route itself is as on the other face."""
+"""The decorator `@v1(...)`, which marks a handler of `/v1` and describes it for the API document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARK = "__v1__"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One operation. `form`: what it answers with; `takes_bytes`: its body is not JSON; `ours`: not in the peers' document."""
+    """An operation. `form`: the kind of its answer; `takes_bytes`: its body is not JSON; `ours`: an addition to the document."""
 
     id: str
     method: str
@@ -50,7 +50,7 @@ def v1(
     takes_bytes: bool = False,
     ours: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
-    """The function serves this operation. Its name on the table of routes is `v1.ID`."""
+    """Mark a handler of an operation. Its name in the table of routes is `v1.ID`."""
     status = 204 if form == "none" else 200
     endpoint = Endpoint(id_, method, path, tag, answer, form, status, errors, takes_bytes, ours)
 
@@ -62,34 +62,34 @@ def v1(
 
 
 def endpoints(modules: Iterable[ModuleType]) -> list[tuple[Endpoint, Handler]]:
-    """All marked functions, in order."""
-    found: list[tuple[Endpoint, Handler]] = []
+    """List all marked functions, in order."""
+    marked: list[tuple[Endpoint, Handler]] = []
     for module in modules:
         for value in vars(module).values():
             endpoint = getattr(value, _MARK, None)
             if isinstance(endpoint, Endpoint) and value.__module__ == module.__name__:
-                found.append((endpoint, value))
-    return found
+                marked.append((endpoint, value))
+    return marked
 
 
 def universal(ctx: Ctx) -> Universal:
-    """The services of this face."""
-    found = ctx.services.universal
-    if found is None:
+    """Return the services of this face."""
+    services = ctx.services.universal
+    if services is None:
         raise ShimError("This server was built without the universal API.")
-    return found
+    return services
 
 
 def exactly(value: object, status: int = 200) -> web.Response:
-    """A JSON answer in which nothing is left out or changed: nulls stay, and so does whatever an agent has sent."""
+    """Answer with exactly this JSON value: nulls and an agent's own values stay unchanged."""
     return as_json(wire_json.exact(value), status)
 
 
 def as_json(body: bytes, status: int = 200) -> web.Response:
-    """A JSON answer that is made already."""
+    """Answer with encoded JSON."""
     return web.Response(body=body, status=status, content_type="application/json")
 
 
 def page(name: bytes, rows: Iterable[bytes], *, more: bool) -> web.Response:
-    """`{NAME: rows, "hasMore": more}` of rows that are JSON already."""
+    """Answer `{NAME: rows, "hasMore": more}` with rows of encoded JSON."""
     return as_json(b'{"%b":[%b],"hasMore":%b}' % (name, b",".join(rows), b"true" if more else b"false"))

@@ -1,6 +1,6 @@
-"""Events of a session: pages of its journal, and streams that begin in it and go on live.
+"""Serves a session's events: pages of its journal, and streams that start in the journal and continue live.
 
-Source: the universal API's document; docs/contract.md. `offset` is the last sequence that was seen, as `Last-Event-ID` is.
+Source: the universal API's document; docs/contract.md. `offset`, like `Last-Event-ID`, is the last sequence that the client has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
 
 Entry: TypeAlias = UniversalEvent | EventRow
-"""An event that has just been made, or one of the journal as it is stored."""
+"""A new event, or a stored row of the journal."""
 
 
 class EventsQuery(BaseModel):
@@ -43,9 +43,9 @@ class SseQuery(BaseModel):
 
 
 def encode_entry(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
-    """The event as it is sent, as JSON. `raw` is always there; null unless asked for.
+    """Encode an event as JSON. `raw` is always present, and null unless the client asks for it.
 
-    What is stored is sent as it is: it was checked when it was written.
+    A stored event is sent unchanged, because it was validated when it was written.
     """
     if isinstance(entry, EventRow):
         if (text := face.sessions.wire_of(entry, include_raw=include_raw)) is not None:
@@ -62,9 +62,9 @@ async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
     face = universal(ctx)
     session_id = face.sessions.id_of(path.session_id)
     limit = min(query.limit, MAX_LIMIT)
-    found = await ctx.services.store.rows(session_id, query.offset, limit + 1)
-    rows = (encode_entry(face, row, include_raw=query.include_raw) for row in found[:limit])
-    return page(b"events", rows, more=len(found) > limit)
+    events = await ctx.services.store.rows(session_id, query.offset, limit + 1)
+    rows = (encode_entry(face, row, include_raw=query.include_raw) for row in events[:limit])
+    return page(b"events", rows, more=len(events) > limit)
 
 
 @v1("get_events_sse", "GET", "/v1/sessions/{session_id}/events/sse", tag="sessions", form="events", errors=(400, 404))
@@ -78,7 +78,7 @@ async def get_events_sse(ctx: Ctx, path: SessionPath, query: SseQuery) -> object
 
 
 def encoder(face: Universal, *, include_raw: bool) -> Callable[[Entry], bytes]:
-    """How events go onto a stream."""
+    """Return the encoder of a stream's events."""
 
     def encode(entry: Entry) -> bytes:
         return frame(entry.sequence, encode_entry(face, entry, include_raw=include_raw))

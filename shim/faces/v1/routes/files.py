@@ -1,4 +1,4 @@
-"""Files of a session's directory (`session_id`), or of the server's. Source: the universal API's document; `file_actions`."""
+"""Serves files of a session's directory (`session_id`) or the server's. Source: the universal API's document."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def fs_stat(ctx: Ctx, query: PathQuery) -> object:
 async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
     """A file's bytes."""
     data = await asyncio.to_thread(file_actions.read, _place(ctx, query.session_id), query.path)
-    # Never as what a browser would run.
+    # Never a type that a browser would execute.
     kind = mimetypes.guess_type(query.path)[0] or ""
     return web.Response(
         body=data, content_type="application/octet-stream", headers={"X-File-Type": kind, "Content-Disposition": "attachment"}

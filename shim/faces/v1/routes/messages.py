@@ -1,4 +1,4 @@
-"""Messages to a session, and a person's answers to what its agent asks. Source: the universal API's document."""
+"""Accepts messages for a session, and answers to its agent's requests. Source: the universal API's document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from universal.jsonvalue import JsonObject
 
 
 class StreamQuery(BaseModel):
-    """`include_raw`: with the agent's own payloads."""
+    """`include_raw`: include the agent's own payloads."""
 
     include_raw: bool = False
 
@@ -61,7 +61,7 @@ async def post_message_stream(ctx: Ctx, path: SessionPath, query: StreamQuery, b
 
 
 def _end_of_turn(state: SessionState, message_id: str) -> Callable[[UniversalEvent], bool]:
-    """Whether an event ends the turn that this message belongs to. A turn that ended before it does not count."""
+    """Return a test for the event that ends this message's turn. Ends of earlier turns do not count."""
     seen = False
 
     def is_end(event: UniversalEvent) -> bool:
@@ -88,7 +88,7 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
 
 
 def _file(directory: str, attachment: MessageAttachment) -> JsonObject:
-    """A file part of OpenCode's, since attachments are read as there."""
+    """Convert an attachment to OpenCode's file part, which the server reads like any other."""
     path = attachment.path
     if "\0" in path:
         raise InvalidRequest("A path of an attachment has no NUL.", None)
@@ -158,7 +158,7 @@ async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
 
 
 async def _need_request(ctx: Ctx, name: str, field: str, request_id: str) -> str:
-    """The session, if it waits for this answer. Raises NotFound."""
+    """Return the session's id if it waits for this answer. Raises NotFound."""
     session_id = universal(ctx).sessions.id_of(name)
     session = await ctx.services.sessions.session(session_id)
     open_ = session.permissions if field == "permissions" else session.questions

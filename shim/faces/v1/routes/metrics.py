@@ -1,4 +1,4 @@
-"""`GET /metrics`, in Prometheus' text format. prometheus_client is loaded when it is first asked for: its import takes long."""
+"""`GET /metrics` in Prometheus' text format. It imports prometheus_client at the first request, as the import takes long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shim.http.operation import Ctx
 
 
 def tasks() -> dict[str, int]:
-    """How many tasks the loop has, by the first word of their names; those without a name of their own are `Task`."""
+    """Count the loop's tasks by the first word of their names. Unnamed ones count as `Task`."""
     return dict(sorted(Counter(re.split(r"\W", task.get_name(), maxsplit=1)[0] for task in asyncio.all_tasks()).items()))
 
 

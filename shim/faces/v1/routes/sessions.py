@@ -1,4 +1,4 @@
-"""Sessions: made, listed, terminated. They are those of OpenCode's clients too. Source: the universal API's document."""
+"""Creates, lists and terminates sessions, which OpenCode's clients share. Source: the universal API's document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from universal.session.model import SessionRecord
 
 
 class SessionPath(BaseModel):
-    """`{session_id}`: the id that its maker chose, or OpenCode's."""
+    """`{session_id}`: the id that its creator chose, or OpenCode's."""
 
     session_id: str
 
@@ -27,13 +27,13 @@ REFUSED = {
     "mcp": "MCP servers belong to the agent: configure them there (`claude mcp add` and the like), and leave `mcp` out.",
     "skills": "Skills belong to the agent: install them where it looks for them, and leave `skills` out.",
 }
-"""Fields of the document that are not served, and what to do instead."""
+"""Fields of the document that this server refuses, and what to do instead."""
 
 
 @v1("list_sessions", "GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx) -> object:
     """All sessions, the last changed first."""
-    records = sorted(ctx.services.sessions.records(), key=lambda one: (one.updated_ms, one.created_ms), reverse=True)
+    records = sorted(ctx.services.sessions.records(), key=lambda record: (record.updated_ms, record.created_ms), reverse=True)
     roots = ctx.services.settings.roots
     return SessionListResponse(sessions=[session_info(ctx, record) for record in records if within(record.directory, roots)])
 
@@ -54,7 +54,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
             raise InvalidRequest(why, None)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
     require(directory, ctx.services.settings.roots)
-    wanted = NewSession(
+    new_session = NewSession(
         agent=body.agent,
         mode=body.agentMode,
         permission_mode=body.permissionMode,
@@ -65,7 +65,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
         unattended=body.unattended,
     )
     project = await ctx.services.projects.identity(directory)
-    session_id = await face.sessions.create(path.session_id, wanted, directory, project)
+    session_id = await face.sessions.create(path.session_id, new_session, directory, project)
     return CreateSessionResponse(healthy=True, openCodeSessionId=session_id)
 
 
@@ -78,7 +78,7 @@ async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
 
 
 def _directory(base: str, named: str) -> str:
-    """Absolute, without `..`. Raises InvalidRequest. Blocking."""
+    """Resolve a directory to an absolute path without `..`. Raises InvalidRequest. Blocking."""
     directory = os.path.normpath(Path(base, Path(named).expanduser()))
     if "\0" in directory or not Path(directory).is_dir():
         raise InvalidRequest(f"There is no directory {directory!r}.", None)
@@ -86,7 +86,7 @@ def _directory(base: str, named: str) -> str:
 
 
 def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
-    """A session as `/v1` shows it."""
+    """Convert a session's record to the form of `/v1`."""
     face, sessions = universal(ctx), ctx.services.sessions
     session_id, model, parent = record.id, record.model, record.parent_id
     status = sessions.statuses().get(session_id)

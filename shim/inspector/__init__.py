@@ -1,1 +1,1 @@
-"""The inspector's page: files that a browser gets as they stand here. Served by `shim.routes.inspector`; no code of Python."""
+"""The inspector: the files of its page, which `shim.routes.inspector` serves, and the replay and export behind its API."""

@@ -1,12 +1,12 @@
-// The server: JSON calls, and the stream of a session's rows. All addresses are relative to the page, so that a base path or a
-// proxy in front changes nothing. Cookies and passwords are the browser's own.
+// Calls the server's JSON API, and reads the stream of a session's rows. URLs are relative to the page, so that a base path or a
+// proxy changes nothing. The browser handles cookies and passwords.
 
 const ROOT = new URL("..", globalThis.document?.baseURI ?? "http://127.0.0.1/inspector/")
-ROOT.username = ROOT.password = "" // `fetch` takes no addresses with them; the browser sends what it was told
+ROOT.username = ROOT.password = "" // `fetch` refuses URLs with credentials; the browser sends them itself
 const FIRST_WAIT_MS = 500
 const LONGEST_WAIT_MS = 10_000
 
-/** An answer that is no success. `message` is the server's own text, written for people. */
+/** The server refused a call. `message` is its text, written for people. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message)
@@ -16,7 +16,7 @@ export class Refused extends Error {
 
 export const address = (path) => new URL(path, ROOT).href
 
-/** What a refusal says: problem details, OpenCode's errors, or at least the status. */
+/** The text of a refusal: from problem details, from OpenCode's errors, or the status. */
 async function reason(answer) {
   const text = await answer.text()
   try {
@@ -27,7 +27,7 @@ async function reason(answer) {
   }
 }
 
-/** A call with JSON both ways; null where there is no content. Throws Refused, or TypeError when the server is not reached. */
+/** Calls the server with JSON, and returns its JSON, or null without content. Throws Refused, or TypeError without a connection. */
 export async function call(method, path, body) {
   const answer = await fetch(address(path), {
     method,
@@ -38,7 +38,7 @@ export async function call(method, path, body) {
   return answer.status === 204 ? null : answer.json()
 }
 
-/** Cuts a stream's text into the `data:` of its events. Feed it pieces; it keeps what is not whole yet. */
+/** Returns a function that takes pieces of a stream's text, and returns the `data:` of the events that are complete. */
 export function cutter() {
   let kept = ""
   return (piece) => {
@@ -56,8 +56,8 @@ export function cutter() {
 }
 
 /**
- * Rows of a session after `position()`, then live, for ever: a stream that is cut off is taken up again where it was.
- * `onRows` gets texts of JSON, as many as came at once; `onState` "live", "lost" or "gone" (with a text).
+ * Reads the rows of a session after `position()`, then live rows until `signal` aborts. It reconnects a lost stream.
+ * `onRows` gets a batch of JSON texts; `onState` gets "live", "lost" or "gone" (with a text).
  */
 export async function follow(session, { position, onRows, onState, signal }) {
   let wait = FIRST_WAIT_MS

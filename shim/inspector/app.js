@@ -1,4 +1,4 @@
-// What the page knows and does. Views read it and call it; every change ends in `changed()`, which draws once a frame.
+// The state and actions of the page. Views read and call it. Every change calls `changed()`, which draws once per frame.
 
 import { call } from "./api.js"
 import { Session } from "./session.js"
@@ -15,12 +15,12 @@ export class App {
     this.route = { name: "home" }
     this.sessions = []
     this.wanted = "" // filter of the list
-    this.reached = null // null: not asked yet; true, or the text of what went wrong
+    this.reached = null // null: no answer yet; true, or the text of the error
     this.agents = null
     this.models = {} // agent -> {models, defaultModel} | {error}
     this.counters = []
     this.session = null
-    this.modules = {} // views that are loaded when they are first seen
+    this.modules = {} // views that are loaded at their first use
     this.polling = null
     this.soon = null
     this.notice = null
@@ -35,7 +35,7 @@ export class App {
     })
   }
 
-  /** The same for what comes in crowds: it is drawn a few times a second. */
+  /** Draws a few times a second, for frequent changes. */
   changedSoon() {
     this.soon ??= setTimeout(() => {
       this.soon = null
@@ -43,7 +43,7 @@ export class App {
     }, CROWD_MS)
   }
 
-  /** Reads the address: #/session/ID/chat|events, #/agents, #/counters, #/new. */
+  /** Reads the route from the URL: #/session/ID/chat|events, #/agents, #/counters, #/new. */
   go() {
     const [name = "", id = "", tab = "chat"] = location.hash.replace(/^#\/?/, "").split("/")
     this.route = { name: name || "home", id: decodeURIComponent(id), tab: TABS.includes(tab) ? tab : "chat" }
@@ -61,7 +61,7 @@ export class App {
     location.hash = `#/session/${encodeURIComponent(id)}/${tab}`
   }
 
-  /** A view that is not needed at first; null until it is there. */
+  /** Returns a lazily loaded view; null until it is loaded. */
   view(name) {
     if (this.modules[name] === undefined) {
       this.modules[name] = null
@@ -73,7 +73,7 @@ export class App {
     return this.modules[name]
   }
 
-  /** Asks again and again while the page is seen. */
+  /** Polls the server while the page is visible. */
   async poll() {
     clearTimeout(this.polling)
     if (document.hidden) return
@@ -102,7 +102,7 @@ export class App {
     return this.sessions.find((one) => one.sessionId === id || one.openCodeSessionId === id)
   }
 
-  /** Does something for a person; what goes wrong is shown to them. True if it went well. */
+  /** Runs a user's action, and shows its error. Returns whether it succeeded. */
   async act(doing) {
     try {
       await doing()
@@ -138,7 +138,7 @@ export class App {
 
   install(agent) {
     const doing = this.act(() => call("POST", `v1/agents/${agent}/install`, {})).then(() => this.loadAgents())
-    setTimeout(() => this.loadAgents(), POLL_MS / 4) // it says how it goes
+    setTimeout(() => this.loadAgents(), POLL_MS / 4) // shows the progress
     return doing
   }
 

@@ -1,13 +1,13 @@
-"""A session as a folder of files in an archive, for bug reports and as a test's fixture. Pure.
+"""Exports a session as a zip archive, for bug reports and test fixtures. Pure.
 
-    session.json      what it is: agent, versions, counts
-    native.jsonl      {sequence, raw}: what the agent has sent, as it came
+    session.json      agent, versions, counts
+    native.jsonl      {sequence, raw}: the agent's payloads, unchanged
     universal.jsonl   the journal, without raw
-    opencode.jsonl    {sequence, type, properties}: what OpenCode's clients were sent
-    README.txt        what this is, and to look through it before it is given away
+    opencode.jsonl    {sequence, type, properties}: the events of OpenCode's clients
+    README.txt        the contents, and a warning to review them before sharing
 
-Directories become `/project` and `/home/user`, what looks like a secret `<redacted>`. What people and agents said stays: it
-is what a bug is about. Nobody can promise that nothing private is left; the README says so.
+Directories become `/project` and `/home/user`, and possible secrets `<redacted>`. The conversation stays, because the bug is in
+it. Private data may remain, as the README says.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _SUSPECT = (
     *("accesskey", "access_key", "access-key", "privatekey", "private_key", "private-key", "authori", "cookie", "credential"),
     "input_value",
 )
-"""A line that has none of these, in small letters, has nothing for `shim.redaction`; a test holds them together."""
+"""Words in lower case, of which a line must contain one for `shim.redaction` to change it. A test compares the two."""
 REDACTED = "<redacted>"
 _THINGS = {"item": {"item_id"}} | dict.fromkeys(("item_id", "turn_id", "permission_id", "question_id", "part_index"), True)
 MIN_PATH_LENGTH = 4
-"""Shorter paths (`/`, `/a`) are in too many words to be replaced."""
+"""Minimum characters of a path to replace. Shorter ones (`/`, `/a`) occur in too many words."""
 
 
 def cleaner(directory: str, home: str, secrets: Iterable[str] = ()) -> Mapping[str, str]:
-    """Texts to be replaced, longest first; `secrets` are known ones."""
-    found = {**dict.fromkeys(secrets, REDACTED), home: "/home/user", directory: "/project"}
-    return {path: found[path] for path in sorted(found, key=len, reverse=True) if len(path) >= MIN_PATH_LENGTH}
+    """Map texts to their replacements, longest first. In: `secrets`, known secret values."""
+    texts = {**dict.fromkeys(secrets, REDACTED), home: "/home/user", directory: "/project"}
+    return {path: texts[path] for path in sorted(texts, key=len, reverse=True) if len(path) >= MIN_PATH_LENGTH}
 
 
 def clean(value: Any, paths: Mapping[str, str], name: str = "") -> Any:
-    """The same JSON value without paths and secrets."""
+    """Replace paths and secrets in a JSON value."""
     if isinstance(value, str):
         if name and SECRET_NAME.search(name):
             return REDACTED
-        for path, instead in paths.items():
-            value = value.replace(path, instead)
+        for path, replacement in paths.items():
+            value = value.replace(path, replacement)
         return redact(value)
     if isinstance(value, Mapping):
         return {clean(key, paths): clean(inner, paths, str(key)) for key, inner in cast("Mapping[Any, Any]", value).items()}
@@ -67,22 +67,22 @@ def clean(value: Any, paths: Mapping[str, str], name: str = "") -> Any:
 
 
 def archive(rows: Iterable[Row], about: Mapping[str, Any], paths: Mapping[str, str]) -> bytes:
-    """A zip archive. In: all rows of the session."""
+    """Build the zip archive. In: all rows of the session."""
     native: list[str] = []
     universal: list[str] = []
     opencode: list[str] = []
     line: Any = None
-    made: set[tuple[str, ...]] = set()
+    seen: set[tuple[str, ...]] = set()
     for row in rows:
         event = row.event
         universal.append(_line(event.model_dump(by_alias=True, exclude={"raw"}) | {"raw": None}, paths))
         if event.raw is not None:
-            what = _subject(event)
-            if event.raw != line or what in made:
+            subject = _subject(event)
+            if event.raw != line or subject in seen:
                 native.append(_line({"sequence": event.sequence, "raw": event.raw}, paths))
-                line, made = event.raw, set()
-            made.add(what)
-        opencode += [_line({"sequence": event.sequence, **one}, paths) for one in row.opencode]
+                line, seen = event.raw, set()
+            seen.add(subject)
+        opencode += [_line({"sequence": event.sequence, **sent}, paths) for sent in row.opencode]
     files = {
         "README.txt": README,
         "session.json": json.dumps(clean(dict(about), paths), indent=1) + "\n",
@@ -98,8 +98,10 @@ def archive(rows: Iterable[Row], about: Mapping[str, Any], paths: Mapping[str, s
 
 
 def _subject(event: UniversalEvent) -> tuple[str, ...]:
-    """What an event says of which thing. A line of an agent makes several events, each with the line as its raw payload, and says
-    nothing twice. So an equal payload that does is a line of its own.
+    """Return the type of an event and the ids that it concerns.
+
+    One line of an agent becomes several events with the same raw payload and different subjects. So an equal payload with a
+    repeated subject is another line.
     """
     data = event.data.model_dump(include=_THINGS)
     item = data.get("item") or data
@@ -107,7 +109,7 @@ def _subject(event: UniversalEvent) -> tuple[str, ...]:
 
 
 def _line(value: Any, paths: Mapping[str, str]) -> str:
-    """One line of JSON. Each text is looked through only if the line holds anything that may be a path or a secret."""
+    """Encode a line of JSON. It cleans the value only if the line may contain a path or a secret."""
     line = json.dumps(value)
     small = line.lower()
     if any(word in small for word in _SUSPECT) or any(json.dumps(path)[1:-1] in line for path in paths):

@@ -1,4 +1,4 @@
-// One session that is looked at: its rows as they come, the conversation made from them, and what a person does to it.
+// The session on display: its rows, the conversation built from them, and the user's actions.
 
 import { call, follow } from "./api.js"
 import { toldState } from "./format.js"

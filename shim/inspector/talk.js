@@ -1,5 +1,5 @@
-// The conversation as OpenCode's clients fold it: from the OpenCode events of rows, one after the other. What a person is
-// asked comes from the universal events, and whether it still waits from the row's `open`.
+// Builds the conversation from the OpenCode events of rows, as OpenCode's clients do. Open requests come from the universal events,
+// and the row's `open` tells which of them still wait.
 
 export class Talk {
   constructor() {

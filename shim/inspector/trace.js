@@ -1,6 +1,6 @@
-// The rows of one session: what is needed of all of them is kept small, their texts up to a budget, and the rest is asked for
-// again, a page at a time, when somebody looks at it. So memory is bounded, whatever the session's length. Rows come in order; those
-// of a long session that have not come yet are there at once too, as far as the journal has them (no state, no OpenCode events).
+// The rows of one session. It keeps a small summary of every row, and row texts up to a budget. It fetches dropped texts again, a
+// page at a time, when the user looks at them. So memory is bounded, whatever the session's length. Rows arrive in order; rows of a
+// long session that have not arrived yet are read from the journal (without state and OpenCode events).
 
 import { call } from "./api.js"
 

@@ -1,7 +1,7 @@
-"""What each universal event of a session made: its OpenCode events, and the turn's state after it. For the inspector. Pure.
+"""Replays a session's journal: each event with its OpenCode events and the turn's state after it. Pure.
 
-The projection is a function of the journal (docs/adr/0003), so this is a replay of it: the same ids, the same events as the
-clients were sent, but for those of other sources (a growing text told anew to who reads in the middle).
+The projection is a function of the journal (docs/adr/0003), so a replay gives the same ids and events that clients got, except
+for resent events (the text so far, for a client that joins late).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ TurnState: TypeAlias = Literal["idle", "queued", "running", "waiting"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One event and what it made.
+    """A universal event with its OpenCode events.
 
     opencode  events as on `/event`, without ids: {"type", "properties"}
-    state     idle; queued: a turn has begun and the agent has no prompt yet; running; waiting for a person
-    queued    prompts that the agent has not been given
-    open      ids of what a person is asked
+    state     idle; queued: a turn began and the agent has no prompt yet; running; waiting for a user
+    queued    number of prompts that the agent did not get yet
+    open      ids of the open permission requests and questions
     """
 
     event: UniversalEvent
@@ -44,7 +44,7 @@ class Row:
 
 
 class Tracer:
-    """Feed it a session's events from the first one on. `sequence` is the last one that it was fed."""
+    """Replays the events of a session, which the caller feeds from the first one on. `sequence`: the last event's."""
 
     def __init__(self, session_id: str, agent: str) -> None:
         self._reducer = Reducer(session_id, agent)
@@ -55,12 +55,12 @@ class Tracer:
         self.sequence = 0
 
     def feed(self, event: UniversalEvent) -> Row:
-        """The next event."""
+        """Apply the next event, and return its row."""
         now = from_rfc3339(event.time)
-        made = render(self._reducer.apply(event, now), self._reducer.session, now)
+        events = render(self._reducer.apply(event, now), self._reducer.session, now)
         self._fold(event)
         self.sequence = event.sequence
-        opencode = tuple({"type": one.type, "properties": one.properties} for one in made)
+        opencode = tuple({"type": sent.type, "properties": sent.properties} for sent in events)
         return Row(event, opencode, self._state(), len(self._prompts), tuple(self._open))
 
     def _state(self) -> TurnState:
@@ -75,7 +75,7 @@ class Tracer:
         match event.type:
             case EventType.TURN_STARTED:
                 self._busy = True
-                self._at_work = not self._prompts  # the agent woke up by itself
+                self._at_work = not self._prompts  # without a prompt, the agent began the turn itself
             case EventType.TURN_ENDED:
                 self._busy = self._at_work = False
                 self._open.clear()
@@ -105,6 +105,6 @@ class Tracer:
 
 
 def tracer_of(first: UniversalEvent) -> Tracer:
-    """A tracer for the session that this event begins."""
+    """Create a tracer for the session that this event starts."""
     metadata = obj(first.data.metadata) if isinstance(first.data, SessionStartedData) else {}
     return Tracer(first.session_id, text(metadata.get("agent"), "mock"))

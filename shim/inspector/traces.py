@@ -1,6 +1,6 @@
-"""Traces of sessions, page by page: a replay goes on where the last page ended, as long as it is remembered. Bounded.
+"""Serves replays of sessions page by page. A cached replay continues where the last page ended.
 
-A row's event is the stored text, for the wire; what is replayed has no raw payload, since the projection needs none.
+A row has the stored event for the wire. The replay drops raw payloads, because the projection does not need them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from shim.store.base import Store
 from shim.store.rows import EventRow, event_of
 
 REMEMBERED = 8
-"""Replays that wait for their next page. Each holds its session's conversation."""
+"""Maximum cached replays. Each holds its session's conversation in memory."""
 STEP = 500
-"""Events between two turns of the event loop."""
+"""Events that are replayed before other tasks get their turn."""
 
 
 class Traces:
-    """Replays over the journals of a store."""
+    """The replays of a store's journals."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: OrderedDict[str, Tracer] = OrderedDict()
 
     async def page(self, session_id: str, after: int, limit: int) -> tuple[list[tuple[EventRow, Row]], bool]:
-        """Rows after a sequence, at most `limit`, and whether there are more. Raises StoreError."""
+        """Return at most `limit` rows after a sequence, and whether there are more. Raises StoreError."""
         tracer = self._waiting.pop(session_id, None)
         if tracer is not None and tracer.sequence > after:
             tracer = None
@@ -37,12 +37,12 @@ class Traces:
             want = min(STEP, after - at if at < after else limit - len(rows))
             stored = await self._store.rows(session_id, at, want)
             more = len(stored) == want
-            for one in stored:
-                event = event_of(one, with_raw=False)
+            for entry in stored:
+                event = event_of(entry, with_raw=False)
                 tracer = tracer or tracer_of(event)
                 row = tracer.feed(event)
                 if event.sequence > after:
-                    rows.append((one, row))
+                    rows.append((entry, row))
             await asyncio.sleep(0)
         if tracer is not None:
             more = self._store.last_sequence(session_id) > tracer.sequence
@@ -52,18 +52,18 @@ class Traces:
         return rows, more
 
     async def tracer(self, session_id: str, after: int) -> Tracer:
-        """A replay of its own that has come to this sequence (or to the journal's end), to be fed with what follows."""
+        """Create a replay up to this sequence (or the journal's end), which the caller feeds with later events."""
         first = await self._store.events(session_id, 0, 1)
         tracer = tracer_of(first[0]) if first else Tracer(session_id, "mock")
         while tracer.sequence < after:
             stored = await self._store.rows(session_id, tracer.sequence, min(STEP, after - tracer.sequence))
-            for one in stored:
-                tracer.feed(event_of(one, with_raw=False))
+            for entry in stored:
+                tracer.feed(event_of(entry, with_raw=False))
             if not stored:
                 break
             await asyncio.sleep(0)
         return tracer
 
     def forget(self, session_id: str) -> None:
-        """The session is gone."""
+        """Drop the cached replay of a deleted session."""
         self._waiting.pop(session_id, None)

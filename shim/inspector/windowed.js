@@ -1,4 +1,4 @@
-// A list of which only what is seen is made. Rows have one height, but for opened ones, which were measured. Pure.
+// The geometry of a virtual list, which renders only visible rows. Rows have a fixed height, except opened ones. Pure.
 
 export class Heights {
   constructor(row) {

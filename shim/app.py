@@ -121,19 +121,18 @@ class _Leftovers:
         return f"{self._data}-{server_id}"
 
 
-LAST = ("opencode", "mock")
-"""Agents at the end of the list: the user did not add them, unlike those of packages and of the settings."""
-
-
 def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) -> dict[str, AgentSpec]:
-    """Merge the registry, the agents that packages `added`, and the user's own agents; later ones win by name."""
+    """Merge the registry, the agents that packages `added`, and the user's own agents; later ones win by name.
+
+    Agents that the user did not add (`AgentSpec.is_fallback`) come last.
+    """
     configured = {
         name: own_spec(name, agent.command, agent.title, {key: value.get_secret_value() for key, value in agent.env.items()})
         for name, agent in settings.agents.items()
     }
-    everything = {**known_agents(), **(added or {}), **configured}
-    last = {name: everything.pop(name) for name in LAST if name in everything}
-    return {**everything, **last}
+    known = {**known_agents(), **(added or {})}
+    fallbacks = {name for name, spec in known.items() if spec.is_fallback}
+    return dict(sorted({**known, **configured}.items(), key=lambda row: row[0] in fallbacks))
 
 
 def build_app(

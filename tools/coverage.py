@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.coverage.cells import Cell
+    from tests.coverage.cells import Cell, Column
+    from universal.codec import AgentSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -58,13 +59,13 @@ def _holds() -> Mapping[tuple[str, str], bool]:
     return out
 
 
-def _table(held: Mapping[tuple[str, str], bool]) -> str:
-    from tests.coverage.cells import COLUMNS
+def table(columns: Mapping[str, Column], held: Mapping[tuple[str, str], bool]) -> str:
+    """The matrix: a row for each feature, a column for each agent."""
     from tests.coverage.features import FEATURES
 
-    lines = ["| | " + " | ".join(column.title for column in COLUMNS.values()) + " |", "|---|" + ":-:|" * len(COLUMNS)]
+    lines = ["| | " + " | ".join(column.title for column in columns.values()) + " |", "|---|" + ":-:|" * len(columns)]
     for name, feature in FEATURES.items():
-        cells = [symbol(column.cell(name), holds=held.get((agent, name), False)) for agent, column in COLUMNS.items()]
+        cells = [symbol(column.cell(name), holds=held.get((agent, name), False)) for agent, column in columns.items()]
         lines.append(f"| {feature.title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -94,12 +95,10 @@ def _details() -> Iterator[str]:
         yield ""
 
 
-def _agents() -> str:
-    """A row for each agent of the registry: whether versions of it were tested, and how far permission rules hold."""
-    from universal.registry import agents
-
+def agent_rows(specs: Iterable[AgentSpec]) -> str:
+    """The README's table. A row for each agent: whether versions of it were tested, and how far permission rules hold."""
     lines = ["| agent | provider | tested | permission rules hold for |", "|---|---|---|---|"]
-    for spec in agents().values():
+    for spec in specs:
         tested = f"✓ {', '.join(spec.tested)}" if spec.tested else "–" if spec.binaries else "✓ built in"
         gaps = spec.enforcement.missing or spec.enforcement.partial or spec.enforcement.no_asks
         held = "what it asks about" if "*" in spec.enforcement.missing else "most calls" if gaps else "all calls"
@@ -109,9 +108,12 @@ def _agents() -> str:
 
 def rendered() -> dict[Path, str]:
     """Return the current text of both files."""
-    table = _table(_holds())
-    doc = f"{HEAD}{table}\n\n{LEGEND}\n" + "\n".join(_details()).rstrip() + "\n"
-    block = f"{BEGIN}\n{_agents()}\n\n{README_LEGEND}\n{END}"
+    from tests.coverage.cells import COLUMNS
+    from universal.registry import agents
+
+    matrix = table(COLUMNS, _holds())
+    doc = f"{HEAD}{matrix}\n\n{LEGEND}\n" + "\n".join(_details()).rstrip() + "\n"
+    block = f"{BEGIN}\n{agent_rows(agents().values())}\n\n{README_LEGEND}\n{END}"
     readme = README.read_text("utf-8")
     return {README: re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: block, readme, flags=re.DOTALL), DOC: doc}
 

@@ -32,13 +32,6 @@ ASK_S = 120
 Kind = Literal["agent", "platform", "client", "sdk"]
 Registry = Literal["npm", "pypi"]
 
-UNRECORDED: Mapping[str, str] = {
-    "amp": "@sourcegraph/amp",
-    "gemini": "@google/gemini-cli",
-    "qwen": "@qwen-code/qwen-code",
-    "copilot": "@github/copilot",
-}
-"""Packages of agents that cannot be recorded (`shim.record.homes.CANNOT`)."""
 PLATFORM: Mapping[str, str] = {
     "opencode": f"opencode-{SYSTEM}-{ARCH}",
     "claude": f"@anthropic-ai/claude-code-{SYSTEM}-{ARCH}",
@@ -77,15 +70,15 @@ def watched() -> list[Package]:
 
 
 def _agents() -> Iterator[Package]:
-    from shim.record.homes import CANNOT, TARGETS
+    from shim.record.homes import TARGETS
     from universal.registry import agents
 
     for name, spec in agents().items():
-        package = TARGETS[name].package if name in TARGETS else UNRECORDED.get(name)
+        package = TARGETS[name].package if name in TARGETS else next(iter(spec.npm), None)
         if package is None:
             continue
         tested = max(spec.tested, key=numbers, default="")
-        yield Package("agent", name, "npm", package, tested, CANNOT.get(name, ""))
+        yield Package("agent", name, "npm", package, tested, spec.unrecorded)
         if name in PLATFORM:
             yield Package("platform", name, "npm", PLATFORM[name], tested)
 

@@ -20,6 +20,7 @@ from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
 from universal.permissions import Rule, denies_whole, matches
+from universal.tools.row import Row
 from universal.turn import Input
 
 IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str]
@@ -483,6 +484,18 @@ class LoginCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginSigns:
+    """Signs that an agent has a login, of which one is enough. They are looked at without starting it.
+
+    variables  of the environment
+    files      `~/...` in the person's home, or `$VARIABLE/...`; only whether they exist counts
+    """
+
+    variables: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OwnFolder:
     """An agent's own folder in the person's home, and the environment variable that moves it."""
 
@@ -518,6 +531,20 @@ class AgentSpec:
     """
     login_hint: str = ""
     """One sentence that says how to log in."""
+    login_signs: LoginSigns | None = None
+    """How a login can be seen without starting it; None: an agent that tells its models counts as logged in."""
+    npm: tuple[str, ...] = ()
+    """Packages that npm installs for it; empty: npm does not have it."""
+    key_variables: tuple[str, ...] = ()
+    """Variables in which it looks for an API key; a client may give a key for it (`PUT /auth/{name}`)."""
+    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Feature (`tests/coverage/features.py`) that it or its protocol does not have -> one sentence why."""
+    unrecorded: str = ""
+    """Why `opencode-shim record` cannot record it, for one that it could be expected to."""
+    is_fallback: bool = False
+    """Stands behind all others, those of packages and of the settings too: that it is there does not mean it is wanted."""
+    tools: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    """OpenCode's names of its tools. For agents from packages; those of this repository are in `universal.tools`."""
     enforcement: Enforcement = Enforcement(
         "the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."}
     )

@@ -33,7 +33,7 @@ from shim.agents.discovery import (
     to_store,
 )
 from shim.agents.handle import AgentHandle, OnExit, OnLines
-from shim.agents.keys import KeyStore
+from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import Broken
 from shim.clock import Clock
 from shim.errors import AgentError, AgentNotFound, StoreError
@@ -187,6 +187,10 @@ class AgentDirectory:
         """Return every known agent, usable or not, in the order of preference."""
         return list(self._agents.values())
 
+    def key_variables(self) -> dict[str, tuple[str, ...]]:
+        """Whom an API key can be given for (agents, and who makes models) -> the variables that it becomes."""
+        return key_variables(agent.spec for agent in self._agents.values())
+
     def get(self, name: str) -> Agent | None:
         """Return an agent, usable or not, or None if it is unknown."""
         return self._agents.get(name)
@@ -270,7 +274,7 @@ class AgentDirectory:
         on_exit: OnExit,
     ) -> AgentHandle:
         name = agent.spec.name
-        env = {**self.keys.environment(name), **child_environment(own, {}), **launch.env}
+        env = {**self.keys.environment(agent.spec), **child_environment(own, {}), **launch.env}
         launch = replace(launch, env=env)  # after the recorder was created, so that it records no key
         if located.path is None:
             program = self._programs.get(name)

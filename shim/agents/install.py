@@ -12,7 +12,6 @@ import asyncio
 import os
 import shutil
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,21 +29,6 @@ from universal.codec import Exit, LaunchSpec
 INSTALL_TIMEOUT_S = 600.0
 """For one installation. Agents have up to 400 MB."""
 LOG_LINES = 40
-
-PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "claude": ("@anthropic-ai/claude-code",),
-    "codex": ("@openai/codex",),
-    "pi": ("@earendil-works/pi-coding-agent",),
-    "amp": ("@sourcegraph/amp",),
-    "opencode": ("opencode-ai",),
-    "claude-agent-acp": ("@agentclientprotocol/claude-agent-acp",),
-    "codex-acp": ("@agentclientprotocol/codex-acp",),
-    "pi-acp": ("pi-acp", "@earendil-works/pi-coding-agent"),
-    "gemini": ("@google/gemini-cli",),
-    "qwen": ("@qwen-code/qwen-code",),
-    "copilot": ("@github/copilot",),
-}
-"""What npm installs for an agent; those of `install_hint` (a test holds them together). Others are not npm's."""
 
 log = structlog.get_logger(__name__)
 
@@ -92,9 +76,9 @@ class Installer:
         """Install or renew it; returns when it is there and found. Raises InstallFailed."""
         running = self._running.get(agent)
         if running is None:
-            packages = PACKAGES.get(agent)
-            if packages is None:
-                known = self._agents.get(agent)
+            known = self._agents.get(agent)
+            packages = known.spec.npm if known is not None else ()
+            if not packages:
                 hint = known.spec.install_hint if known is not None else ""
                 raise InstallFailed(f"{agent} is not installed with npm, so it cannot be done from here. {hint}".rstrip())
             self._known[agent] = Installation("running", packages, self._clock.now_ms())

@@ -11,42 +11,29 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from shim.errors import StoreError
+from universal.codec import AgentSpec
 from universal.jsonvalue import obj, text
 
-_ANTHROPIC = ("ANTHROPIC_API_KEY",)
-_OPENAI = ("OPENAI_API_KEY", "CODEX_API_KEY")
-_GOOGLE = ("GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY")
-
-AGENTS: Mapping[str, tuple[str, ...]] = {
-    "claude": _ANTHROPIC,
-    "claude-agent-acp": _ANTHROPIC,
-    "codex": _OPENAI,
-    "codex-acp": _OPENAI,
-    "gemini": _GOOGLE[:1],
-    "amp": ("AMP_API_KEY",),
-}
-"""Agent -> the variables in which it looks for a key. A key under an agent's name is for that agent alone."""
-
 MODEL_PROVIDERS: Mapping[str, tuple[str, ...]] = {
-    "anthropic": _ANTHROPIC,
-    "openai": _OPENAI,
-    "google": _GOOGLE,
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "openai": ("OPENAI_API_KEY", "CODEX_API_KEY"),
+    "google": ("GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
     "openrouter": ("OPENROUTER_API_KEY",),
     "groq": ("GROQ_API_KEY",),
     "xai": ("XAI_API_KEY",),
     "mistral": ("MISTRAL_API_KEY",),
     "deepseek": ("DEEPSEEK_API_KEY",),
 }
-"""Who makes models -> its variables. Such a key is for every agent (Pi and OpenCode ask several providers)."""
+"""Company that makes models -> its variables. Such a key is for every agent (Pi and OpenCode ask several providers)."""
 
 
-def variables(provider: str) -> tuple[str, ...]:
-    """Where a key of this provider goes; () for one that no agent could be given."""
-    return AGENTS.get(provider) or MODEL_PROVIDERS.get(provider, ())
+def key_variables(specs: Iterable[AgentSpec]) -> dict[str, tuple[str, ...]]:
+    """Whom a key can be given for -> the variables that it becomes: these agents, each for itself, and `MODEL_PROVIDERS`."""
+    return {spec.name: spec.key_variables for spec in specs if spec.key_variables} | dict(MODEL_PROVIDERS)
 
 
 class KeyStore:
@@ -67,11 +54,11 @@ class KeyStore:
             self._keys = {name: key for name, key in found.items() if key}
         return self._keys
 
-    def environment(self, agent: str) -> dict[str, str]:
+    def environment(self, spec: AgentSpec) -> dict[str, str]:
         """Variables for an agent's process: keys for all, then its own."""
         keys = self._known()
         shared = {name: key for provider, key in keys.items() for name in MODEL_PROVIDERS.get(provider, ())}
-        return shared | ({name: keys[agent] for name in AGENTS.get(agent, ())} if agent in keys else {})
+        return shared | (dict.fromkeys(spec.key_variables, keys[spec.name]) if spec.name in keys else {})
 
     def providers(self) -> list[str]:
         """For whom there are keys; never the keys."""

@@ -32,6 +32,7 @@ from universal.codec import (
     Stop,
 )
 from universal.events import ErrorData, EventType
+from universal.tools import add_tools
 from universal.turn import Input
 
 GROUP = "opencode_shim.agents"
@@ -90,6 +91,8 @@ def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> P
         else:
             specs[spec.name] = replace(spec, make=partial(_guarded, spec.make, package))
             packages[spec.name] = package
+            if spec.tools:
+                add_tools(spec.name, spec.tools)
     return Plugins(specs, tuple(broken), packages)
 
 

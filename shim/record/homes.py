@@ -16,10 +16,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shim.errors import ShimError
 from shim.host.vcs import git
+from universal.registry import agents
 
 DEAD_PROXY = "http://127.0.0.1:9"
 """A proxy address where nothing listens, so that connections to other machines fail at once."""
@@ -222,52 +223,27 @@ def _opencode(place: Place, url: str) -> Env:
     return dict(OPENCODE_ENV)
 
 
-_OPENCODE_ACP_LACKS = {
-    "questions": "OpenCode's ACP server offers no question tool.",
-    "subagents": "OpenCode's ACP server does not pass on what a subagent asks: if it asks, the turn waits for ever (1.18.32).",
-}
-_PI_LACKS = {
-    "todos": "Pi has no tool for a list of tasks.",
-    "subagents": "Pi has no subagents.",
-}
+def _target(agent: str, prepare: Prepare, folder: str = "", **more: Any) -> Target:
+    spec = agents()[agent]
+    return Target(prepare, spec.npm[0], spec.binaries[0], folder, lacks=spec.lacks, **more)
+
 
 TARGETS: Mapping[str, Target] = {
-    "claude": Target(_claude, "@anthropic-ai/claude-code", "claude"),
-    "codex": Target(_codex, "@openai/codex", "codex", model="gpt-5.5"),
-    "opencode": Target(_opencode, "opencode-ai", "opencode"),
-    "pi": Target(_pi, "@earendil-works/pi-coding-agent", "pi", lacks=_PI_LACKS),
-    "claude-agent-acp": Target(_claude, "@agentclientprotocol/claude-agent-acp", "claude-agent-acp", "acp/claude-agent-acp-"),
-    "codex-acp": Target(_codex, "@agentclientprotocol/codex-acp", "codex-acp", "acp/codex-acp-", mode="read-only"),
+    "claude": _target("claude", _claude),
+    "codex": _target("codex", _codex, model="gpt-5.5"),
+    "opencode": _target("opencode", _opencode),
+    "pi": _target("pi", _pi),
+    "claude-agent-acp": _target("claude-agent-acp", _claude, "acp/claude-agent-acp-"),
+    "codex-acp": _target("codex-acp", _codex, "acp/codex-acp-", mode="read-only"),
+    # The same program as `opencode`, which nobody installs a second time.
     "opencode-acp": Target(
-        _opencode,
-        "opencode-ai",
-        "opencode",
-        "acp/opencode-",
-        lacks=_OPENCODE_ACP_LACKS,
+        _opencode, agents()["opencode"].npm[0], "opencode", "acp/opencode-", lacks=agents()["opencode-acp"].lacks
     ),
-    "pi-acp": Target(
-        _pi,
-        "pi-acp",
-        "pi-acp",
-        "acp/pi-acp-",
-        lacks={
-            **_PI_LACKS,
-            "mcp": "It has no MCP client.",
-            "permissions": "pi-acp asks nothing.",
-            "questions": "pi-acp asks nothing.",
-        },
-    ),
+    "pi-acp": _target("pi-acp", _pi, "acp/pi-acp-"),
 }
 """By the agent's name in the registry."""
 
-CANNOT: Mapping[str, str] = {
-    "amp": "Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "
-    "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
-    "mock": "The mock is this project's own: its recordings are made by its tests (SHIM_ACCEPT=1).",
-    "gemini": "Its model API is not one that the scripted model speaks.",
-    "qwen": "It was run by hand against the scripted model (docs/compatibility.md); the scenes have not been tried with it.",
-    "copilot": "As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
-}
+CANNOT: Mapping[str, str] = {name: spec.unrecorded for name, spec in agents().items() if spec.unrecorded}
 """Agents that cannot be recorded, and why."""
 
 

@@ -7,11 +7,13 @@ An agent without an entry for a feature has not been seen with it: "not verified
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shim.record.take import is_own_folder, order
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
+from universal.codec import AgentSpec
+from universal.registry import agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,15 @@ class Column:
     title: str
     folders: tuple[str, ...] = ()
     differs: Mapping[str, Cell] = field(default_factory=dict[str, Cell])
+    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """As in `AgentSpec`."""
 
     def cell(self, feature: str) -> Cell | None:
         """The cell; None: not verified."""
         if feature in self.differs:
             return self.differs[feature]
+        if feature in self.lacks:
+            return Cell(why=self.lacks[feature])
         return Cell(tuple(f"{folder}/{FEATURES[feature].scene}" for folder in self.folders)) if self.folders else None
 
 
@@ -58,18 +64,11 @@ def newest(beginning: str) -> str:
 
 CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP = map(newest, ("acp/claude-agent-acp-", "acp/codex-acp-", "acp/opencode-"))
 
-COLUMNS: Mapping[str, Column] = {
+_COLUMNS: Mapping[str, Column] = {
     "claude": Column("Claude Code", (newest("claude/"),)),
-    "codex": Column("Codex", (newest("codex/"),), {"cost": Cell(why="Codex tells tokens, no prices.")}),
+    "codex": Column("Codex", (newest("codex/"),)),
     "opencode": Column("OpenCode", (newest("opencode/"),)),
-    "pi": Column(
-        "Pi",
-        (newest("pi/"),),
-        {
-            "todos": Cell(why="Pi has no tool for a list of tasks."),
-            "subagents": Cell(why="Pi has no subagents."),
-        },
-    ),
+    "pi": Column("Pi", (newest("pi/"),)),
     "acp": Column(
         "ACP",
         (CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP),
@@ -87,29 +86,21 @@ COLUMNS: Mapping[str, Column] = {
         (),
         {
             "text": _amp("text"),
-            "deltas": Cell(why="Amp's stream has whole messages only; each text is told as one piece."),
             "reasoning": _amp("reason_thinking"),
             "tool_calls": _amp("read_edit"),
             "tool_results": _amp("read_edit"),
             "file_changes": _amp("read_edit"),
-            "permissions": Cell(why="Its stream has no channel for approvals: a tool that is not allowed ends the run."),
-            "questions": Cell(why="Its stream has no channel for questions."),
             "lifecycle": _amp("multi_turn"),
             "errors": _amp("error"),
             "interrupt": _amp("hang_sigint"),
             "resume": _amp("resume.2"),
-            "model_switch": Cell(why="Amp chooses its models itself."),
             "usage": _amp("read_edit"),
-            "cost": Cell(why="Amp tells credits on its server, not in its stream."),
         },
     ),
     "mock": Column(
         "Mock",
         (),
         {
-            "mcp": Cell(why="It has no MCP client."),
-            "images": Cell(why="It names what is attached, and reads nothing."),
-            "files": Cell(why="It names what is attached, and reads nothing."),
             "text": _mock("echo"),
             "deltas": _mock("markdown"),
             "reasoning": _mock("think"),
@@ -129,4 +120,14 @@ COLUMNS: Mapping[str, Column] = {
         },
     ),
 }
-"""The columns, in the order of the table."""
+
+
+def columns(specs: Mapping[str, AgentSpec]) -> dict[str, Column]:
+    """The columns, in the order of the table. Agents of packages, which have no recordings here, come last."""
+    shown = {name: replace(column, lacks=specs[name].lacks) if name in specs else column for name, column in _COLUMNS.items()}
+    others = {name: Column(spec.title, lacks=spec.lacks) for name, spec in specs.items() if name not in agents()}
+    return {**shown, **others}
+
+
+COLUMNS = columns(agents())
+"""Those of the agents of this repository."""

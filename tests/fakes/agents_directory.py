@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shim.agents.keys import KeyStore
+from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import Broken
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Mode, Model, SlashCommand
+from universal.registry import agents
 
 CLAUDE_CATALOGUE = Catalogue(
     models=(
@@ -54,6 +55,9 @@ class FakeAgents:
         self.asked: list[str] = []
         """Names of those that were asked anew."""
 
+    def key_variables(self) -> dict[str, tuple[str, ...]]:
+        return key_variables(agent.spec for agent in self._agents)
+
     def environment(self) -> dict[str, str]:
         return {"OPENAI_API_KEY": "sk-of-the-environment"}
 
@@ -97,6 +101,7 @@ def agent(
             default_catalogue=catalogue,
             install_hint="install it",
             enforcement=Enforcement("its checks"),
+            key_variables=agents()[name].key_variables if name in agents() else (),
         ),
         catalogue,
     )

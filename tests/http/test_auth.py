@@ -12,6 +12,7 @@ import pytest
 from shim.agents.keys import KeyStore
 from shim.errors import StoreError
 from tests.support.live import Live
+from universal.registry import agents
 
 KEY = "sk-very-secret-123"
 GIVEN = {"type": "api", "key": KEY}
@@ -22,11 +23,11 @@ async def test_a_key_is_kept_in_a_file_of_its_owner(server: Live, tmp_path: Path
     file = tmp_path / "data" / "auth.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text()) == {"claude": GIVEN}
-    assert KeyStore(file).environment("claude") == {"ANTHROPIC_API_KEY": KEY}
-    assert KeyStore(file).environment("codex") == {}
+    assert KeyStore(file).environment(agents()["claude"]) == {"ANTHROPIC_API_KEY": KEY}
+    assert KeyStore(file).environment(agents()["codex"]) == {}
     assert (await server.api.delete("/auth/claude", status=200)).body is True
     assert (await server.api.delete("/auth/claude", status=200)).body is True
-    assert KeyStore(file).environment("claude") == {}
+    assert KeyStore(file).environment(agents()["claude"]) == {}
 
 
 async def test_a_key_is_in_no_answer_and_no_log(server: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,9 +68,9 @@ def test_keys_for_all_and_for_one(tmp_path: Path) -> None:
     keys.set("anthropic", "all")
     keys.set("openai", "o")
     keys.set("claude", "own")
-    assert keys.environment("claude")["ANTHROPIC_API_KEY"] == "own"
-    assert keys.environment("pi")["ANTHROPIC_API_KEY"] == "all"
-    assert keys.environment("codex")["CODEX_API_KEY"] == "o"
+    assert keys.environment(agents()["claude"])["ANTHROPIC_API_KEY"] == "own"
+    assert keys.environment(agents()["pi"])["ANTHROPIC_API_KEY"] == "all"
+    assert keys.environment(agents()["codex"])["CODEX_API_KEY"] == "o"
 
 
 def test_a_key_that_cannot_be_written_says_so(tmp_path: Path) -> None:
@@ -77,4 +78,4 @@ def test_a_key_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     keys = KeyStore(tmp_path / "file" / "auth.json")
     with pytest.raises(StoreError, match="could not be kept"):
         keys.set("claude", KEY)
-    assert keys.environment("claude") == {}
+    assert keys.environment(agents()["claude"]) == {}

@@ -10,7 +10,7 @@ import pytest
 
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, ToolResultPart
 from universal.session.model import CUT, RUNNING_CHARS, ToolCall
-from universal.tools import AGENT_TOOLS
+from universal.tools import AGENT_TOOLS, tools_of
 from universal.tools.cards import (
     SHOWN_CHARS,
     ResultView,
@@ -192,3 +192,8 @@ def test_a_running_call_tells_the_end_of_its_output() -> None:
     assert len(call.output) == RUNNING_CHARS + len(CUT)
     assert call.output.startswith(CUT)
     assert call.output.endswith("19998\n19999\n")
+
+
+def test_opencodes_own_tools_keep_their_names() -> None:
+    assert tools_of("opencode") == {}
+    assert tools_of("any agent of the protocol")["Bash"].tool == "bash"

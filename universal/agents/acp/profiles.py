@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.claude_code import OWN_FOLDER, OWN_RULES
-from universal.codec import ALL_FAMILIES, Enforcement, Mode, OwnFolder, ProjectSettingsUse
+from universal.codec import ALL_FAMILIES, Enforcement, LoginSigns, Mode, OwnFolder, ProjectSettingsUse
 from universal.permissions import Rule
 
 DEFAULT = "default"
@@ -67,7 +67,12 @@ class Profile:
     """Who enforces permission rules, where that is more than the protocol demands."""
     default_rules: tuple[Rule, ...] = ()
     own_folder: OwnFolder | None = None
-    """As in `AgentSpec`."""
+    npm: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
+    login_signs: LoginSigns | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    unrecorded: str = ""
+    """These as in `AgentSpec`."""
 
 
 _CLAUDE_MODES = (
@@ -113,6 +118,8 @@ KNOWN: tuple[Profile, ...] = (
         "claude-agent-acp",
         "Claude Agent (ACP)",
         ("claude-agent-acp",),
+        npm=("@agentclientprotocol/claude-agent-acp",),
+        key_variables=("ANTHROPIC_API_KEY",),
         install_hint="Install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
         modes=_CLAUDE_MODES,
         tells_commands=True,
@@ -133,6 +140,8 @@ KNOWN: tuple[Profile, ...] = (
         "codex-acp",
         "Codex (ACP)",
         ("codex-acp",),
+        npm=("@agentclientprotocol/codex-acp",),
+        key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
         install_hint="Install it with `npm install -g @agentclientprotocol/codex-acp`.",
         modes=_CODEX_MODES,
         tells_commands=True,
@@ -148,6 +157,11 @@ KNOWN: tuple[Profile, ...] = (
         "OpenCode (ACP)",
         ("opencode-acp",),
         ("acp",),
+        lacks={
+            "questions": "OpenCode's ACP server offers no question tool.",
+            "subagents": "OpenCode's ACP server does not pass on what a subagent asks: if it asks, the turn waits for ever "
+            "(1.18.32).",
+        },
         install_hint="Set SHIM_OPENCODE_ACP_BIN to your `opencode`.",
         version_args=("--version",),
         tells_commands=True,
@@ -160,6 +174,14 @@ KNOWN: tuple[Profile, ...] = (
         "pi-acp",
         "Pi (ACP)",
         ("pi-acp",),
+        npm=("pi-acp", "@earendil-works/pi-coding-agent"),
+        lacks={
+            "mcp": "It has no MCP client.",
+            "todos": "Pi has no tool for a list of tasks.",
+            "subagents": "Pi has no subagents.",
+            "permissions": "pi-acp asks nothing.",
+            "questions": "pi-acp asks nothing.",
+        },
         install_hint="Install it with `npm install -g pi-acp @earendil-works/pi-coding-agent`.",
         modes=(BUILD,),
         tells_commands=True,
@@ -178,6 +200,12 @@ KNOWN: tuple[Profile, ...] = (
         "Gemini CLI",
         ("gemini",),
         ("--acp",),
+        npm=("@google/gemini-cli",),
+        key_variables=("GEMINI_API_KEY",),
+        login_signs=LoginSigns(
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"), ("~/.gemini/oauth_creds.json",)
+        ),
+        unrecorded="Its model API is not one that the scripted model speaks.",
         install_hint="Install it with `npm install -g @google/gemini-cli`, then run `gemini` once to log in.",
         version_args=("--version",),
         modes=_GEMINI_MODES,
@@ -204,6 +232,9 @@ KNOWN: tuple[Profile, ...] = (
         "Qwen Code",
         ("qwen",),
         ("--acp",),
+        npm=("@qwen-code/qwen-code",),
+        unrecorded="It was run by hand against the scripted model (docs/compatibility.md); "
+        "the scenes have not been tried with it.",
         install_hint="Install it with `npm install -g @qwen-code/qwen-code`, then run `qwen` once to log in.",
         version_args=("--version",),
         modes=_QWEN_MODES,
@@ -230,6 +261,8 @@ KNOWN: tuple[Profile, ...] = (
         "GitHub Copilot CLI",
         ("copilot",),
         ("--acp",),
+        npm=("@github/copilot",),
+        unrecorded="As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
         install_hint="Install it with `npm install -g @github/copilot`, then run `copilot` once to log in.",
         version_args=("--version",),
         modes=_COPILOT_MODES,

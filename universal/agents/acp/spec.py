@@ -61,6 +61,11 @@ def spec_of(profile: Profile) -> AgentSpec:
         enforcement=profile.enforcement or (ENFORCEMENT if profile.permissions else UNASKED),
         default_rules=profile.default_rules,
         own_folder=profile.own_folder,
+        npm=profile.npm,
+        key_variables=profile.key_variables,
+        login_signs=profile.login_signs,
+        lacks=profile.lacks,
+        unrecorded=profile.unrecorded,
     )
 
 

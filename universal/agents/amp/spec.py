@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.amp.wire import CATALOGUE, MODES, NAME
-from universal.codec import AgentSpec, Capabilities, Codec, Enforcement, IdFactory, ProjectSettingsUse
+from universal.codec import AgentSpec, Capabilities, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -23,6 +23,18 @@ AMP = AgentSpec(
     capabilities=Capabilities(reasoning=True, interrupt=True, resume=True, usage=True, mcp=True),
     modes=MODES,
     default_catalogue=CATALOGUE,
+    npm=("@sourcegraph/amp",),
+    key_variables=("AMP_API_KEY",),
+    login_signs=LoginSigns(("AMP_API_KEY",), ("~/.local/share/amp/secrets.json",)),
+    lacks={
+        "deltas": "Amp's stream has whole messages only; each text is told as one piece.",
+        "permissions": "Its stream has no channel for approvals: a tool that is not allowed ends the run.",
+        "questions": "Its stream has no channel for questions.",
+        "model_switch": "Amp chooses its models itself.",
+        "cost": "Amp tells credits on its server, not in its stream.",
+    },
+    unrecorded="Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "
+    "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
     install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
     project_settings=ProjectSettingsUse(("amp",)),
     tested=("0.0.1774569934",),

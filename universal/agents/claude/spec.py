@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.claude_code import OWN_FOLDER, OWN_RULES
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -33,11 +33,24 @@ CLAUDE = AgentSpec(
         "workflow-launch-exec": _REMOTE,
     },
     default_catalogue=DEFAULT_CATALOGUE,
+    npm=("@anthropic-ai/claude-code",),
     install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
     tested=("2.1.197", "2.1.330"),
     enforcement=Enforcement("a hook before every call"),
     own_folder=OWN_FOLDER,
     default_rules=OWN_RULES,
     login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
+    key_variables=("ANTHROPIC_API_KEY",),
+    # On macOS, Claude Code keeps its login in the keychain, which is not looked at.
+    login_signs=LoginSigns(
+        (
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+        ),
+        ("$CLAUDE_CONFIG_DIR/.credentials.json", "~/.claude/.credentials.json"),
+    ),
     login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -38,9 +38,13 @@ CODEX = AgentSpec(
     project_settings=ProjectSettingsUse(("codex",), leaves_out=True),
     rewinds=True,
     default_catalogue=DEFAULT_CATALOGUE,
+    npm=("@openai/codex",),
     install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",
     tested=("0.166.0", "0.169.0"),
     login=LOGIN,
+    key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
+    login_signs=LoginSigns(("OPENAI_API_KEY", "CODEX_API_KEY"), ("$CODEX_HOME/auth.json", "~/.codex/auth.json")),
+    lacks={"cost": "Codex tells tokens, no prices."},
     login_hint="Run `codex login` in a terminal.",
     enforcement=Enforcement(
         'approval policy "untrusted": Codex asks for each command, patch and MCP call where a rule may forbid it',

@@ -38,5 +38,12 @@ MOCK = c.AgentSpec(
     ),
     default_catalogue=c.Catalogue(models=(MODEL,), commands=(c.SlashCommand("help", "lists all scenes"),), default_model="mock"),
     project_settings=c.ProjectSettingsUse(),
+    lacks={
+        "mcp": "It has no MCP client.",
+        "images": "It names what is attached, and reads nothing.",
+        "files": "It names what is attached, and reads nothing.",
+    },
+    unrecorded="The mock is this project's own: its recordings are made by its tests (SHIM_ACCEPT=1).",
+    is_fallback=True,
     install_hint="The mock is part of opencode-shim; there is nothing to install.",
 )

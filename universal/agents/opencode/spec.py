@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -24,10 +24,16 @@ OPENCODE = AgentSpec(
     project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
     rewinds=True,
     default_catalogue=DEFAULT_CATALOGUE,
+    npm=("opencode-ai",),
     install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
     transport="http",
     tested=("1.18.32", "1.18.34"),
     login="models",
+    login_signs=LoginSigns(
+        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"),
+        ("$XDG_DATA_HOME/opencode/auth.json", "~/.local/share/opencode/auth.json"),
+    ),
+    is_fallback=True,
     login_hint="Run `opencode auth login` in a terminal.",
     enforcement=Enforcement(
         "OpenCode's own engine: it reads the configuration, and is given the session's rules",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -26,9 +26,17 @@ PI = AgentSpec(
     project_settings=ProjectSettingsUse(("pi",), leaves_out=True),
     rewinds=True,
     default_catalogue=NO_CATALOGUE,
+    npm=("@earendil-works/pi-coding-agent",),
     install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",
     tested=("0.73.1", "1.5.2"),
     login="models",
+    login_signs=LoginSigns(
+        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), ("~/.pi/agent/auth.json", "~/.pi/agent/models.json")
+    ),
+    lacks={
+        "todos": "Pi has no tool for a list of tasks.",
+        "subagents": "Pi has no subagents.",
+    },
     login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
     enforcement=Enforcement(
         "an extension that asks before every call", absent=("webfetch", "websearch", "task", "skill", "todowrite")

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
 from shim.errors import InvalidRequest
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
@@ -38,9 +37,9 @@ async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
             'Only API keys are kept here: {"type": "api", "key": "..."}. Logins belong to the agent\'s own program, on this'
             " server's machine: for instance `claude auth login`, `codex login`, `opencode auth login`."
         )
-    if not variables(path.providerID):
-        providers = ", ".join([*AGENTS, *MODEL_PROVIDERS])
-        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {providers}.')
+    known = ctx.services.agents.key_variables()
+    if path.providerID not in known:
+        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {", ".join(known)}.')
     await asyncio.to_thread(ctx.services.agents.keys.set, path.providerID, key)
     return True
 
@@ -54,6 +53,6 @@ async def remove_key(ctx: Ctx, path: ProviderPath) -> object:
 
 @operation("provider.auth")
 async def methods(ctx: Ctx) -> object:
-    """List the agents that accept a key, and the environment variable for it."""
-    offers = [agent.spec.name for agent in await ctx.services.agents.available()]
-    return {name: [{"type": "api", "label": f"API key ({AGENTS[name][0]})"}] for name in offers if name in AGENTS}
+    """For which agents a key can be given, and the variable that it becomes."""
+    specs = [agent.spec for agent in await ctx.services.agents.available()]
+    return {spec.name: [{"type": "api", "label": f"API key ({spec.key_variables[0]})"}] for spec in specs if spec.key_variables}

@@ -7,11 +7,12 @@ each has one key at most. Source: API notes of 2.0.21; `shim.agents.keys`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from shim.agents.keys import AGENTS, MODEL_PROVIDERS, variables
+from shim.agents.keys import MODEL_PROVIDERS
 from shim.errors import InvalidRequest
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
@@ -92,14 +93,17 @@ async def activate(ctx: Ctx, path: CredentialPath) -> object:
 
 async def _integrations(ctx: Ctx) -> list[dict[str, Any]]:
     offers = {agent.spec.name: agent.spec.title for agent in await ctx.services.agents.available()}
-    titles = {name: title for name, title in offers.items() if name in AGENTS} | {name: TITLES[name] for name in MODEL_PROVIDERS}
+    variables = ctx.services.agents.key_variables()
+    titles = {name: title for name, title in offers.items() if name in variables} | {
+        name: TITLES[name] for name in MODEL_PROVIDERS
+    }
     kept = await asyncio.to_thread(ctx.services.agents.keys.providers)
     environment = ctx.services.agents.environment()
-    return [_integration(name, title, name in kept, environment) for name, title in titles.items()]
+    return [_integration(name, title, variables[name], name in kept, environment) for name, title in titles.items()]
 
 
-def _integration(name: str, title: str, kept: bool, environment: dict[str, str]) -> dict[str, Any]:
-    names = list(variables(name))
+def _integration(name: str, title: str, variables: Sequence[str], kept: bool, environment: Mapping[str, str]) -> dict[str, Any]:
+    names = list(variables)
     credential: list[dict[str, Any]] = [{"type": "credential", "id": name, "label": "API key", "method": "key"}] if kept else []
     found = [{"type": "env", "name": one} for one in names if environment.get(one)]
     methods = [{"type": "key", "label": f"API key ({names[0]})"}, {"type": "env", "names": names}]

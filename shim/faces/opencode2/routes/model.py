@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from shim.agents import catalog
-from shim.agents.keys import AGENTS
 from shim.faces.opencode2 import catalog as second
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.errors import ProviderNotFound
@@ -39,7 +38,8 @@ async def default(ctx: Ctx) -> object:
 @operation2("provider.list")
 async def providers(ctx: Ctx) -> object:
     """The installed agents that offer a model."""
-    return await located(ctx, [second.provider(row, keyed=row["id"] in AGENTS) for row in await _providers(ctx)])
+    keyed = ctx.services.agents.key_variables()
+    return await located(ctx, [second.provider(row, keyed=row["id"] in keyed) for row in await _providers(ctx)])
 
 
 @operation2("provider.get")
@@ -47,7 +47,7 @@ async def provider(ctx: Ctx, path: ProviderPath) -> object:
     """One of them."""
     for row in await _providers(ctx):
         if row["id"] == path.providerID:
-            return await located(ctx, second.provider(row, keyed=row["id"] in AGENTS))
+            return await located(ctx, second.provider(row, keyed=row["id"] in ctx.services.agents.key_variables()))
     raise ProviderNotFound(path.providerID)
 
 

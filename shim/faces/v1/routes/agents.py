@@ -93,7 +93,7 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
     return AgentInfo(
         id=spec.name,
         installed=agent.usable,
-        credentialsAvailable=credentials.available(spec.name, ctx.services.agents.environment(), tells=tells),
+        credentialsAvailable=credentials.available(spec, ctx.services.agents.environment(), tells=tells),
         capabilities=capabilities(agent),
         path=agent.located.path,
         version=agent.located.version,

@@ -20,17 +20,17 @@ _UNTOLD = "The agent could not start it, and does not say why."
 
 def of_claude(row: Json) -> tuple[str, Json]:
     """Return the name and state of a row of Claude's `mcp_servers`. The state is None while the server starts."""
-    given = obj(row)
-    return text(given.get("name")), _server(_CLAUDE.get(text(given.get("status")), ""), text(given.get("error")))
+    row = obj(row)
+    return text(row.get("name")), _server(_CLAUDE.get(text(row.get("status")), ""), text(row.get("error")))
 
 
 def of_codex(params: Json) -> tuple[str, Json]:
     """Return the name and state in Codex's `mcpServer/startupStatus/updated`. The state is None while the server starts."""
-    given = obj(params)
-    status = _CODEX.get(text(given.get("status")), "")
-    if given.get("failureReason") == "reauthenticationRequired":
+    row = obj(params)
+    status = _CODEX.get(text(row.get("status")), "")
+    if row.get("failureReason") == "reauthenticationRequired":
         status = "needs_auth"
-    return text(given.get("name")), _server(status, text(given.get("error")))
+    return text(row.get("name")), _server(status, text(row.get("error")))
 
 
 def _server(status: str, error: str) -> Json:
@@ -43,19 +43,19 @@ def _server(status: str, error: str) -> Json:
 class McpServers:
     """The servers that one process has reported. `metadata` of a status item "mcp" is {servers: {name: {status, error?}}}."""
 
-    known: dict[str, Json] = field(default_factory=dict[str, Json])
+    servers: dict[str, Json] = field(default_factory=dict[str, Json])
 
-    def heard(self, rows: Iterable[tuple[str, Json]], *, whole: bool) -> dict[str, Json] | None:
+    def update(self, rows: Iterable[tuple[str, Json]], *, whole: bool) -> dict[str, Json] | None:
         """Return the metadata if something changed, else None. With `whole`, servers that are not in `rows` are gone."""
-        after = {} if whole else dict(self.known)
+        after = {} if whole else dict(self.servers)
         for name, server in rows:
             if name and server is not None:
                 after[name] = server
             else:
                 after.pop(name, None)
-        if after == self.known:
+        if after == self.servers:
             return None
-        self.known = after
+        self.servers = after
         return {"servers": dict(after)}
 
 

@@ -14,7 +14,8 @@ from shim.record.driver import counting
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay, encode
 from universal.agents.acp.codec import AcpCodec
-from universal.agents.acp.profiles import KNOWN, Profile
+from universal.agents.acp.profiles import PROFILES as ACP_PROFILES
+from universal.agents.acp.profiles import Profile
 from universal.codec import LaunchOptions, PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData
 from universal.turn import Input
@@ -32,7 +33,7 @@ _SESSIONS = ("session/new", "session/load", "session/resume")
 
 
 def profile_of(version: str) -> Profile:
-    return next((p for p in KNOWN if p.name == PROFILES[version]), Profile("own", "Own", ("own",)))
+    return next((p for p in ACP_PROFILES if p.name == PROFILES[version]), Profile("own", "Own", ("own",)))
 
 
 @dataclass
@@ -40,7 +41,7 @@ class AcpReplay(Replay):
     """The codec at work. `asked`: what we sent and has no answer yet, by method."""
 
     agent: str = "claude-agent-acp"
-    codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting(), KNOWN[0]))
+    codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting(), ACP_PROFILES[0]))
     asked: dict[str, list[Any]] = field(default_factory=dict)
     _recorded: dict[Any, str] = field(default_factory=dict)
     """Recorded id of a request -> its method."""

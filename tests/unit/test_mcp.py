@@ -41,11 +41,11 @@ def test_codexs_words(params: Any, server: Any) -> None:
 def test_only_news_are_told() -> None:
     servers = McpServers()
     up, down = {"status": "connected"}, {"status": "failed", "error": "x"}
-    assert servers.heard([], whole=True) is None
-    assert servers.heard([("a", up), ("b", None)], whole=True) == {"servers": {"a": up}}
-    assert servers.heard([("a", up)], whole=True) is None
-    assert servers.heard([("b", down)], whole=False) == {"servers": {"a": up, "b": down}}
-    assert servers.heard([("a", None)], whole=False) == {"servers": {"b": down}}
-    assert servers.heard([], whole=True) == {"servers": {}}
+    assert servers.update([], whole=True) is None
+    assert servers.update([("a", up), ("b", None)], whole=True) == {"servers": {"a": up}}
+    assert servers.update([("a", up)], whole=True) is None
+    assert servers.update([("b", down)], whole=False) == {"servers": {"a": up, "b": down}}
+    assert servers.update([("a", None)], whole=False) == {"servers": {"b": down}}
+    assert servers.update([], whole=True) == {"servers": {}}
     assert summary({"servers": {"a": up, "b": down}}) == "a: connected, b: failed"
     assert summary({"servers": {}}) == "no MCP servers"

@@ -135,12 +135,12 @@ def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     result = _result(view, item, context)
     if len(result.output) <= SHOWN_CHARS:
         return result
-    output = shown(result.output, context.session_id)
+    output = shorten(result.output, context.session_id)
     told = {"output": output} if result.metadata.get("output") == result.output else {}
     return ResultView(output, result.title, {**result.metadata, **told, "truncated": True}, result.attachments)
 
 
-def shown(output: str, session_id: str) -> str:
+def shorten(output: str, session_id: str) -> str:
     """Return the part of an output that clients get, with a note that says where the rest is."""
     if len(output) <= SHOWN_CHARS:
         return output
@@ -151,7 +151,7 @@ def shown(output: str, session_id: str) -> str:
 
 def failure(output: str, session_id: str) -> str:
     """Return the error text of a call that failed with this output."""
-    return shown(output, session_id) or "The tool failed without a word."
+    return shorten(output, session_id) or "The tool failed without a word."
 
 
 def _result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
@@ -160,13 +160,15 @@ def _result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     files = [p for p in item.content if isinstance(p, FileRefPart)]
     meta = item.metadata or {}
     if own := obj(meta.get("opencode")):
-        return _own(view, output, own, images, context)
-    build = RESULTS.get(view.tool, _other)
+        return _opencode_result(view, output, own, images, context)
+    build = RESULTS.get(view.tool, _unknown_tool)
     result = build(view, output, files, meta, context)
     return ResultView(result.output, result.title, {**result.metadata, "truncated": bool(meta.get("truncated", False))}, images)
 
 
-def _own(view: ToolView, output: str, own: JsonObject, images: tuple[ImagePart, ...], context: ToolContext) -> ResultView:
+def _opencode_result(
+    view: ToolView, output: str, own: JsonObject, images: tuple[ImagePart, ...], context: ToolContext
+) -> ResultView:
     """A result of OpenCode's own tool, as it is; only a subagent's session has another id here."""
     metadata = obj(own.get("metadata"))
     if view.tool == "task":
@@ -328,7 +330,9 @@ def _titled(key: str) -> _Result:
     return build
 
 
-def _other(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
+def _unknown_tool(
+    view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext
+) -> ResultView:
     return ResultView(output, str(view.input.get("description") or view.input.get("title") or ""), {})
 
 

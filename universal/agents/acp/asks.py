@@ -86,7 +86,7 @@ class Asks:
     """Told of each accepted path ("read", "write") and command ("execute")."""
     rejected: bool = False
     """A permission was refused since this was last reset."""
-    always: AskAlways | None = None
+    ask_always: AskAlways | None = None
     """The agent asks for every call in this session."""
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
@@ -95,18 +95,18 @@ class Asks:
 
     def permission(self, request: Request, call: Call | None) -> Iterator[Output]:
         """`session/request_permission`. `call` is what it is about."""
-        told = obj(request.params.get("toolCall"))
-        tool = call.name if call else get_text(told, "name", "kind") or "unknown"
+        tool_call = obj(request.params.get("toolCall"))
+        tool = call.name if call else get_text(tool_call, "name", "kind") or "unknown"
         metadata: Msg = {
             "tool": tool,
-            "call_id": get_text(told, "toolCallId"),
-            "input": arguments_of(call) if call else obj(told.get("rawInput")),
-            "title": get_text(told, "title") or (title_of(call) if call else tool),
+            "call_id": get_text(tool_call, "toolCallId"),
+            "input": arguments_of(call) if call else obj(tool_call.get("rawInput")),
+            "title": get_text(tool_call, "title") or (title_of(call) if call else tool),
         }
-        diff = get_text(obj(told.get("rawInput")), "diff") or (pending_diff(call) if call else "")
+        diff = get_text(obj(tool_call.get("rawInput")), "diff") or (pending_diff(call) if call else "")
         if diff:
             metadata["diff"] = diff
-        metadata |= rule_metadata(call, told)
+        metadata |= rule_metadata(call, tool_call)
         options = [obj(option) for option in arr(request.params.get("options"))]
         ask = _Ask(
             ask_id=self.ctx.ids("permission"),
@@ -116,25 +116,25 @@ class Asks:
             options=options,
             call=call,
         )
-        always = self.always
-        if always is not None and tool in always.unchecked:
+        ask_always = self.ask_always
+        if ask_always is not None and tool in ask_always.unchecked:
             self.ctx.ignore("permission of a call that needs no check")
             yield self._select(ask, OPTION_KINDS["accept"])
             return
-        if always is None:
+        if ask_always is None:
             yield self._asks.begin(ask, request.raw)
             return
-        arguments: Msg = {**obj(metadata["input"]), **obj(told.get("rawInput"))}  # what is asked now counts
-        metadata |= {"input": arguments, **always.accessed(tool, arguments)}
+        arguments: Msg = {**obj(metadata["input"]), **obj(tool_call.get("rawInput"))}  # what is asked now counts
+        metadata |= {"input": arguments, **ask_always.accessed(tool, arguments)}
         fact = self._asks.begin(ask, request.raw)
-        yield fact if always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
+        yield fact if ask_always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
 
     def form(self, request: Request, call: Call | None) -> Iterator[Output]:
         """`elicitation/create` with a form. Forms without a field are declined: there is nothing to ask."""
         schema = obj(request.params.get("requestedSchema"))
         message = get_text(request.params, "message")
-        known = [get_text(obj(row), "question") for row in arr((call.raw_input if call else {}).get("questions"))]
-        read = list(_read_form(schema, message, known))
+        call_questions = [get_text(obj(row), "question") for row in arr((call.raw_input if call else {}).get("questions"))]
+        read = list(_read_form(schema, message, call_questions))
         if not read:
             self.ctx.ignore("elicitation without fields")
             yield WriteLine(self.rpc.response(request.id, {"action": "decline"}))
@@ -167,8 +167,8 @@ class Asks:
             paths = [str(path) for path in arr(ask.metadata.get("paths"))]
             self.approve("read", paths)
             self.approve("write", paths if ask.call is None or ask.call.kind != "read" else ())
-            given = obj(ask.metadata.get("input"))
-            self.approve("execute", map(str, arr(ask.metadata.get("commands")) or [given.get("command")]))
+            arguments = obj(ask.metadata.get("input"))
+            self.approve("execute", map(str, arr(ask.metadata.get("commands")) or [arguments.get("command")]))
         if ask.call is not None and command.decision == "reject":
             ask.call.rejected = True
         return [
@@ -177,7 +177,7 @@ class Asks:
         ]
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Accept a checked call, which the agent's mode would have allowed; nothing is told of it."""
+        """Accept a checked call that the agent's mode allows. No event is recorded."""
         ask = self._asks.permission(permission_id)
         if ask is None:
             return []
@@ -185,8 +185,8 @@ class Asks:
         return [self._select(ask, OPTION_KINDS["accept"])]
 
     def _select(self, ask: _Ask, kinds: Sequence[str]) -> WriteLine:
-        found = (option for kind in kinds for option in ask.options if option.get("kind") == kind)
-        chosen = get_text(next(found, _NOTHING), "optionId")
+        matches = (option for kind in kinds for option in ask.options if option.get("kind") == kind)
+        chosen = get_text(next(matches, _NOTHING), "optionId")
         outcome: Msg = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
         return WriteLine(self.rpc.response(ask.request_id, {"outcome": outcome}))
 
@@ -213,10 +213,10 @@ class Asks:
 
     def withdraw(self, request_id: Json, raw: Json) -> list[Output]:
         """`$/cancel_request`: the agent wants no answer any more, but the request still has to have one."""
-        found = [ask for ask in self._asks if ask.request_id == request_id]
-        return [out for ask in found for out in self._cancel(ask)]
+        cancelled = [ask for ask in self._asks if ask.request_id == request_id]
+        return [out for ask in cancelled for out in self._cancel(ask)]
 
-    def gone(self) -> list[Output]:
+    def withdraw_all(self) -> list[Output]:
         """The process is gone, or its turn has ended: nobody waits for an answer."""
         return list(self._asks.close())
 
@@ -228,37 +228,37 @@ class Asks:
 # --- forms ----------------------------------------------------------------------------------------------
 
 
-def _read_form(schema: Msg, message: str, known: list[str]) -> Iterator[tuple[_Field, Question]]:
-    """The fields of a form, each with its question. `known`: the questions as the tool call itself has them."""
+def _read_form(schema: Msg, message: str, call_questions: list[str]) -> Iterator[tuple[_Field, Question]]:
+    """The fields of a form, each with its question. `call_questions`: the questions as the tool call itself has them."""
     properties = {name: obj(value) for name, value in obj(schema.get("properties")).items()}
     required = arr(schema.get("required"))
-    own = [name for name in properties if not _companion_of(name, properties)]
-    for index, name in enumerate(own):
-        given = properties[name]
+    names = [name for name in properties if not _companion_of(name, properties)]
+    for index, name in enumerate(names):
+        field_schema = properties[name]
         companion = next((name + end for end in _COMPANIONS if name + end in properties), "")
-        options, values, multiple = _choices(given)
-        title, about = get_text(given, "title"), get_text(given, "description")
-        if index < len(known) and known[index] and len(known) == len(own):
-            text, header = known[index], title
+        options, values, multiple = _choices(field_schema)
+        title, about = get_text(field_schema, "title"), get_text(field_schema, "description")
+        if index < len(call_questions) and call_questions[index] and len(call_questions) == len(names):
+            text, header = call_questions[index], title
         elif title.endswith("?"):
             text, header = title, about
-        elif len(own) == 1 and message:
+        elif len(names) == 1 and message:
             text, header = message, title
         else:
             text, header = about or title or message or name, title
-        free = get_text(given, "type") in ("string", "number", "integer") and not options
+        free = get_text(field_schema, "type") in ("string", "number", "integer") and not options
         question = Question(question=text, header=header, options=options, multiple=multiple, custom=bool(companion) or free)
-        yield _Field(name, get_text(given, "type"), values, multiple, companion, name in required), question
+        yield _Field(name, get_text(field_schema, "type"), values, multiple, companion, name in required), question
 
 
 def _companion_of(name: str, properties: Msg) -> bool:
     return any(name.endswith(end) and name.removesuffix(end) in properties for end in _COMPANIONS)
 
 
-def _choices(given: Msg) -> tuple[tuple[QuestionOption, ...], dict[str, Json], bool]:
+def _choices(field_schema: Msg) -> tuple[tuple[QuestionOption, ...], dict[str, Json], bool]:
     """(options, label -> value, whether several may be chosen) of a field."""
-    multiple = get_text(given, "type") == "array"
-    source = obj(given.get("items")) if multiple else given
+    multiple = get_text(field_schema, "type") == "array"
+    source = obj(field_schema.get("items")) if multiple else field_schema
     if get_text(source, "type") == "boolean":
         return (_YES, _NO), {"Yes": True, "No": False}, multiple
     rows = [obj(row) for row in arr(source.get("oneOf")) or arr(source.get("anyOf"))]

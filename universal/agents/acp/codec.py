@@ -99,7 +99,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         if self._needs_all_asked(options.rules):
             from universal.agents.acp.claude import ASK_ALWAYS  # late: it loads what is known of Claude Code
 
-            self._asks.always = ASK_ALWAYS
+            self._asks.ask_always = ASK_ALWAYS
         return LaunchSpec((options.binary, *self._profile.args), options.directory, dict(self._profile.env))
 
     def start(self) -> list[Output]:
@@ -112,10 +112,10 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _needs_restart(self, rules: Sequence[Rule]) -> bool:
         """Whether the agent was started for rules with which it would hold back too much or too little."""
-        always, launched = self._asks.always, self._options.rules if self._options else ()
-        if always is None or not self._needs_all_asked(rules):
-            return self._needs_all_asked(rules) != (always is not None)
-        return rules != launched and always.meta(rules) != always.meta(launched)
+        ask_always, launched = self._asks.ask_always, self._options.rules if self._options else ()
+        if ask_always is None or not self._needs_all_asked(rules):
+            return self._needs_all_asked(rules) != (ask_always is not None)
+        return rules != launched and ask_always.meta(rules) != ask_always.meta(launched)
 
     def _ask(self, method: str, params: Msg) -> WriteLine:
         return WriteLine(self._rpc.request(method, params)[1])
@@ -153,15 +153,15 @@ class AcpCodec(kit.BaseCodec[Context]):
             step = self._setup.next(prompt, self._session, self._tried)
             if isinstance(step, Change):
                 self._change = step
-                self._tried.add(step.what)
+                self._tried.add(step.setting)
                 yield self._ask(step.method, step.params)
-            elif isinstance(step, Missing) and step.what == "mode":
+            elif isinstance(step, Missing) and step.setting == "mode":
                 self._held.pop(0)
                 self._tried.clear()
                 yield from errors.failed(f"{self._profile.title} has no mode for {step.value}.", "mode_unavailable", None)
             elif isinstance(step, Missing):
-                self._tried.add(step.what)
-                yield errors.unavailable(step.what, f"{self._profile.title} does not offer {step.value} here.", None)
+                self._tried.add(step.setting)
+                yield errors.unavailable(step.setting, f"{self._profile.title} does not offer {step.value} here.", None)
             else:
                 self._held.pop(0)
                 self._tried.clear()
@@ -169,7 +169,7 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _write(self, prompt: Prompt) -> Iterator[Output]:
         yield from self._tell_outside(own_turn=False)
-        self._setup.taken(prompt)
+        self._setup.prompt_written(prompt)
         self._talk.begin()
         self._asks.rejected = False
         self._stopping = False
@@ -226,7 +226,7 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _eof(self) -> Iterator[Output]:
         yield from self._host.withdraw()
-        yield from self._asks.gone()
+        yield from self._asks.withdraw_all()
         yield from self._settle_suspect(None)
         yield from self._talk.close(None, interrupted=True)
 
@@ -251,12 +251,12 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._setup.images = obj(capabilities.get("promptCapabilities")).get("image") is True
         options = self._options
         params: Msg = {"cwd": options.directory if options else "/", "mcpServers": []}
-        if (always := self._asks.always) is not None:
+        if (ask_always := self._asks.ask_always) is not None:
             version = get_text(obj(self._agent.get("agentInfo")), "version")
-            if errors.is_older(version, always.since):
-                yield from self._broken(errors.too_old(self._profile.title, version, always.since), msg.raw)
+            if errors.is_older(version, ask_always.since):
+                yield from self._broken(errors.too_old(self._profile.title, version, ask_always.since), msg.raw)
                 return
-            params["_meta"] = dict(always.meta(options.rules if options else ()))
+            params["_meta"] = dict(ask_always.meta(options.rules if options else ()))
         if self.native_session_id is None:
             yield self._ask("session/new", params)
             return
@@ -293,13 +293,13 @@ class AcpCodec(kit.BaseCodec[Context]):
         if not msg.failed:
             self._setup.done(change, obj(msg.result))
             yield from self._notes.mode(msg.raw)
-        elif change.what.startswith("mode"):
+        elif change.setting.startswith("mode"):
             if self._held:
                 self._held.pop(0)
                 self._tried.clear()
                 yield from errors.failed(msg.message, "mode_unavailable", msg.raw)
         else:
-            yield errors.unavailable(change.what, msg.message, msg.raw)
+            yield errors.unavailable(change.setting, msg.message, msg.raw)
 
     def _broken(self, error: Msg, raw: Json) -> Iterator[Output]:
         """There will be no session: every prompt that waits for it has failed, and the process is of no use."""
@@ -326,12 +326,12 @@ class AcpCodec(kit.BaseCodec[Context]):
         aborted = stopping and (error is not None or reason == "cancelled")
         if error is None and stop.code:
             error = errors.make(stop.message, stop.code)
-        silent = not self._talk.said and not self._slash and not stopping and reason not in ("cancelled", "max_tokens")
+        silent = not self._talk.has_spoken and not self._slash and not stopping and reason not in ("cancelled", "max_tokens")
         if error is None and silent:
             error = errors.make(f"{self._profile.title} ended the turn without an answer.", "no_answer")
         total = self._spending.take(result)
         yield from self._host.withdraw()
-        yield from self._asks.gone()
+        yield from self._asks.withdraw_all()
         cancelled = aborted or (reason == "cancelled" and not self._asks.rejected)
         yield from self._talk.close(msg.raw, finish=stop.finish, interrupted=cancelled or error is not None, extra=total)
         yield from self._notes.compacted(msg.raw, failed=cancelled or error is not None)
@@ -345,7 +345,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         yield from self._pump()
 
     def _settle_suspect(self, raw: Json, error: Msg | None = None) -> Generator[Output, None, Msg | None]:
-        """What was held back is the error (then it is told once, as that), or was text after all. Returns the error."""
+        """Decide whether the update that was held back is an error or text. Returns the error."""
         update, self._suspect = self._suspect, None
         if update is None:
             return error
@@ -373,14 +373,14 @@ class AcpCodec(kit.BaseCodec[Context]):
     def _on_update(self, msg: Notification, line: bytes) -> Iterator[Output]:
         update = obj(msg.params.get("update"))
         kind = get_text(update, "sessionUpdate")
-        told = get_text(msg.params, "sessionId")
+        session_id = get_text(msg.params, "sessionId")
         if kind in IGNORED:
             self._ctx.ignore(kind)
         elif kind in self.TELLS:
             yield from self.TELLS[kind](self, update, msg.raw)
         elif kind not in self.SPEAKS:
             yield self._ctx.unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
-        elif self._session and told and told != self._session:
+        elif self._session and session_id and session_id != self._session:
             self._ctx.ignore("update of another session")
         elif self._running is not None:
             yield from self.SPEAKS[kind](self, update, msg.raw)
@@ -392,18 +392,18 @@ class AcpCodec(kit.BaseCodec[Context]):
             self._outside.append(msg.raw)
 
     def _tell_outside(self, *, own_turn: bool = True) -> Iterator[Output]:
-        """What came outside of a prompt, as a turn of the agent's own, or as the beginning of the turn that runs."""
-        kept, self._outside = self._outside, []
-        if not kept:
+        """Report updates that came outside of a prompt, as an own turn or as the beginning of the running turn."""
+        updates, self._outside = self._outside, []
+        if not updates:
             return
         if own_turn:
             yield Signal(Input.ACTIVITY)
-        for raw in kept:
+        for raw in updates:
             update = obj(obj(raw.get("params")).get("update"))
             yield from self.SPEAKS[get_text(update, "sessionUpdate")](self, update, raw)
         yield from self._settle_suspect(None)
         total = self._spending.take({}) if own_turn else {}
-        yield from self._talk.close(kept[-1], finish="stop", extra=total)
+        yield from self._talk.close(updates[-1], finish="stop", extra=total)
         if own_turn:
             yield Signal(Input.DONE, metadata=total or None)
 
@@ -428,12 +428,12 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _tool(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._settle_suspect(None)
-        yield from self._talk.tool(self._host.filled(update, self._call_of(update)), raw)
+        yield from self._talk.tool(self._host.with_terminal(update, self._call_of(update)), raw)
 
     # --- status ---------------------------------------------------------------------------------------
 
     def _usage(self, update: Msg, raw: Json) -> Iterator[Output]:
-        if self._spending.told(update) and self._running is None:
+        if self._spending.add(update) and self._running is None:
             yield from self._tell_outside()
 
     def _info(self, update: Msg, raw: Json) -> Iterator[Output]:
@@ -453,7 +453,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         if msg.method in ("session/request_permission", "elicitation/create"):
             yield from self._on_ask(msg)
         elif msg.method in self._host.METHODS:
-            yield from self._host.asked(msg, stopping=self._stopping)
+            yield from self._host.handle(msg, stopping=self._stopping)
         else:
             yield WriteLine(self._rpc.error(msg.id, f"not supported: {msg.method}"))
             yield self._ctx.unparsed(msg.method, "unknown request", msg.raw, digest(line))
@@ -463,11 +463,11 @@ class AcpCodec(kit.BaseCodec[Context]):
         return self._stamped(self._hosted(answer))
 
     def _hosted(self, answer: HostAnswer) -> Iterator[Output]:
-        for told in self._host.answered(answer):
-            if not isinstance(told, dict):
-                yield told
-            elif self._call_of(told) is not None:
-                yield from self._talk.tool(told, None)
+        for output in self._host.answered(answer):
+            if not isinstance(output, dict):
+                yield output
+            elif self._call_of(output) is not None:
+                yield from self._talk.tool(output, None)
 
     def _on_ask(self, msg: Request) -> Iterator[Output]:
         permission = msg.method == "session/request_permission"
@@ -481,10 +481,10 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield Signal(Input.ACTIVITY)
         yield from self._settle_suspect(None)
         if permission:
-            told = obj(msg.params.get("toolCall"))
-            if get_text(told, "toolCallId") and not self._talk.ended(get_text(told, "toolCallId")):
-                yield from self._talk.tool({**told, "status": "pending"}, msg.raw, asked=True)
-            yield from self._asks.permission(msg, self._call_of(told))
+            tool_call = obj(msg.params.get("toolCall"))
+            if get_text(tool_call, "toolCallId") and not self._talk.ended(get_text(tool_call, "toolCallId")):
+                yield from self._talk.tool({**tool_call, "status": "pending"}, msg.raw, asked=True)
+            yield from self._asks.permission(msg, self._call_of(tool_call))
         elif get_text(msg.params, "mode") in ("", "form"):
             yield from self._asks.form(msg, self._call_of(msg.params))
         else:  # a page to be opened in a browser: was not announced
@@ -492,8 +492,8 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield WriteLine(self._rpc.response(msg.id, {"action": "decline"}))
         yield from self._own_turn_over()
 
-    def _call_of(self, told: Msg) -> Call | None:
-        return self._talk.calls.get(get_text(told, "toolCallId"))
+    def _call_of(self, update: Msg) -> Call | None:
+        return self._talk.calls.get(get_text(update, "toolCallId"))
 
     ANSWERS: ClassVar[dict[str, Callable[[AcpCodec, Response], Iterator[Output]]]] = {
         "initialize": _on_initialized,

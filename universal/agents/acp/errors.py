@@ -115,13 +115,13 @@ def response_error(error: Msg, logins: object = None, login_hint: str = "") -> M
 
 
 def is_text(profile: Profile, text: str, native_id: str) -> bool:
-    """Whether a piece of a message may be an error of the model, by what is known of this agent."""
+    """Whether this agent sends errors of the model as such a piece of a message."""
     begun = bool(profile.errors_begin) and text.startswith(profile.errors_begin)
     return begun or (profile.id_less_errors and bool(text) and not native_id)
 
 
 def of_text(text: str) -> Msg:
-    """The error that was told as a message."""
+    """The error that an agent sent as a message."""
     message = readable(text)
     told = _TOLD_STATUS.match(message)
     if told:

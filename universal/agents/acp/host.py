@@ -48,12 +48,12 @@ CODES: Mapping[str, int] = {"not_found": -32002, "refused": INVALID_PARAMS, "fai
 
 @dataclass(slots=True)
 class _Terminal:
-    asked: Id
+    request_id: Id
     command: str
     limit: int
-    kept: bytearray = field(default_factory=bytearray)
+    output: bytearray = field(default_factory=bytearray)
     cut: bool = False
-    shown: str = ""
+    shown_text: str = ""
     started: bool = False
     released: bool = False
     ended: CommandEnded | None = None
@@ -63,26 +63,26 @@ class _Terminal:
 
     def add(self, data: str) -> str:
         """Take output; returns what of it is to be shown."""
-        self.kept += data.encode("utf-8", "replace")
-        if len(self.kept) > 2 * self.limit:
+        self.output += data.encode("utf-8", "replace")
+        if len(self.output) > 2 * self.limit:
             self._trim()
-        room = SHOWN_CHARS - len(self.shown)
+        room = SHOWN_CHARS - len(self.shown_text)
         if room < 0:  # CUT stands there already
             return ""
         fits = data[:room]
         fits += CUT if len(fits) < len(data) else ""
-        self.shown += fits
+        self.shown_text += fits
         return fits
 
     def _trim(self) -> None:
-        if len(self.kept) > self.limit:
+        if len(self.output) > self.limit:
             self.cut = True
-            del self.kept[: len(self.kept) - self.limit]
+            del self.output[: len(self.output) - self.limit]
 
-    def told(self) -> Msg:
+    def output_result(self) -> Msg:
         """Result of `terminal/output`: the end of the output, cut between characters."""
         self._trim()
-        result: Msg = {"output": self.kept.decode("utf-8", "ignore"), "truncated": self.cut}
+        result: Msg = {"output": self.output.decode("utf-8", "ignore"), "truncated": self.cut}
         return {**result, "exitStatus": _status(self.ended)} if self.ended is not None else result
 
 
@@ -117,7 +117,7 @@ class Host:
 
     # --- asked ------------------------------------------------------------------------------------------
 
-    def asked(self, msg: Request, *, stopping: bool) -> Iterator[Output]:
+    def handle(self, msg: Request, *, stopping: bool) -> Iterator[Output]:
         """A request. `stopping`: the turn is being aborted, nothing new begins."""
         if stopping and msg.method in ("terminal/create", "fs/write_text_file"):
             yield self._error(msg.id, "The turn was interrupted: nothing new is begun.", -32800)
@@ -159,8 +159,8 @@ class Host:
             return
         limit = _number(msg.params, "outputByteLimit")
         id_ = self._new("term")
-        kept = KEPT_BYTES if limit is None else min(limit, KEPT_MOST_BYTES)
-        self._terminals[id_] = _Terminal(msg.id, " ".join((command, *args)), kept)
+        limit_bytes = KEPT_BYTES if limit is None else min(limit, KEPT_MOST_BYTES)
+        self._terminals[id_] = _Terminal(msg.id, " ".join((command, *args)), limit_bytes)
         pairs = [obj(row) for row in arr(msg.params.get("env"))]
         env = {get_text(pair, "name"): get_text(pair, "value") for pair in pairs if get_text(pair, "name")}
         line = shlex.join((command, *args)) if args else command
@@ -168,14 +168,14 @@ class Host:
         run = RunCommand(id_, command, tuple(args), get_text(msg.params, "cwd") or None, env)
         yield from self._check(run, "execute", arguments, line, msg)
 
-    def _known(self, msg: Request) -> _Terminal | None:
-        found = self._terminals.get(get_text(msg.params, "terminalId"))
-        return None if found is None or found.released or not found.started else found
+    def _open_terminal(self, msg: Request) -> _Terminal | None:
+        terminal = self._terminals.get(get_text(msg.params, "terminalId"))
+        return None if terminal is None or terminal.released or not terminal.started else terminal
 
     def _on_terminal(self, msg: Request) -> Iterator[Output]:
         """All that is asked of a terminal that is there."""
         id_ = get_text(msg.params, "terminalId")
-        terminal = self._known(msg)
+        terminal = self._open_terminal(msg)
         if terminal is None:
             yield self._error(msg.id, f"There is no terminal {id_}: it was never created, or was released.", CODES["not_found"])
             return
@@ -188,16 +188,16 @@ class Host:
         if msg.method != "terminal/output":
             terminal.released = msg.method == "terminal/release"
             yield StopCommand(id_, release=terminal.released)
-        yield WriteLine(self._rpc.response(msg.id, terminal.told() if msg.method == "terminal/output" else {}))
+        yield WriteLine(self._rpc.response(msg.id, terminal.output_result() if msg.method == "terminal/output" else {}))
         self._forget()
 
     def _forget(self) -> None:
         """Released terminals may still be shown: the newest are kept, without what was only for the agent."""
-        over = [id_ for id_, terminal in self._terminals.items() if terminal.released and terminal.ended is not None]
-        for id_ in over[:-TERMINALS]:
+        ended = [id_ for id_, terminal in self._terminals.items() if terminal.released and terminal.ended is not None]
+        for id_ in ended[:-TERMINALS]:
             del self._terminals[id_]
-        for id_ in over[-TERMINALS:]:
-            self._terminals[id_].kept.clear()
+        for id_ in ended[-TERMINALS:]:
+            self._terminals[id_].output.clear()
 
     def stop(self) -> Iterator[Output]:
         """The turn is being aborted: no command goes on."""
@@ -265,11 +265,11 @@ class Host:
                 terminal.started = answer.trouble is None
                 if answer.trouble is not None:
                     del self._terminals[answer.call]
-                yield self._done(terminal.asked, answer, {"terminalId": answer.call})
+                yield self._done(terminal.request_id, answer, {"terminalId": answer.call})
             case CommandOutput(data=data):
-                shown = terminal.add(data)
-                if shown and terminal.tool:
-                    yield {"toolCallId": terminal.tool, "_meta": {"terminal_output": {"data": shown}}}
+                piece = terminal.add(data)
+                if piece and terminal.tool:
+                    yield {"toolCallId": terminal.tool, "_meta": {"terminal_output": {"data": piece}}}
             case CommandEnded():
                 terminal.ended = answer
                 if terminal.tool:
@@ -288,24 +288,24 @@ class Host:
 
     # --- shown ------------------------------------------------------------------------------------------
 
-    def filled(self, update: Msg, known: Call | None) -> Msg:
-        """An update of a tool call, with what the terminal in its content has written. `known`: the call so far."""
+    def with_terminal(self, update: Msg, call: Call | None) -> Msg:
+        """An update of a tool call, with what the terminal in its content has written. `call`: the call so far."""
         blocks = [obj(block) for block in arr(update.get("content"))]
         ids = [get_text(block, "terminalId") for block in blocks if block.get("type") == "terminal"]
         terminal = next((t for id_ in ids if (t := self._terminals.get(id_)) and not t.tool), None)
         if terminal is None:
             return update
         terminal.tool = get_text(update, "toolCallId")
-        meta = {**obj(update.get("_meta")), "terminal_output": {"data": terminal.shown}}
+        meta = {**obj(update.get("_meta")), "terminal_output": {"data": terminal.shown_text}}
         if terminal.ended is not None:
             meta |= _meta(terminal.ended)
-        given = obj(update.get("rawInput"))
-        if not (known and known.raw_input.get("command")) and not given.get("command"):
-            given = {**given, "command": terminal.command}
+        raw_input = obj(update.get("rawInput"))
+        if not (call and call.raw_input.get("command")) and not raw_input.get("command"):
+            raw_input = {**raw_input, "command": terminal.command}
         status = get_text(update, "status")
         return {
             **update,
-            "rawInput": given,
+            "rawInput": raw_input,
             "_meta": meta,
             "status": "in_progress" if status in ("", "pending") else status,
         }

@@ -24,34 +24,36 @@ def name_of(native: str) -> str:
     return "-".join(word.lower() for word in _WORDS.split(last) if word) or native
 
 
-def offered(known: Sequence[Mode], told: Sequence[Msg], usual: str, has_option: Callable[[str, str], bool]) -> tuple[Mode, ...]:
+def offered(
+    profile_modes: Sequence[Mode], rows: Sequence[Msg], usual: str, has_option: Callable[[str, str], bool]
+) -> tuple[Mode, ...]:
     """What a person can choose, `build` first.
 
-    In: `known` modes of the profile, the first one is `build`; `told` by the agent, {value | id, name, description};
+    In: `profile_modes`, the first one is `build`; `rows`, what the agent offers, {value | id, name, description};
     `usual`, the mode that it begins in; `has_option(option, value)` for modes of the form `option=value`.
     """
-    rows = {get_text(row, "value", "id"): row for row in told if get_text(row, "value", "id")}
-    first, *others = known
-    build = next((value for value in rows if name_of(value) == BUILD_ID), first.native or usual)
-    native = first.native or (build if build in rows else "")
-    words = get_text(rows.get(build, {}), "description")
-    found = {BUILD_ID: Mode(BUILD_ID, words if words and not first.native else first.description, native)}
+    by_id = {get_text(row, "value", "id"): row for row in rows if get_text(row, "value", "id")}
+    first, *others = profile_modes
+    build = next((value for value in by_id if name_of(value) == BUILD_ID), first.native or usual)
+    native = first.native or (build if build in by_id else "")
+    words = get_text(by_id.get(build, {}), "description")
+    modes = {BUILD_ID: Mode(BUILD_ID, words if words and not first.native else first.description, native)}
     for mode in others:
         option, equals, value = mode.native.partition("=")
         if equals and has_option(option, value):
-            found[mode.id] = mode
-    for value, row in rows.items():
+            modes[mode.id] = mode
+    for value, row in by_id.items():
         curated = next((mode for mode in others if value == mode.native), None)
         curated = curated or next((mode for mode in others if mode.id == name_of(value)), None)
-        if value in (build, found[BUILD_ID].native):
+        if value in (build, modes[BUILD_ID].native):
             continue
         mode = curated or Mode(name_of(value), get_text(row, "description", "name"), value)
-        found.setdefault(mode.id, Mode(mode.id, mode.description, value))
-    return tuple(found.values())
+        modes.setdefault(mode.id, Mode(mode.id, mode.description, value))
+    return tuple(modes.values())
 
 
-def chosen(modes: Sequence[Mode], wanted: str | None) -> Mode | None:
+def mode_named(modes: Sequence[Mode], name: str | None) -> Mode | None:
     """The mode that a prompt asks for, by our name or the agent's own; None if there is none."""
-    if not wanted or wanted == BUILD_ID:
+    if not name or name == BUILD_ID:
         return modes[0]
-    return next((mode for mode in modes if wanted in (mode.id, mode.native)), None)
+    return next((mode for mode in modes if name in (mode.id, mode.native)), None)

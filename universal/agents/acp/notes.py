@@ -73,7 +73,7 @@ class Notes:
         yield from self.mode(raw)
 
     def mode(self, raw: Json) -> Iterator[Fact]:
-        """The mode that is in force, if it is another one than was told; the first time `build` goes without saying."""
+        """Report the mode in force when it has changed. The first `build` is not reported."""
         mode = self.setup.mode_id()
         if mode and mode != self._mode:
             first, self._mode = not self._mode, mode
@@ -94,14 +94,14 @@ class Spending:
     _now: float | None = None
     _steps: Counter[str] = field(default_factory=Counter[str])
     """Tokens that steps of this prompt have told."""
-    _told: dict[str, int] = field(default_factory=dict[str, int])
+    _last_sum: dict[str, int] = field(default_factory=dict[str, int])
     """The sum that was told last."""
 
     def begin(self, *, resumed: bool) -> None:
         """A session begins."""
         self._before = None if resumed else 0.0
 
-    def told(self, update: Msg) -> bool:
+    def add(self, update: Msg) -> bool:
         """`usage_update`; whether it tells a cost, in USD."""
         cost = obj(update.get("cost"))
         amount = cost.get("amount")
@@ -121,10 +121,10 @@ class Spending:
         steps, self._steps = self._steps, Counter[str]()
         quota = obj(obj(obj(result.get("_meta")).get("quota")).get("token_count"))
         if usage := obj(result.get("usage")):
-            told = usage_of(usage)
-            before, self._told = self._told, told
-            grown = self.sums and all(told[key] >= before.get(key, 0) for key in told)
-            return {key: value - before.get(key, 0) for key, value in told.items()} if grown else told
+            tokens = usage_of(usage)
+            before, self._last_sum = self._last_sum, tokens
+            grown = self.sums and all(tokens[key] >= before.get(key, 0) for key in tokens)
+            return {key: value - before.get(key, 0) for key, value in tokens.items()} if grown else tokens
         if steps:
             return dict(steps)
         return usage_of({"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}) if quota else {}

@@ -113,7 +113,7 @@ _COPILOT_MODES = (
 _HIDDEN_FILES = (Rule("edit", ".*", "ask"), Rule("edit", "*/.*", "ask"))
 """Claude Code asks about most of these in `accept-edits`: `.git`, `.claude`, `.bashrc` ..."""
 
-KNOWN: tuple[Profile, ...] = (
+PROFILES: tuple[Profile, ...] = (
     Profile(
         "claude-agent-acp",
         "Claude Agent (ACP)",

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from universal.agents.acp.context import Msg
-from universal.agents.acp.modes import chosen, offered
+from universal.agents.acp.modes import mode_named, offered
 from universal.agents.acp.profiles import DEFAULT, Profile
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
@@ -28,9 +28,9 @@ _BRACKETS = re.compile(r"(.+)\[([a-z]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request that sets something. `what`: model, variant or mode."""
+    """A request that sets something. `setting`: model, variant or mode."""
 
-    what: str
+    setting: str
     method: str
     params: Msg
     value: str
@@ -38,9 +38,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The agent does not offer what is wanted."""
+    """The agent does not offer the value that a prompt asks for."""
 
-    what: str
+    setting: str
     value: str
 
 
@@ -128,7 +128,7 @@ class Setup:
         if not rows:
             rows = list(bracketed.values()) if bracketed else [{**row, "value": row.get("modelId")} for row in self.models]
         limits = {get_text(row, "modelId"): get_int(obj(row.get("_meta")), "contextLimit") for row in self.models}
-        found: list[Model] = []
+        models: list[Model] = []
         for row in rows:
             id_ = get_text(row, "value")
             if not id_:
@@ -136,63 +136,63 @@ class Setup:
             variants = tuple(arr(bracketed[id_].get("efforts"))) if id_ in bracketed else efforts
             name, about = get_text(row, "name") or id_, get_text(row, "description")
             context = limits.get(id_) or None
-            found.append(Model(id_, name, about, variants, reasoning=bool(variants), images=self.images, context=context))
-        if not found:
-            found.append(Model(DEFAULT, "Default", "The model that the agent is set to.", images=self.images))
-        ids = [model.id for model in found]
+            models.append(Model(id_, name, about, variants, reasoning=bool(variants), images=self.images, context=context))
+        if not models:
+            models.append(Model(DEFAULT, "Default", "The model that the agent is set to.", images=self.images))
+        ids = [model.id for model in models]
         current = next((id_ for id_ in (self.model, _BRACKETS.sub(r"\1", self.model)) if id_ in ids), ids[0])
         version = get_text(obj(agent.get("agentInfo")), "version") or None
-        return Catalogue(tuple(found), self.commands or (), current, self.offered_modes(), version, self.logged_in)
+        return Catalogue(tuple(models), self.commands or (), current, self.offered_modes(), version, self.logged_in)
 
     def _bracketed(self) -> dict[str, Msg]:
         """Base id -> {value, name, description, efforts}, if all models are of the form `id[effort]`."""
         bases: dict[str, Msg] = {}
         for row in self.models:
-            found = _BRACKETS.fullmatch(get_text(row, "modelId"))
-            if found is None:
+            match = _BRACKETS.fullmatch(get_text(row, "modelId"))
+            if match is None:
                 return {}
             name = re.sub(r"\([^()]*+\)\Z", "", get_text(row, "name")).rstrip()
-            base = bases.setdefault(found[1], {"value": found[1], "name": name, "description": "", "efforts": []})
-            base["efforts"].append(found[2])
+            base = bases.setdefault(match[1], {"value": match[1], "name": name, "description": "", "efforts": []})
+            base["efforts"].append(match[2])
         return bases
 
     # --- set ------------------------------------------------------------------------------------------
 
     def next(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
         """What is to be set next for this prompt; None when all is as wanted. `tried`: what was set for it already."""
-        for what, wanted in (("model", self._model), ("variant", self._variant), ("mode", self._mode)):
-            if what in tried and what != "mode":
+        for setting, change_for in (("model", self._model), ("variant", self._variant), ("mode", self._mode)):
+            if setting in tried and setting != "mode":
                 continue
-            step = wanted(prompt, session_id, tried)
+            step = change_for(prompt, session_id, tried)
             if step is not None:
                 return step
         return None
 
-    def taken(self, prompt: Prompt) -> None:
+    def prompt_written(self, prompt: Prompt) -> None:
         """The prompt goes out with these settings."""
         self.model = self._current("model") or self._legacy_model or self.model
         self.variant = prompt.variant
 
     def _model(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
-        wanted = prompt.model
-        if not wanted or wanted == DEFAULT:
+        model_id = prompt.model
+        if not model_id or model_id == DEFAULT:
             return None
         option = self._option("model")
         if option:
-            return self._set("model", option, wanted, session_id)
+            return self._set("model", option, model_id, session_id)
         if not self.models:
             return None
         if self._bracketed():
-            efforts = arr(obj(self._bracketed().get(wanted)).get("efforts"))
+            efforts = arr(obj(self._bracketed().get(model_id)).get("efforts"))
             now = _BRACKETS.fullmatch(self._legacy_model)
             effort = prompt.variant or (now[2] if now and now[2] in efforts else next(iter(efforts), ""))
-            wanted = f"{wanted}[{effort}]"
-        if wanted == self._legacy_model:
+            model_id = f"{model_id}[{effort}]"
+        if model_id == self._legacy_model:
             return None
-        if wanted not in [get_text(row, "modelId") for row in self.models]:
+        if model_id not in [get_text(row, "modelId") for row in self.models]:
             return Missing("model", prompt.model or "")
-        self._legacy_model = wanted
-        return Change("model", "session/set_model", {"sessionId": session_id, "modelId": wanted}, wanted)
+        self._legacy_model = model_id
+        return Change("model", "session/set_model", {"sessionId": session_id, "modelId": model_id}, model_id)
 
     def _variant(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
         option = self._effort()
@@ -206,14 +206,14 @@ class Setup:
         return None
 
     def _mode(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
-        """Each option that any mode sets has its value of this mode, or else the one that it had at first."""
+        """Set each option that any mode uses: to its value in this mode, or to its initial value."""
         modes = self.offered_modes()
-        mode = chosen(modes, prompt.mode)
+        mode = mode_named(modes, prompt.mode)
         if mode is None:
             return Missing("mode", prompt.mode or "")
-        wanted = _settings(mode)
+        settings = _settings(mode)
         for name in dict.fromkeys(["mode", *(key for m in modes for key in _settings(m))]):
-            value = wanted.get(name) or self._initial.get(name, "")
+            value = settings.get(name) or self._initial.get(name, "")
             key = f"mode:{name}"
             if not value or key in tried:
                 continue
@@ -224,20 +224,20 @@ class Setup:
                 params = {"sessionId": session_id, "modeId": value}
                 step = Change(key, "session/set_mode", params, value) if value != self.mode_now else None
             else:
-                step = Missing("mode", mode.id) if name in wanted else None
-            if isinstance(step, Missing) and name not in wanted:
+                step = Missing("mode", mode.id) if name in settings else None
+            if isinstance(step, Missing) and name not in settings:
                 step = None
             if step is not None:
                 return step
         return None
 
-    def _set(self, what: str, option: Msg, value: str, session_id: str) -> Change | Missing | None:
+    def _set(self, setting: str, option: Msg, value: str, session_id: str) -> Change | Missing | None:
         if get_text(option, "currentValue") == value:
             return None
         if value not in self._values(option):
-            return Missing(what.partition(":")[0], value)
+            return Missing(setting.partition(":")[0], value)
         params = {"sessionId": session_id, "configId": get_text(option, "id"), "value": value}
-        return Change(what, "session/set_config_option", params, value)
+        return Change(setting, "session/set_config_option", params, value)
 
     def done(self, change: Change, result: Msg) -> None:
         """A change was accepted."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from universal.agents.acp.profiles import DEFAULT, KNOWN, Profile
+from universal.agents.acp.profiles import DEFAULT, PROFILES, Profile
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Model
 
 UNTOLD = Catalogue((Model(DEFAULT, "Default", "The model that the agent is set to."),), default_model=DEFAULT)
@@ -71,8 +71,8 @@ def spec_of(profile: Profile) -> AgentSpec:
 
 def own_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
     """An agent of the person's own, from the settings. One with a known name keeps what is known of it, but for the command."""
-    known = next((profile for profile in KNOWN if profile.name == name), None)
-    profile = known or Profile(name, name, ())
+    profile = next((profile for profile in PROFILES if profile.name == name), None)
+    profile = profile or Profile(name, name, ())
     return spec_of(
         replace(
             profile,
@@ -86,5 +86,5 @@ def own_spec(name: str, command: tuple[str, ...], title: str | None, env: Mappin
     )
 
 
-ACP_AGENTS: tuple[AgentSpec, ...] = tuple(spec_of(profile) for profile in KNOWN)
+ACP_AGENTS: tuple[AgentSpec, ...] = tuple(spec_of(profile) for profile in PROFILES)
 """The well-known ones."""

@@ -42,7 +42,7 @@ class Transcript(kit.Items[Context]):
 
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by id."""
-    said: bool = False
+    has_spoken: bool = False
     """Something was said since `begin`."""
     _open: _Message | None = None
     _ended: set[str] = field(default_factory=set[str])
@@ -50,7 +50,7 @@ class Transcript(kit.Items[Context]):
 
     def begin(self) -> None:
         """A prompt was handed over."""
-        self.said = False
+        self.has_spoken = False
 
     def ended(self, native_id: str) -> bool:
         """Whether this call or message is over."""
@@ -64,7 +64,7 @@ class Transcript(kit.Items[Context]):
         text = _text_of(content)
         if not text and not image:
             return
-        if self._other(native_id):
+        if self._begins_message(native_id):
             yield from self._begin(native_id, raw)
         message = self._open
         if message is None:
@@ -77,10 +77,10 @@ class Transcript(kit.Items[Context]):
             return
         if not message.parts or message.parts[-1].kind != kind:
             message.parts.append(kit.Part(kind))
-        message.parts[-1].said.add(text)
+        message.parts[-1].growing.add(text)
         yield self.delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
 
-    def _other(self, native_id: str) -> bool:
+    def _begins_message(self, native_id: str) -> bool:
         """Whether a chunk with this id begins another message."""
         message = self._open
         if message is None or message.calls:
@@ -92,7 +92,7 @@ class Transcript(kit.Items[Context]):
         yield from self._end(raw, finish="", interrupted=False)
         yield from self._refused(raw)
         self._open = _Message(self.ctx.ids("item"), native_id, self.ctx.model())
-        self.said = True
+        self.has_spoken = True
         item = self._item(self._open, ItemStatus.IN_PROGRESS, (), {})
         yield self.item_fact(EventType.ITEM_STARTED, item, raw)
 
@@ -114,7 +114,7 @@ class Transcript(kit.Items[Context]):
         yield from self._end(raw, finish=finish, interrupted=interrupted, extra=extra)
         yield from self._refused(raw)
         for call in list(self.calls.values()):
-            self._over(call)
+            self._forget(call)
             if not call.whole:
                 yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw, synthetic=True)
                 continue
@@ -123,7 +123,7 @@ class Transcript(kit.Items[Context]):
     def _refused(self, raw: Json) -> Iterator[Fact]:
         """Calls that a person has refused, and of which the agent says nothing more: they have failed."""
         for call in [call for call in self.calls.values() if call.rejected and call.whole]:
-            self._over(call)
+            self._forget(call)
             yield from self._result(call, raw, failed=True)
 
     # --- tools ----------------------------------------------------------------------------------------
@@ -144,10 +144,10 @@ class Transcript(kit.Items[Context]):
         yield from self._whole(call, raw, ran=asked or status in ("in_progress", "completed", "failed") or bool(call.response))
         yield from self._output(call, obj(update.get("_meta")), status, raw)
         if status in ("completed", "failed"):
-            self._over(call)
+            self._forget(call)
             if status == "failed" and call.kind == "execute" and call.exit_code is None:
-                told = _EXIT_CODE.match(output_of(call))
-                call.exit_code = int(told[1]) if told else None
+                match = _EXIT_CODE.match(output_of(call))
+                call.exit_code = int(match[1]) if match else None
             yield from self._result(call, raw, failed=status == "failed" or call.dismissed)
             todos = todos_of(call) if status == "completed" else []
             if todos:
@@ -184,8 +184,8 @@ class Transcript(kit.Items[Context]):
         data = "".join(get_text(obj(meta.get(key)), "data") for key in ("terminal_output", "terminal_output_delta"))
         call.terminal += data
         if not data and status == "in_progress" and call.kind == "execute":
-            told = texts(call.content)
-            data = told[len(call.output) :] if told.startswith(call.output) else ""
+            text = texts(call.content)
+            data = text[len(call.output) :] if text.startswith(call.output) else ""
         if not data or not call.whole:
             return
         if not call.result_id:
@@ -195,7 +195,7 @@ class Transcript(kit.Items[Context]):
         call.output += data
         yield self.delta(call.result_id, call.call_id, data, 0, "tool_output", raw)
 
-    def _over(self, call: Call) -> None:
+    def _forget(self, call: Call) -> None:
         self.calls.pop(call.call_id, None)
         self._ended.add(call.call_id)
 

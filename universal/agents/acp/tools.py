@@ -325,7 +325,7 @@ def _exact_patch(call: Call) -> str:
 
 
 def pending_diff(call: Call) -> str:
-    """What a call would change, as a unified diff, as far as it tells before it runs; "" when it does not."""
+    """The change that a call will make, as a unified diff; "" when the agent does not say it before."""
     told = get_text(call.raw_input, "diff")
     return told or "".join(
         unified(get_text(d, "path"), get_text(d, "oldText"), get_text(d, "newText"), created=d.get("oldText") is None)

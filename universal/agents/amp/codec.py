@@ -165,13 +165,13 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         error = exit_error(exit_.stderr)
         if error is not None and self._handed:
             yield kit.error_fact(error, None)
-            yield from self._over(error)
+            yield from self._end_turn(error)
 
     def _no_login(self, text: str) -> Iterator[Output]:
         error = login_error(text)
         yield kit.error_fact(error, text)
         yield Stop("nobody is logged in")
-        yield from self._over(error)
+        yield from self._end_turn(error)
 
     def _on_init(self, msg: Msg) -> Iterator[Output]:
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
@@ -228,7 +228,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             yield from self._speech.close(msg)
             if not stop:
                 yield Stop("Amp says nothing more after a token limit")
-            yield from self._over(None)
+            yield from self._end_turn(None)
 
     def _on_result(self, msg: Msg) -> Iterator[Output]:
         """The process ends now. News only when the turn has not ended already, which means that it failed.
@@ -242,19 +242,19 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             self._ctx.ignore("result, the turn has ended")
             return
         if msg.get("is_error") is not True:
-            yield from self._over(None)
+            yield from self._end_turn(None)
             return
         words = get_text(msg, "error", "result") or get_text(msg, "subtype")
         if words.startswith(CANCELLED) or self._stopping:
-            yield from self._over(dict(ABORTED))
+            yield from self._end_turn(dict(ABORTED))
             return
         error = error_of(words)
         if error["code"] == "approval_needed" and self._fresh:
             error["code"] = "session_not_found"
         yield kit.error_fact(error, msg)
-        yield from self._over(error)
+        yield from self._end_turn(error)
 
-    def _over(self, error: dict[str, Json] | None) -> Iterator[Output]:
+    def _end_turn(self, error: dict[str, Json] | None) -> Iterator[Output]:
         metadata: dict[str, Json] | None = {"usage": self._usage} if self._usage else None
         self._handed, self._usage = 0, {}
         if error is None:

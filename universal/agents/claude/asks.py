@@ -73,7 +73,7 @@ class Asks:
             request_id=get_text(msg, "request_id"),
             action=tool or "unknown",
             arguments=arguments,
-            metadata={**metadata, **_shown(tool, arguments), **accessed(tool, arguments)},
+            metadata={**metadata, **_display(tool, arguments), **accessed(tool, arguments)},
             child=child,
             call=call,
             hook=True,
@@ -113,7 +113,7 @@ class Asks:
             questions=questions if is_question else None,
         )
         if not is_question:
-            metadata.update(_shown(tool, arguments))
+            metadata.update(_display(tool, arguments))
             metadata["title"] = get_text(request, "title") or metadata["title"]
             metadata["description"] = get_text(request, "description", "decision_reason")
             metadata.update(accessed(tool, arguments))
@@ -180,11 +180,11 @@ def _hook_answer(decision: Literal["allow", "deny"], reason: str) -> Msg:
     return {"hookSpecificOutput": output}
 
 
-def _shown(tool: str, arguments: Msg) -> dict[str, Json]:
+def _display(tool: str, arguments: Msg) -> dict[str, Json]:
     """What a person is shown of a call."""
-    shown: dict[str, Json] = {"title": title_of(tool, arguments), "description": get_text(arguments, "description")}
+    display: dict[str, Json] = {"title": title_of(tool, arguments), "description": get_text(arguments, "description")}
     diff = input_diff(tool, arguments)
-    return {**shown, "diff": diff} if diff else shown
+    return {**display, "diff": diff} if diff else display
 
 
 def _decision(ask: _Ask, answers: Sequence[Sequence[str]]) -> Msg:

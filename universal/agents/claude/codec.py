@@ -143,9 +143,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield self._settings.request({**BACKGROUND, "tool_use_id": call_id})
 
     def _prompt(self, command: Prompt) -> Iterator[Output]:
-        yield from self._settings.wanted(command)
+        yield from self._settings.changes_for(command)
         uuid = prompt_uuid(command.key)
-        self._turns.handed(uuid)
+        self._turns.prompt_written(uuid)
         content = prompt_content(command.text, command.attachments, command.system)
         yield write(
             {

@@ -35,7 +35,7 @@ class Notes:
 
     def servers(self, msg: Msg) -> Iterator[Fact]:
         """`system/init`: the MCP servers, if they are not what they were."""
-        told = self._servers.heard(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
+        told = self._servers.update(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
         if told is not None:
             yield self.ctx.status("mcp", summary(told), told, msg)
 

@@ -113,8 +113,8 @@ class Settings:
             undo()
         return subtype, get_text(response, "error") or f"Claude Code refused {subtype}."
 
-    def wanted(self, prompt: Prompt) -> Iterator[Output]:
-        """What the prompt wants otherwise than it is. Without a model, model and effort stay as they are."""
+    def changes_for(self, prompt: Prompt) -> Iterator[Output]:
+        """Requests that set what this prompt changes. Without a model, model and effort stay as they are."""
         model, variant = prompt.model or self._model, prompt.variant or ""
         if not prompt.model and not variant:
             variant = self._variant

@@ -70,7 +70,7 @@ class Transcript(kit.Items[Context]):
 
     calls: dict[str, Call]
     _open: _Message | None = None
-    _known: dict[str, str] = field(default_factory=dict[str, str])
+    _item_ids: dict[str, str] = field(default_factory=dict[str, str])
     """Message id -> item id of the last messages: tool calls may come after their message was completed."""
 
     # --- the stream -----------------------------------------------------------------------------------
@@ -126,9 +126,9 @@ class Transcript(kit.Items[Context]):
             usage=obj(native.get("usage")),
         )
         self._open = message
-        self._known[message.native_id] = message.item_id
-        if len(self._known) > 8:
-            del self._known[next(iter(self._known))]
+        self._item_ids[message.native_id] = message.item_id
+        if len(self._item_ids) > 8:
+            del self._item_ids[next(iter(self._item_ids))]
         yield self.item_fact(EventType.ITEM_STARTED, self._message_item(message, ItemStatus.IN_PROGRESS), raw)
 
     def _block_start(self, message: _Message, index: int, block: Msg, raw: Msg) -> Iterator[Fact]:
@@ -156,7 +156,7 @@ class Transcript(kit.Items[Context]):
         if not isinstance(part, _Part):
             part = self._part(message, "reasoning" if part == "thinking" else "text")
             message.blocks[index] = part
-        part.said.add(text)
+        part.growing.add(text)
         return (self._text_fact(message.item_id, message.native_id, text, part.index, part.kind, raw, native_session_id),)
 
     # --- whole lines ----------------------------------------------------------------------------------
@@ -167,9 +167,9 @@ class Transcript(kit.Items[Context]):
         native_id = get_text(native, "id") or get_text(line, "uuid")
         blocks = [obj(block) for block in arr(native.get("content"))]
         late = self._open is None or self._open.native_id != native_id
-        if late and native_id in self._known and not any(block.get("type") in ("text", "thinking") for block in blocks):
+        if late and native_id in self._item_ids and not any(block.get("type") in ("text", "thinking") for block in blocks):
             for block in blocks:
-                yield from self._tool_use(block, self._known[native_id], line)
+                yield from self._tool_use(block, self._item_ids[native_id], line)
             return
         if late:
             yield from self._begin({**native, "id": native_id}, line, streamed=False)

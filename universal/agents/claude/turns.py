@@ -31,7 +31,7 @@ AGENT = "agent"
 
 
 @dataclass(slots=True)
-class _Handed:
+class _Prompt:
     """A prompt that was written to the CLI and is not answered."""
 
     uuid: str
@@ -44,7 +44,7 @@ class _Handed:
 class Turns:
     """Feed it every line that has to do with turns, act on its signals."""
 
-    _handed: list[_Handed] = field(default_factory=list[_Handed])
+    _prompts: list[_Prompt] = field(default_factory=list[_Prompt])
     _state: str = ""
     """The CLI's last state; "" until it has told one (it may be too old to)."""
     _turning: bool = False
@@ -60,17 +60,17 @@ class Turns:
 
     # --- commands -------------------------------------------------------------------------------------
 
-    def handed(self, uuid: str) -> None:
+    def prompt_written(self, uuid: str) -> None:
         """A prompt was written."""
-        if not self._handed:
+        if not self._prompts:
             self._stopping = self._in_flight = False
-        self._handed.append(_Handed(uuid))
+        self._prompts.append(_Prompt(uuid))
 
     def interrupt(self) -> bool:
         """Stop what runs now. True: send the request at once; else `begun` says when."""
-        resting = self._state == "idle" and not self._handed and not self._turning
+        resting = self._state == "idle" and not self._prompts and not self._turning
         self._stopping = not resting
-        if self._handed and not self._turning:
+        if self._prompts and not self._turning:
             return False
         self._in_flight = not resting
         return True
@@ -96,9 +96,9 @@ class Turns:
 
     def init(self) -> Iterator[Signal]:
         """`system/init`: a turn begins. Without states, it is the only sign of one that nobody asked for."""
-        for prompt in self._handed:
+        for prompt in self._prompts:
             prompt.begun = prompt.begun or not prompt.lifecycle
-        if not self._handed and not self._state and not self._woken:
+        if not self._prompts and not self._state and not self._woken:
             self._woken = True
             yield Signal(Input.ACTIVITY)
 
@@ -106,7 +106,7 @@ class Turns:
         """`session_state_changed`. `requires_action` and back is no end and no beginning."""
         before, self._state = self._state, state
         if state == "running" and before in ("", "idle"):
-            if not self._handed:
+            if not self._prompts:
                 self._woken = True
                 yield Signal(Input.ACTIVITY)
             self._opened = True
@@ -116,12 +116,12 @@ class Turns:
 
     def _idle(self) -> Iterator[Signal]:
         """Nothing runs and nothing is queued: what was begun has been answered, if by no result of its own."""
-        answered = [prompt for prompt in self._handed if prompt.begun]
-        self._handed = [prompt for prompt in self._handed if not prompt.begun]
-        for _ in answered or ([None] if self._woken and not self._handed else []):
+        answered = [prompt for prompt in self._prompts if prompt.begun]
+        self._prompts = [prompt for prompt in self._prompts if not prompt.begun]
+        for _ in answered or ([None] if self._woken and not self._prompts else []):
             yield Signal(Input.DONE, metadata=self._take_carried())
         self._woken = self._turning = False
-        if not self._handed:
+        if not self._prompts:
             self._stopping = False
         if self._opened:
             self._opened = False
@@ -129,14 +129,14 @@ class Turns:
 
     def lifecycle(self, uuid: str, state: str) -> Iterator[Signal]:
         """`command_lifecycle`: the fate of one prompt. Ends without a result are told here only."""
-        prompt = next((prompt for prompt in self._handed if prompt.uuid == uuid), None)
+        prompt = next((prompt for prompt in self._prompts if prompt.uuid == uuid), None)
         if prompt is None:
             return
         prompt.lifecycle = True
         if state == "started":
             prompt.begun = True
         elif state in ("cancelled", "discarded", "refused") and not prompt.begun:
-            self._handed.remove(prompt)
+            self._prompts.remove(prompt)
             message = f"Claude Code did not take the prompt ({state})."
             yield Signal(Input.FAILED, aborted=state == "cancelled", error={"message": message, "code": f"prompt_{state}"})
 
@@ -145,30 +145,30 @@ class Turns:
     def result(self, msg: Msg, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Signal]:
         """A `result`. `error` is None when it went well."""
         self._turning = self._in_flight = False
-        mine = self._answered_by(msg)
-        foreign = bool(self._handed) and not mine
-        self._handed = [prompt for prompt in self._handed if prompt not in mine]
-        if not self._handed:
+        answered_prompts = self._answered_by(msg)
+        foreign = bool(self._prompts) and not answered_prompts
+        self._prompts = [prompt for prompt in self._prompts if prompt not in answered_prompts]
+        if not self._prompts:
             self._stopping = False
         self._carry(msg)
         if foreign:
             return
         self._woken = False
         metadata = self._take_carried()
-        for number in range(max(len(mine), 1)):
+        for number in range(max(len(answered_prompts), 1)):
             if error is None:
                 yield Signal(Input.DONE, metadata=None if number else metadata)
             else:
                 yield Signal(Input.FAILED, error=error, aborted=aborted, metadata=None if number else metadata)
 
-    def _answered_by(self, msg: Msg) -> list[_Handed]:
+    def _answered_by(self, msg: Msg) -> list[_Prompt]:
         named = {as_text(uuid) for uuid in arr(msg.get("user_message_uuids"))} | {as_text(msg.get("user_message_uuid"))}
         named.discard("")
         if named:
-            return [prompt for prompt in self._handed if prompt.uuid in named]
+            return [prompt for prompt in self._prompts if prompt.uuid in named]
         if get_text(obj(msg.get("origin")), "kind") == "task-notification":
             return []
-        return self._handed[:1]
+        return self._prompts[:1]
 
     def _carry(self, msg: Msg) -> None:
         """Usage of the turn, and its cost in USD.

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from universal.agents import kit
 from universal.agents.codex.speech import Call, Context, Thread
-from universal.agents.codex.tools import Outcome, Shown, bare_command, diff_of, paths_of, read_questions
+from universal.agents.codex.tools import Display, Outcome, bare_command, diff_of, paths_of, read_questions
 from universal.agents.codex.wire import Msg
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question, QuestionOption
@@ -27,7 +27,7 @@ from universal.shell import is_read_only
 
 
 class AsksPerson(Protocol):
-    """Whether a request is for a person, or only a check by the rules of a call that the mode lets through."""
+    """Whether a person is asked, or only the permission rules, since the mode allows the call."""
 
     def __call__(self, tool: str, *, is_escalation: bool, reads_only: bool) -> bool:
         """`is_escalation`: Codex asks for more than its sandbox allows. `reads_only`: the call changes nothing."""
@@ -40,13 +40,13 @@ _NO_ANSWER = "The user did not answer."
 
 @dataclass(slots=True, kw_only=True)
 class _Ask(kit.Ask):
-    """An open request. `made` is the tool call that we show for it."""
+    """An open request. `shown_call` is the tool call that we show for it."""
 
     request_id: Id
     thread: Thread
     decide: Callable[[kit.Decision], Json] = lambda decision: {"decision": _DECISIONS[decision]}
     answer: Callable[[kit.Answers | None, str], Json] = lambda answers, message: {"answers": {}}
-    made: Call | None = None
+    shown_call: Call | None = None
 
 
 @dataclass(slots=True)
@@ -64,8 +64,8 @@ class Asks:
         """`item/commandExecution/requestApproval`."""
         params = request.params
         call = thread.calls.get(get_text(params, "itemId"))
-        command = bare_command(params) or (as_text(call.shown.arguments.get("command")) if call else "")
-        arguments: Msg = {**(call.shown.arguments if call else {}), "command": command}
+        command = bare_command(params) or (as_text(call.display.arguments.get("command")) if call else "")
+        arguments: Msg = {**(call.display.arguments if call else {}), "command": command}
         network = get_text(obj(params.get("networkApprovalContext")), "host")
         reason = get_text(params, "reason") or (f"Network access to {network}" if network else "")
         actions = [obj(action) for action in arr(params.get("commandActions"))]
@@ -85,8 +85,8 @@ class Asks:
     def files(self, request: Request, thread: Thread) -> Iterator[Output]:
         """`item/fileChange/requestApproval`: the diff is in the item that has started."""
         call = thread.calls.get(get_text(request.params, "itemId"))
-        arguments = call.shown.arguments if call else {}
-        title = call.shown.title if call else get_text(request.params, "grantRoot")
+        arguments = call.display.arguments if call else {}
+        title = call.display.title if call else get_text(request.params, "grantRoot")
         diff = diff_of(call.source) if call else ""
         paths = [*(paths_of(call.source) if call else ()), *filter(None, [get_text(request.params, "grantRoot")])]
         yield from self._permission(
@@ -169,8 +169,8 @@ class Asks:
 
         call_id = get_text(request.params, "itemId") or f"question_{request.id}"
         arguments: Msg = {"questions": rows}
-        shown = Shown("request_user_input", arguments, questions[0].question)
-        for fact in thread.call(call_id, shown, {}, request.raw):
+        display = Display("request_user_input", arguments, questions[0].question)
+        for fact in thread.call(call_id, display, {}, request.raw):
             yield replace(fact, synthetic=True)
         yield from self._question(request, thread, "request_user_input", arguments, questions, answer, thread.calls.get(call_id))
 
@@ -213,9 +213,9 @@ class Asks:
         arguments: Msg,
         questions: tuple[Question, ...],
         answer: Callable[[kit.Answers | None, str], Json],
-        made: Call | None,
+        shown_call: Call | None,
     ) -> Iterator[Output]:
-        call_id = made.call_id if made is not None else get_text(request.params, "itemId")
+        call_id = shown_call.call_id if shown_call is not None else get_text(request.params, "itemId")
         metadata: dict[str, Json] = {"tool": tool, "call_id": call_id, "input": arguments}
         ask = _Ask(
             ask_id=self.ctx.ids("question"),
@@ -226,7 +226,7 @@ class Asks:
             request_id=request.id,
             thread=thread,
             answer=answer,
-            made=made,
+            shown_call=shown_call,
         )
         yield self._asks.begin(ask, request.raw)
 
@@ -242,7 +242,7 @@ class Asks:
         yield self._asks.decided(ask, command.decision, command.message)
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Accept a checked call; nothing is told of it."""
+        """Accept a checked call. No event is recorded."""
         ask = self._asks.permission(permission_id)
         if ask is None:
             return []
@@ -260,7 +260,7 @@ class Asks:
 
     def _answered(self, ask: _Ask, answers: kit.Answers | None, reason: str = _NO_ANSWER) -> Iterator[Output]:
         """The result of the call that we showed for a question."""
-        call = ask.made
+        call = ask.shown_call
         if call is None or call.call_id not in ask.thread.calls:
             return
         words = reason if answers is None else "\n".join(", ".join(labels) for labels in answers)

@@ -16,7 +16,7 @@ from universal.agents import kit
 from universal.agents.codex.asks import Asks
 from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
-from universal.agents.codex.tools import Outcome, Shown, agent_name, read_plan
+from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, Turns
 from universal.agents.codex.wire import IGNORED, NAME, REFUSED, Msg, retry_of, turn_error
 from universal.codec import (
@@ -162,7 +162,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             self._settings.begun(result)
             yield from self._turns.thread_begun()
         elif response.method == "turn/start":
-            yield from self._turns.accepted(response.id, get_text(obj(result.get("turn")), "id"))
+            yield from self._turns.turn_accepted(response.id, get_text(obj(result.get("turn")), "id"))
 
     def _refused(self, method: str, response: Response) -> Iterator[Output]:
         """What Codex refuses ends the prompt, but for the interrupt of a turn that has not begun or is over."""
@@ -203,7 +203,7 @@ class CodexCodec(kit.BaseCodec[Context]):
     # --- threads --------------------------------------------------------------------------------------
 
     def _thread(self, params: Msg) -> Thread:
-        """The thread of a message; the conversation itself for what is unknown."""
+        """The thread of a message; the conversation itself for an unknown thread."""
         return self._children.get(get_text(params, "threadId"), self._main)
 
     def _is_main(self, params: Msg) -> bool:
@@ -220,7 +220,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=raw, child=key)
 
     def _adopt(self, thread_id: str, raw: Msg) -> Generator[Output, None, Thread]:
-        """A thread that speaks before we were told whose it is: that of the spawning call that has no receiver yet."""
+        """Open a thread that speaks before its call names it: it belongs to the spawning call without a receiver."""
         known = {thread.child for thread in self._children.values()}
         waiting = [
             (call.call_id, thread, call.source)
@@ -355,7 +355,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         def result(call_id: str) -> Outcome:
             return Outcome((ToolResultPart(call_id=call_id, output=explanation or "Plan updated"),), {"todos": todos})
 
-        yield from thread.synthetic_call(Shown("update_plan", {"todos": todos}, f"{len(todos)} todos"), result, raw)
+        yield from thread.synthetic_call(Display("update_plan", {"todos": todos}, f"{len(todos)} todos"), result, raw)
 
     def _on_tokens(self, params: Msg, raw: Msg) -> Iterator[Output]:
         thread = self._current(params)
@@ -373,12 +373,12 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     def _on_settings(self, params: Msg, raw: Msg) -> Iterator[Output]:
         if self._is_main(params):
-            self._settings.told(obj(params.get("threadSettings")))
+            self._settings.updated(obj(params.get("threadSettings")))
         yield from ()
 
     def _on_server(self, params: Msg, raw: Msg) -> Iterator[Output]:
         """An MCP server was started for a thread; a subagent's are the same ones."""
-        told = self._servers.heard([of_codex(params)], whole=False) if self._is_main(params) else None
+        told = self._servers.update([of_codex(params)], whole=False) if self._is_main(params) else None
         if told is not None:
             yield self._ctx.status("mcp", summary(told), told, raw)
 

@@ -172,13 +172,13 @@ class Settings:
         self.model = get_text(result, "model")
         self.effort = get_text(result, "reasoningEffort")
 
-    def told(self, settings: Msg) -> None:
+    def updated(self, settings: Msg) -> None:
         """`thread/settings/updated`."""
         self.model = get_text(settings, "model") or self.model
         self.effort = get_text(settings, "effort", "reasoningEffort") or self.effort
 
     def turn(self, prompt: Prompt, *, first: bool) -> Msg:
-        """What a prompt wants otherwise than it is, as parameters of `turn/start`. `first`: the thread has just begun."""
+        """The settings that a prompt changes, as parameters of `turn/start`. `first`: the thread has just begun."""
         params: Msg = {}
         model = prompt.model if prompt.model and prompt.model != DEFAULT_MODEL else ""
         effort = prompt.variant or (self._own_effort.get(model, "") if model else "")
@@ -203,6 +203,6 @@ class Settings:
         return params
 
     def model_of(self) -> dict[str, Json]:
-        """`metadata.model` of what is said now."""
+        """`metadata.model` of a message that begins now."""
         wished, variant = self._wished
         return {"provider_id": NAME, "model_id": wished or self.model or DEFAULT_MODEL, "variant": variant or None}

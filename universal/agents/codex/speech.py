@@ -17,8 +17,8 @@ from universal.agents.codex.tools import (
     BACKGROUND,
     LATE_ARGUMENTS,
     TOOLS,
+    Display,
     Outcome,
-    Shown,
     changes_of,
 )
 from universal.agents.codex.wire import IGNORED_ITEMS, Msg, usage_of
@@ -49,7 +49,7 @@ class Context(kit.Context):
 class Call(kit.Call):
     """A tool call from its first sign to its result."""
 
-    shown: Shown = field(kw_only=True)
+    display: Display = field(kw_only=True)
     source: Msg = field(kw_only=True)
     """The native item that it is, as it began."""
     whole: bool = False
@@ -80,7 +80,7 @@ class Thread(kit.Items[Context]):
     """We asked for the compaction that comes."""
     _total: int = -1
     _open: _Message | None = None
-    _made: int = 0
+    _synthetic_calls: int = 0
 
     # --- items ----------------------------------------------------------------------------------------
 
@@ -96,15 +96,15 @@ class Thread(kit.Items[Context]):
             if kind == "subAgentActivity" and get_text(item, "kind") != "started":
                 self.ctx.ignore("subAgentActivity, later")
                 return
-            yield from self.call(id_, self._shown(kind, item), item, raw, whole=kind not in LATE_ARGUMENTS)
+            yield from self.call(id_, self._display_of(kind, item), item, raw, whole=kind not in LATE_ARGUMENTS)
         elif kind not in ("userMessage", "exitedReviewMode") and kind not in IGNORED_ITEMS and kind not in TOOLS:
             yield self.ctx.unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
 
-    def _shown(self, kind: str, item: Msg) -> Shown:
-        shown = TOOLS[kind][0](item)
-        if shown.arguments.get("workdir") == self.ctx.directory():
-            return replace(shown, arguments={k: v for k, v in shown.arguments.items() if k != "workdir"})
-        return shown
+    def _display_of(self, kind: str, item: Msg) -> Display:
+        display = TOOLS[kind][0](item)
+        if display.arguments.get("workdir") == self.ctx.directory():
+            return replace(display, arguments={k: v for k, v in display.arguments.items() if k != "workdir"})
+        return display
 
     def completed(self, item: Msg, raw: Msg) -> Iterator[Fact]:
         """`item/completed`. Begins what has not been started."""
@@ -141,8 +141,8 @@ class Thread(kit.Items[Context]):
         call = self.calls[id_]
         show, result = TOOLS[kind]
         if not call.whole:
-            call.shown = show(item)
-            call.name = call.shown.name
+            call.display = show(item)
+            call.name = call.display.name
             yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
         elif kind == "fileChange" and not changes_of(item):
             item = {**item, "changes": call.source.get("changes")}
@@ -168,33 +168,33 @@ class Thread(kit.Items[Context]):
         part = message.parts.get(key)
         if part is None:
             part = message.parts[key] = kit.Part(kind, len(message.parts))
-        part.said.add(text)
+        part.growing.add(text)
         yield self.delta(message.item_id, key.partition("/")[0], text, part.index, part.kind, raw, synthetic=synthetic)
 
     def _whole(self, key: str, kind: kit.PartKind, text: str, raw: Msg) -> Iterator[Fact]:
         """The whole text of a part: what its deltas have not said comes as one more."""
         part = self._open.parts.get(key) if self._open is not None else None
-        said = part.said.text if part is not None else ""
+        said = part.growing.text if part is not None else ""
         if text.startswith(said):
             yield from self.say(key, kind, text[len(said) :], raw, synthetic=True)
 
     # --- calls ----------------------------------------------------------------------------------------
 
-    def call(self, call_id: str, shown: Shown, source: Msg, raw: Msg, *, whole: bool = True) -> Iterator[Fact]:
+    def call(self, call_id: str, display: Display, source: Msg, raw: Msg, *, whole: bool = True) -> Iterator[Fact]:
         """A tool call begins; `whole`: its arguments are known."""
         message = yield from self._message(raw)
         message.calls = True
-        call = Call(call_id, shown.name, self.ctx.ids("item"), message.item_id, shown=shown, source=source)
+        call = Call(call_id, display.name, self.ctx.ids("item"), message.item_id, display=display, source=source)
         self.calls[call_id] = call
         yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
         if whole:
             yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
 
-    def synthetic_call(self, shown: Shown, result: Callable[[str], Outcome], raw: Msg) -> Iterator[Fact]:
+    def synthetic_call(self, display: Display, result: Callable[[str], Outcome], raw: Msg) -> Iterator[Fact]:
         """A call that Codex tells by its effect only (`update_plan`)."""
-        self._made += 1
-        call_id = f"{shown.name}_{self.turn_id or self.thread_id}_{self._made}"
-        for fact in self.call(call_id, shown, {}, raw):
+        self._synthetic_calls += 1
+        call_id = f"{display.name}_{self.turn_id or self.thread_id}_{self._synthetic_calls}"
+        for fact in self.call(call_id, display, {}, raw):
             yield replace(fact, synthetic=True)
         for fact in self.result(self.calls[call_id], result(call_id), raw):
             yield replace(fact, synthetic=True)
@@ -300,9 +300,9 @@ class Thread(kit.Items[Context]):
         call.whole = type_ is EventType.ITEM_COMPLETED
         if not call.whole:
             return self.item_fact(type_, kit.call_item(call, status, "", None), raw)
-        metadata: dict[str, Json] = {"title": call.shown.title, "input": call.shown.arguments}
-        return self.item_fact(type_, kit.call_item(call, status, kit.dumps(call.shown.arguments), metadata), raw)
+        metadata: dict[str, Json] = {"title": call.display.title, "input": call.display.arguments}
+        return self.item_fact(type_, kit.call_item(call, status, kit.dumps(call.display.arguments), metadata), raw)
 
     def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        """A fact of this thread; synthetic when Codex has not told it."""
+        """A fact of this thread. It is synthetic when it comes from no native message."""
         return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)

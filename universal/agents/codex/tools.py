@@ -24,7 +24,7 @@ BACKGROUND = "(still running in the background)"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Display:
     """A call: the tool's name, its arguments, a line for people."""
 
     name: str
@@ -57,12 +57,12 @@ def bare_command(item: Msg) -> str:
     return actions[0] if len(actions) == 1 and actions[0] else command
 
 
-def _command(item: Msg) -> Shown:
+def _command(item: Msg) -> Display:
     command = bare_command(item)
     arguments: Msg = {"command": command}
     if get_text(item, "cwd"):
         arguments["workdir"] = get_text(item, "cwd")
-    return Shown("shell", arguments, command)
+    return Display("shell", arguments, command)
 
 
 def _command_result(item: Msg) -> Outcome:
@@ -128,13 +128,13 @@ def paths_of(item: Msg) -> list[str]:
     return [*(get_text(change, "path") for change in changes_of(item)), *filter(None, moves)]
 
 
-def _files(item: Msg) -> Shown:
+def _files(item: Msg) -> Display:
     changes = changes_of(item)
     patch = "*** Begin Patch\n" + "".join(map(_patch, changes)) + "*** End Patch"
     arguments: Msg = {"patch": patch}
     if changes:  # where a permission is asked for one path, it is the first
         arguments["path"] = get_text(changes[0], "path")
-    return Shown("apply_patch", arguments, ", ".join(get_text(change, "path") for change in changes))
+    return Display("apply_patch", arguments, ", ".join(get_text(change, "path") for change in changes))
 
 
 def _files_result(item: Msg) -> Outcome:
@@ -158,9 +158,9 @@ def _files_result(item: Msg) -> Outcome:
 # --- other tools --------------------------------------------------------------------------------------
 
 
-def _mcp(item: Msg) -> Shown:
+def _mcp(item: Msg) -> Display:
     server, tool = get_text(item, "server") or "server", get_text(item, "tool") or "tool"
-    return Shown(f"mcp__{server}__{tool}", _arguments(item), tool)
+    return Display(f"mcp__{server}__{tool}", _arguments(item), tool)
 
 
 def _mcp_result(item: Msg) -> Outcome:
@@ -175,8 +175,8 @@ def _mcp_result(item: Msg) -> Outcome:
     return Outcome((*_output(item, error or "\n".join(texts)), *images), metadata, failed)
 
 
-def _dynamic(item: Msg) -> Shown:
-    return Shown(get_text(item, "tool") or "tool", _arguments(item), get_text(item, "tool"))
+def _dynamic(item: Msg) -> Display:
+    return Display(get_text(item, "tool") or "tool", _arguments(item), get_text(item, "tool"))
 
 
 def _dynamic_result(item: Msg) -> Outcome:
@@ -202,11 +202,11 @@ def _blocks(blocks: list[Json]) -> tuple[list[str], list[ImagePart]]:
     return texts, images
 
 
-def _search(item: Msg) -> Shown:
+def _search(item: Msg) -> Display:
     action = obj(item.get("action"))
     query = get_text(item, "query") or get_text(action, "query", "url", "pattern")
     query = query or ", ".join(filter(None, map(as_text, arr(action.get("queries")))))
-    return Shown("web_search", {"query": query}, query)
+    return Display("web_search", {"query": query}, query)
 
 
 def _search_result(item: Msg) -> Outcome:
@@ -214,8 +214,8 @@ def _search_result(item: Msg) -> Outcome:
     return Outcome(_output(item, kit.dumps(results) if results else "The model has read the results."), {})
 
 
-def _view(item: Msg) -> Shown:
-    return Shown("view_image", {"path": get_text(item, "path")}, get_text(item, "path"))
+def _view(item: Msg) -> Display:
+    return Display("view_image", {"path": get_text(item, "path")}, get_text(item, "path"))
 
 
 def _view_result(item: Msg) -> Outcome:
@@ -224,29 +224,29 @@ def _view_result(item: Msg) -> Outcome:
     return Outcome((*_output(item, path), *image, FileRefPart(path=path, action="read")), {})
 
 
-def _generated(item: Msg) -> Shown:
-    return Shown("image_generation", {"prompt": get_text(item, "revisedPrompt")}, get_text(item, "revisedPrompt"))
+def _generated(item: Msg) -> Display:
+    return Display("image_generation", {"prompt": get_text(item, "revisedPrompt")}, get_text(item, "revisedPrompt"))
 
 
 def _generated_result(item: Msg) -> Outcome:
     path = get_text(item, "savedPath")
     image = (ImagePart(path=path),) if path else ()
     failed = get_text(item, "status") == "failed" or bool(obj(item.get("failure")))
-    return Outcome((*_output(item, path or "No image was made."), *image), {}, failed)
+    return Outcome((*_output(item, path or "No image was shown_call."), *image), {}, failed)
 
 
 _COLLAB_NAMES: Mapping[str, str] = {"spawnAgent": "spawn_agent", "wait": "wait"}
 
 
-def _collab(item: Msg) -> Shown:
+def _collab(item: Msg) -> Display:
     tool = get_text(item, "tool")
     prompt = get_text(item, "prompt")
     if tool == "spawnAgent":
-        return Shown("spawn_agent", spawn_arguments(prompt, ""), prompt)
+        return Display("spawn_agent", spawn_arguments(prompt, ""), prompt)
     arguments: Msg = {"receivers": arr(item.get("receiverThreadIds"))}
     if prompt:
         arguments["prompt"] = prompt
-    return Shown(_COLLAB_NAMES.get(tool, tool or "agents"), arguments, tool)
+    return Display(_COLLAB_NAMES.get(tool, tool or "agents"), arguments, tool)
 
 
 def _collab_result(item: Msg) -> Outcome:
@@ -265,8 +265,8 @@ def spawn_arguments(prompt: str, name: str) -> Msg:
     return {"description": description, "prompt": prompt, "subagent_type": "general"}
 
 
-def _activity(item: Msg) -> Shown:
-    return Shown("spawn_agent", spawn_arguments("", agent_name(item)), agent_name(item))
+def _activity(item: Msg) -> Display:
+    return Display("spawn_agent", spawn_arguments("", agent_name(item)), agent_name(item))
 
 
 def _activity_result(item: Msg) -> Outcome:
@@ -278,8 +278,8 @@ def agent_name(item: Msg) -> str:
     return get_text(item, "agentPath").rpartition("/")[2] or "subagent"
 
 
-def _sleep(item: Msg) -> Shown:
-    return Shown("sleep", {"duration_ms": item.get("durationMs")}, "sleep")
+def _sleep(item: Msg) -> Display:
+    return Display("sleep", {"duration_ms": item.get("durationMs")}, "sleep")
 
 
 def _done(item: Msg) -> Outcome:
@@ -300,7 +300,7 @@ def _arguments(item: Msg) -> Msg:
     return obj(arguments) if isinstance(arguments, dict) or arguments is None else {"input": arguments}
 
 
-TOOLS: dict[str, tuple[Callable[[Msg], Shown], Callable[[Msg], Outcome]]] = {
+TOOLS: dict[str, tuple[Callable[[Msg], Display], Callable[[Msg], Outcome]]] = {
     "commandExecution": (_command, _command_result),
     "fileChange": (_files, _files_result),
     "mcpToolCall": (_mcp, _mcp_result),

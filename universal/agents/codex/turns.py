@@ -30,7 +30,7 @@ COMPACT_METHOD = "thread/compact/start"
 
 
 @dataclass(slots=True)
-class _Handed:
+class _Prompt:
     """A prompt that was written and is not answered."""
 
     request_id: Id
@@ -49,7 +49,7 @@ class Turns:
     _first: bool = True
     _waiting: list[Prompt] = field(default_factory=list[Prompt])
     """Prompts that the thread is not there for yet."""
-    _handed: list[_Handed] = field(default_factory=list[_Handed])
+    _prompts: list[_Prompt] = field(default_factory=list[_Prompt])
     _woken: bool = False
     """ACTIVITY was signalled and nothing has ended it."""
     _stopping: bool = False
@@ -59,7 +59,7 @@ class Turns:
 
     def prompt(self, prompt: Prompt) -> Iterator[Output]:
         """A prompt for Codex."""
-        if not self._handed:
+        if not self._prompts:
             self._stopping = False
         if self.main.thread_id:
             yield from self._start(prompt)
@@ -88,7 +88,7 @@ class Turns:
     def _start(self, prompt: Prompt) -> Iterator[Output]:
         if prompt.compact:
             request_id, line = self.rpc.request(COMPACT_METHOD, {"threadId": self.main.thread_id})
-            self._handed.append(_Handed(request_id))
+            self._prompts.append(_Prompt(request_id))
             self.main.compacting = True
             yield WriteLine(line)
             return
@@ -96,12 +96,12 @@ class Turns:
         params |= self.settings.turn(prompt, first=self._first)
         self._first = False
         request_id, line = self.rpc.request("turn/start", params)
-        self._handed.append(_Handed(request_id))
+        self._prompts.append(_Prompt(request_id))
         yield WriteLine(line)
 
-    def accepted(self, request_id: Id, turn_id: str) -> Iterator[Output]:
+    def turn_accepted(self, request_id: Id, turn_id: str) -> Iterator[Output]:
         """`turn/start` was answered. The turn may be over already."""
-        for prompt in self._handed:
+        for prompt in self._prompts:
             if prompt.request_id == request_id:
                 prompt.turn_id = turn_id
                 if self._stopping and not self.main.turn_id:
@@ -110,9 +110,9 @@ class Turns:
     def refusal(self, method: str, request_id: Id, message: str) -> dict[str, Json] | None:
         """Codex refused a request: the error of the prompt that it was for, None if there is none."""
         if method in ("turn/start", COMPACT_METHOD):
-            before = len(self._handed)
-            self._handed = [prompt for prompt in self._handed if prompt.request_id != request_id]
-            if len(self._handed) == before:
+            before = len(self._prompts)
+            self._prompts = [prompt for prompt in self._prompts if prompt.request_id != request_id]
+            if len(self._prompts) == before:
                 return None
         else:
             self._starting = False
@@ -123,9 +123,9 @@ class Turns:
 
     def started(self, turn_id: str) -> Iterator[Output]:
         """`turn/started` of the conversation."""
-        for prompt in self._handed:
+        for prompt in self._prompts:
             prompt.turn_id = prompt.turn_id or turn_id
-        if not any(prompt.turn_id == turn_id for prompt in self._handed):
+        if not any(prompt.turn_id == turn_id for prompt in self._prompts):
             self._woken = True
             yield Signal(Input.ACTIVITY)
         if self._stopping:
@@ -133,16 +133,16 @@ class Turns:
 
     def completed(self, turn_id: str, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
         """`turn/completed` of the conversation: DONE or FAILED for each prompt that it answers."""
-        mine = [prompt for prompt in self._handed if prompt.turn_id == turn_id]
-        self._handed = [prompt for prompt in self._handed if prompt not in mine]
-        if not self._handed:
+        answered_prompts = [prompt for prompt in self._prompts if prompt.turn_id == turn_id]
+        self._prompts = [prompt for prompt in self._prompts if prompt not in answered_prompts]
+        if not self._prompts:
             self._stopping = False
-        if not mine and not self._woken:
+        if not answered_prompts and not self._woken:
             return
         self._woken = False
         metadata: dict[str, Json] = {"usage": dict(self.main.usage)} if self.main.usage else {}
         self.main.usage = {}
-        for number in range(max(len(mine), 1)):
+        for number in range(max(len(answered_prompts), 1)):
             yield _end(error, {**(metadata if not number else {}), "anchor": turn_id}, aborted=aborted)
 
     def child_started(self, child: Thread) -> Iterator[Output]:
@@ -170,15 +170,15 @@ class Turns:
         turn_id = self.main.turn_id
         if turn_id:
             yield self._stop(turn_id)
-        elif self._handed:
+        elif self._prompts:
             self._stopping = True
-            known = next((prompt.turn_id for prompt in self._handed if prompt.turn_id), "")
+            known = next((prompt.turn_id for prompt in self._prompts if prompt.turn_id), "")
             if known:
                 yield self._stop(known)
 
     def interrupt_refused(self) -> None:
         """Too early or too late. If the turn has not begun, `started` sends it again."""
-        self._stopping = bool(self._handed) and not self.main.turn_id
+        self._stopping = bool(self._prompts) and not self.main.turn_id
 
     def _stop(self, turn_id: str) -> Output:
         """To be sent again at `turn/started`, in case that Codex does not know the turn yet."""

@@ -118,7 +118,7 @@ def _attached(attachments: Iterable[Attachment]) -> Iterable[Msg]:
         elif item.path:
             yield _text(f"The user attached the file {item.path} ({item.mime}). Read it if it matters.")
         else:
-            yield _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here.")
+            yield _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be display here.")
 
 
 # --- usage and errors ---------------------------------------------------------------------------------

@@ -35,9 +35,9 @@ class BaseCodec(Generic[ContextT]):
 
         All outputs are made before the id is read, since one of them may have learned it.
         """
-        made = list(outputs)
+        results = list(outputs)
         native = self.native_session_id
-        return [of_session(output, native) for output in made] if native else made
+        return [of_session(output, native) for output in results] if native else results
 
     @staticmethod
     def _parse(line: bytes) -> Json:

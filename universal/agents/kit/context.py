@@ -65,7 +65,7 @@ def error_data(error: dict[str, Json]) -> ErrorData:
 
 
 def error_fact(error: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
-    """The `error` event for an error {message, code, details?}; synthetic when no native message told it."""
+    """The `error` event for an error {message, code, details?}; synthetic without a native message."""
     return Fact(EventType.ERROR, error_data(error), raw=raw, synthetic=raw is None, child=child)
 
 

@@ -39,14 +39,14 @@ class Part:
 
     kind: PartKind
     index: int = 0
-    said: Growing = field(default_factory=Growing)
+    growing: Growing = field(default_factory=Growing)
 
     def add_rest(self, whole: str) -> str:
         """Add what the whole text has more than the deltas have said, and return it; "" when they differ."""
-        said = self.said.text
-        rest = whole.removeprefix(said) if whole.startswith(said) else ""
+        text = self.growing.text
+        rest = whole.removeprefix(text) if whole.startswith(text) else ""
         if rest:
-            self.said.add(rest)
+            self.growing.add(rest)
         return rest
 
 
@@ -77,7 +77,7 @@ def dumps(value: Json) -> str:
 
 def contents(parts: Iterable[Part]) -> tuple[ContentPart, ...]:
     """The parts of a message that is complete."""
-    return tuple(TextPart(text=p.said.text) if p.kind == "text" else ReasoningPart(text=p.said.text) for p in parts)
+    return tuple(TextPart(text=p.growing.text) if p.kind == "text" else ReasoningPart(text=p.growing.text) for p in parts)
 
 
 @dataclass(slots=True)

@@ -76,13 +76,13 @@ class Speech(Items[Context]):
         if part is None:
             part = message.slots[slot] = Part(kind, len(message.parts))
             message.parts.append(part)
-        part.said.add(text)
+        part.growing.add(text)
         yield self._delta(message, part, text, raw, synthetic=synthetic)
 
     def whole(self, slot: Hashable, kind: PartKind, text: str, raw: Json) -> Iterator[Fact]:
         """Add the whole text of a part: what was not said yet becomes one synthetic delta."""
         part = self._open.slots.get(slot) if self._open is not None else None
-        said = part.said.text if part is not None else ""
+        said = part.growing.text if part is not None else ""
         if text.startswith(said):
             yield from self.say(slot, kind, text.removeprefix(said), raw, synthetic=True)
 

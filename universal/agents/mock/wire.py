@@ -109,7 +109,7 @@ def usage_of(frame: Frame) -> dict[str, Json]:
 
 
 def attachment(a: c.Attachment) -> dict[str, Json]:
-    """What the mock is told of an attachment; it never gets the bytes, only their number (None: it looks itself)."""
+    """An attachment as the mock gets it: the number of bytes, not the bytes. None: the mock looks itself."""
     size = len(a.text.encode()) if a.text is not None else None
     if a.base64 is not None:
         size = len(a.base64.rstrip("=")) * 3 // 4

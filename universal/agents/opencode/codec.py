@@ -105,7 +105,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         """Events of subagents' sessions whose tool call is not known yet."""
         self._infos: dict[str, Msg] = {}
         self._offers: dict[str, Json] = {}
-        self._asked: dict[str, str] = {}
+        self._pending_requests: dict[str, str] = {}
         """Open requests -> what they are for."""
         self._requests = 0
         self._prompt: Prompt | None = None
@@ -115,7 +115,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         self._resumed = False
         self._anchor = ""
         """The message after which the conversation is to be cut, before the first prompt."""
-        self._gone: list[str] = []
+        self._to_delete: list[str] = []
         """Messages that are still to be deleted."""
         self._last_event = ""
 
@@ -150,7 +150,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
     def _request(self, purpose: str, method: str, path: str, body: Json = None) -> WriteLine:
         self._requests += 1
         id_ = f"r{self._requests}"
-        self._asked[id_] = purpose
+        self._pending_requests[id_] = purpose
         return request(id_, method, path, body)
 
     def _post(self, path: str, body: Json) -> WriteLine:
@@ -180,7 +180,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             yield from self._send_with_rules(prompt)
             return
         first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
-        if self._prompt is None and "create" not in self._asked.values():
+        if self._prompt is None and "create" not in self._pending_requests.values():
             # With a title of ours it does not ask a model for one.
             self._rules = _rules_for_engine(prompt.session_rules)
             body: Msg = {"title": first} if first else {}
@@ -203,7 +203,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         thread = self._main.thread
         message = message_id(prompt.key, self._last_event)
         if message:
-            thread.own.add(message)
+            thread.own_prompts.add(message)
         thread.claims = not message
         thread.error = None
         path = self._path()
@@ -261,7 +261,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
     # --- answers --------------------------------------------------------------------------------------
 
     def _answer(self, msg: Msg) -> Iterator[Output]:
-        purpose = self._asked.pop(text(msg.get("id")), "")
+        purpose = self._pending_requests.pop(text(msg.get("id")), "")
         status, body = whole(msg.get("status")), msg.get("body")
         good = 200 <= status < 300
         if purpose.startswith("offer:"):
@@ -275,12 +275,12 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         elif purpose == "rules":
             yield from self._rules_taken(good, status, body, msg)
         elif purpose == "history":
-            gone = after(body, self._anchor) if good else None
-            yield from self._cut(gone, msg)
+            message_ids = after(body, self._anchor) if good else None
+            yield from self._cut(message_ids, msg)
         elif purpose == "delete":
-            yield from self._cut(self._gone if good or status == 404 else None, msg)
+            yield from self._cut(self._to_delete if good or status == 404 else None, msg)
         elif purpose in ("prompt", "command"):
-            yield from self._accepted(good, status, body, msg)
+            yield from self._prompt_accepted(good, status, body, msg)
         elif not good:
             # A reply that came too late, or an abort of nothing: the events tell what is true.
             self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
@@ -312,23 +312,23 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             return
         yield from self._send_with_rules(prompt)
 
-    def _cut(self, gone: list[str] | None, msg: Msg) -> Iterator[Output]:
+    def _cut(self, message_ids: list[str] | None, msg: Msg) -> Iterator[Output]:
         """One message after the other is deleted, the last one first; then the prompt. None: it cannot be done."""
-        if gone is None:
+        if message_ids is None:
             self._prompt = None
             error: dict[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
             yield from self._failed(error, msg)
             return
-        self._gone = gone[1:]
-        if gone:
-            yield self._request("delete", "DELETE", self._path(f"/message/{quote(gone[0])}"))
+        self._to_delete = message_ids[1:]
+        if message_ids:
+            yield self._request("delete", "DELETE", self._path(f"/message/{quote(message_ids[0])}"))
             return
         self._anchor = ""
         prompt, self._prompt = self._prompt, None
         if prompt is not None:
             yield from self._first_prompt(prompt)
 
-    def _accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+    def _prompt_accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         if good or not self._main.course.active:
             return
         error = self._refusal(status, body)
@@ -407,7 +407,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             yield self._ctx.unparsed(f"session.status/{kind or '?'}", "unknown status", event)
 
     def _work(self, session: _Session) -> Iterator[Output]:
-        """A session was told busy."""
+        """A session is busy."""
         course, child = session.course, session.thread.child
         stopping = course.stopping
         if not course.active:
@@ -426,7 +426,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         yield
 
     def _on_error(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        """Is told at the end of the turn: what the session says next may be better, or a way on."""
+        """Keep an error for the end of the turn: what follows may say it better, or the turn goes on."""
         course, native = session.course, obj(p.get("error"))
         if native.get("name") == ABORT_ERROR:
             course.aborted = True
@@ -471,15 +471,15 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
     def _on_part(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         part = obj(p.get("part"))
         yield from session.thread.part(part, event)
-        made = text(obj(obj(part.get("state")).get("metadata")).get("sessionId"))
-        if part.get("type") == "tool" and part.get("tool") == "task" and made and made not in self._children:
-            yield from self._open_child(made, part, event)
+        child_id = text(obj(obj(part.get("state")).get("metadata")).get("sessionId"))
+        if part.get("type") == "tool" and part.get("tool") == "task" and child_id and child_id not in self._children:
+            yield from self._open_child(child_id, part, event)
 
     def _on_delta(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         yield from session.thread.piece(p, event)
 
     def _open_child(self, session_id: str, part: Msg, event: Msg) -> Iterator[Output]:
-        """A tool call has told which session is its subagent's."""
+        """Open the session that a tool call names as its subagent's."""
         call_id, arguments = text(part.get("callID")), obj(obj(part.get("state")).get("input"))
         info = self._infos.pop(session_id, {})
         self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
@@ -543,7 +543,7 @@ def _rules_for_engine(session_rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
 
 
 def _session_of(properties: Msg) -> str:
-    """The session of an event; before 1.14 some told it only inside of `info` or `part`."""
+    """The session of an event. Before 1.14, some events had it only inside of `info` or `part`."""
     info, part = obj(properties.get("info")), obj(properties.get("part"))
     inside = text(info.get("sessionID")) or text(part.get("sessionID")) or text(info.get("id"))
     return text(properties.get("sessionID")) or inside

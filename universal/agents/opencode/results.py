@@ -25,44 +25,46 @@ class Result:
 
 def read_result(call_id: str, tool: str, state: Msg) -> Result:
     """A tool's state `completed` or `error`."""
-    told = obj(state.get("metadata"))
+    details = obj(state.get("metadata"))
     time = obj(state.get("time"))
     metadata: dict[str, Json] = {}
     if isinstance(time.get("start"), int) and isinstance(time.get("end"), int):
         metadata["duration_ms"] = max(time["end"] - time["start"], 0)
     if state.get("status") == "error":
-        if told.get("interrupted") is True:
+        if details.get("interrupted") is True:
             metadata["interrupted"] = True
         return Result((ToolResultPart(call_id=call_id, output=text(state.get("error"))),), metadata, failed=True)
     output = text(state.get("output"))
     content: list[ContentPart] = [ToolResultPart(call_id=call_id, output=output)]
-    content += _files(tool, obj(state.get("input")), told)
+    content += _files(tool, obj(state.get("input")), details)
     for attachment in map(obj, arr(state.get("attachments"))):
         if text(attachment.get("mime")).startswith("image/") and text(attachment.get("url")):
             content.append(ImagePart(path=text(attachment.get("url")), mime=text(attachment.get("mime"))))
-    if isinstance(told.get("exit"), int):
-        metadata |= {"exit_code": told["exit"], "stdout": text(told.get("output")) or output}
+    if isinstance(details.get("exit"), int):
+        metadata |= {"exit_code": details["exit"], "stdout": text(details.get("output")) or output}
     for key in ("todos", "answers"):
-        if isinstance(told.get(key), list):
-            metadata[key] = told[key]
-    metadata |= {"truncated": told.get("truncated") is True, "structured": told}
-    metadata["opencode"] = {"title": text(state.get("title")), "metadata": told}
+        if isinstance(details.get(key), list):
+            metadata[key] = details[key]
+    metadata |= {"truncated": details.get("truncated") is True, "structured": details}
+    metadata["opencode"] = {"title": text(state.get("title")), "metadata": details}
     return Result(tuple(content), metadata, failed=False)
 
 
-def _files(tool: str, arguments: Msg, told: Msg) -> Iterator[ContentPart]:
+def _files(tool: str, arguments: Msg, details: Msg) -> Iterator[ContentPart]:
     """Files that a tool has read or changed."""
-    change = obj(told.get("filediff"))
+    change = obj(details.get("filediff"))
     if text(change.get("file")):
-        yield FileRefPart(path=text(change.get("file")), action="patch", diff=text(change.get("patch")) or text(told.get("diff")))
-    elif tool == "write" and text(told.get("filepath")):
-        path = text(told.get("filepath"))
-        if told.get("exists") is True:
-            yield FileRefPart(path=path, action="patch", diff=text(told.get("diff")))
+        yield FileRefPart(
+            path=text(change.get("file")), action="patch", diff=text(change.get("patch")) or text(details.get("diff"))
+        )
+    elif tool == "write" and text(details.get("filepath")):
+        path = text(details.get("filepath"))
+        if details.get("exists") is True:
+            yield FileRefPart(path=path, action="patch", diff=text(details.get("diff")))
         else:
-            yield FileRefPart(path=path, action="write", diff=_made(path, text(arguments.get("content"))))
+            yield FileRefPart(path=path, action="write", diff=_new_file_diff(path, text(arguments.get("content"))))
     elif tool == "apply_patch":
-        for file in map(obj, arr(told.get("files"))):
+        for file in map(obj, arr(details.get("files"))):
             path = text(file.get("filePath")) or text(file.get("relativePath"))
             if path:
                 action = "write" if file.get("type") == "add" else "patch"
@@ -71,7 +73,7 @@ def _files(tool: str, arguments: Msg, told: Msg) -> Iterator[ContentPart]:
         yield FileRefPart(path=text(arguments.get("filePath")), action="read")
 
 
-def _made(path: str, content: str) -> str:
+def _new_file_diff(path: str, content: str) -> str:
     """The diff of a new file."""
     lines = content.split("\n")
     ended = lines[-1] == ""

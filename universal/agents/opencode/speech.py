@@ -58,15 +58,15 @@ class Call(kit.Call):
 class _User:
     texts: list[str] = field(default_factory=list[str])
     raw: Json = None
-    told: bool = False
+    is_reported: bool = False
 
 
 @dataclass(slots=True)
 class Thread(kit.Items[Context]):
-    """One session of OpenCode's. `own` are ids of prompts that we sent; other messages of users are told as they are."""
+    """One session of OpenCode's. `own_prompts` are ids of prompts that we sent; other messages of users are told as they are."""
 
     session_id: str
-    own: set[str] = field(default_factory=set[str])
+    own_prompts: set[str] = field(default_factory=set[str])
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by the id of their part."""
     usage: dict[str, int] = field(default_factory=dict[str, int])
@@ -116,8 +116,8 @@ class Thread(kit.Items[Context]):
     def _user(self, native_id: str, raw: Msg) -> None:
         if self.claims and native_id not in self._users:
             self.claims = False
-            self.own.add(native_id)
-        if native_id in self.own or native_id in self._users:
+            self.own_prompts.add(native_id)
+        if native_id in self.own_prompts or native_id in self._users:
             self.ctx.ignore("message.updated of our prompt, or again")
             return
         self._users[native_id] = _User(self._early.pop(native_id, []), raw)
@@ -125,9 +125,9 @@ class Thread(kit.Items[Context]):
     def tell_users(self) -> Iterator[Fact]:
         """Messages of users that nobody of ours sent: a subagent's task, OpenCode's own words. Their parts have come by now."""
         for native_id, user in self._users.items():
-            if user.told:
+            if user.is_reported:
                 continue
-            user.told = True
+            user.is_reported = True
             text = "\n\n".join(text for text in user.texts if text)
             if text:
                 yield self.user_fact((TextPart(text=text),), user.raw, native_id=native_id)
@@ -166,7 +166,7 @@ class Thread(kit.Items[Context]):
             if info.get("finish"):
                 metadata["finish"] = info["finish"]
             for part in message.parts.values():
-                text = part.said.text if part.final is None else part.final
+                text = part.growing.text if part.final is None else part.final
                 content.append(TextPart(text=text) if part.kind == "text" else ReasoningPart(text=text))
         return kit.message_item(message.item_id, message.native_id, status, tuple(content), metadata)
 
@@ -177,7 +177,7 @@ class Thread(kit.Items[Context]):
         kind, native_id = as_text(part.get("type")), as_text(part.get("messageID"))
         if kind == "compaction":
             yield self.ctx.status("compaction", None, {"phase": "started", "auto": part.get("auto") is True}, raw, self.child)
-        elif native_id in self.own:
+        elif native_id in self.own_prompts:
             self.ctx.ignore("part of our prompt")
         elif native_id in self._users:
             if kind == "text":
@@ -198,16 +198,16 @@ class Thread(kit.Items[Context]):
         part_id, text = as_text(part.get("id")), as_text(part.get("text"))
         if message is None:
             return
-        known = message.parts.get(part_id)
-        if known is None:
+        text_part = message.parts.get(part_id)
+        if text_part is None:
             if not text:  # an empty part is made before its first delta
                 message.parts[part_id] = _Part(kind, len(message.parts))
                 return
-            known = message.parts[part_id] = _Part(kind, len(message.parts))
-        if rest := known.add_rest(text):
-            yield self._piece_fact(message, known, rest, raw, synthetic=True)
+            text_part = message.parts[part_id] = _Part(kind, len(message.parts))
+        if rest := text_part.add_rest(text):
+            yield self._piece_fact(message, text_part, rest, raw, synthetic=True)
         if obj(part.get("time")).get("end") is not None:
-            known.final = text
+            text_part.final = text
 
     def piece(self, properties: Msg, raw: Msg) -> Iterator[Fact]:
         """`message.part.delta`."""
@@ -220,7 +220,7 @@ class Thread(kit.Items[Context]):
         part = message.parts.get(part_id)
         if part is None:
             part = message.parts[part_id] = _Part("text", len(message.parts))
-        part.said.add(piece)
+        part.growing.add(piece)
         yield self._piece_fact(message, part, piece, raw, synthetic=False)
 
     def _message_of(self, value: Msg, raw: Msg) -> Generator[Fact, None, _Message | None]:

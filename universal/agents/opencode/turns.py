@@ -45,5 +45,5 @@ class Course:
         return self.active and self.begun and self.idle and not speaking
 
     def end(self) -> None:
-        """It was told that it has ended."""
+        """Its end has been signalled."""
         self.active = self.begun = False

@@ -96,7 +96,7 @@ class Asks:
         return tool in _READS or self.mode == BYPASS or (self.mode == "accept-edits" and tool in _EDITS)
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on; nothing is told of it."""
+        """Let a checked call go on. No event is recorded."""
         ask = self._asks.permission(permission_id)
         if ask is None:
             return []
@@ -185,7 +185,7 @@ class Asks:
         """Nobody waits for an answer any more."""
         yield from self._asks.close()
 
-    def over(self, call_id: str) -> Iterator[Output]:
+    def call_ended(self, call_id: str) -> Iterator[Output]:
         """A call has ended: its dialog timed out, if it is still open."""
         yield from self._asks.close(ask for ask in self._asks if ask.call is not None and ask.call.call_id == call_id)
 

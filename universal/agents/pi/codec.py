@@ -83,7 +83,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._sent = 0
         self._waiting: dict[str, tuple[str, str]] = {}
         """Commands without an answer: id -> (command, what for)."""
-        self._told: dict[str, Msg] = {}
+        self._start_answers: dict[str, Msg] = {}
         """Answers to what is asked at the start, until all have come."""
         self._model = ""
         self._level = ""
@@ -222,14 +222,14 @@ class PiCodec(kit.LineCodec[kit.Context]):
         failure = "" if msg.get("success") is True else get_text(msg, "error") or "refused"
         data = obj(msg.get("data"))
         if purpose == "start":
-            self._told[kind] = data
+            self._start_answers[kind] = data
             self._learn(kind, data)
         elif purpose == "forked":
             self.native_session_id = get_text(data, "sessionId") or self.native_session_id
         elif kind == "get_state":
             yield from self._state(data, purpose, msg)
         elif kind == "prompt":
-            yield from self._accepted(msg, failure)
+            yield from self._prompt_accepted(msg, failure)
         elif kind == "compact":
             if get_text(msg, "id") == self._prompt:
                 yield from self._compact_answered(msg, failure)
@@ -255,11 +255,11 @@ class PiCodec(kit.LineCodec[kit.Context]):
             self._model = self._model or model_id(obj(data.get("model")))
             if not self._level:
                 self._default_level = get_text(data, "thinkingLevel")
-        if self._told.keys() >= {"get_state", "get_available_models", "get_commands"}:
-            models = read_models(self._told["get_available_models"].get("models"))
-            chosen = model_id(obj(self._told["get_state"].get("model")))
+        if self._start_answers.keys() >= {"get_state", "get_available_models", "get_commands"}:
+            models = read_models(self._start_answers["get_available_models"].get("models"))
+            chosen = model_id(obj(self._start_answers["get_state"].get("model")))
             default = chosen if any(model.id == chosen for model in models) else models[0].id if models else None
-            self.catalogue = Catalogue(models, read_commands(self._told["get_commands"].get("commands")), default)
+            self.catalogue = Catalogue(models, read_commands(self._start_answers["get_commands"].get("commands")), default)
 
     def _rewound(self, kind: str, data: Msg, failure: str, msg: Msg) -> Iterator[Output]:
         """The next step back to `_rewind`: Pi forks its conversation before the prompt after it. A prompt waits for the end."""
@@ -278,33 +278,33 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield kit.error_fact(error, msg)
             yield Signal(Input.FAILED, error=error)
 
-    def _accepted(self, msg: Msg, failure: str) -> Iterator[Output]:
+    def _prompt_accepted(self, msg: Msg, failure: str) -> Iterator[Output]:
         if get_text(msg, "id") != self._prompt:
             return
         if failure:
             error = error_of(failure)
             yield kit.error_fact(error, msg)
-            yield from self._over(msg, error)
+            yield from self._end_turn(msg, error)
         elif not self._begun:
             yield self._command("get_state", "prompt")
 
     def _compact_answered(self, msg: Msg, failure: str) -> Iterator[Output]:
         """The compaction that we asked for is over; Pi is not at work in it, as far as it says."""
         if failure and self._stopping:
-            yield from self._over(msg, dict(ABORTED))
+            yield from self._end_turn(msg, dict(ABORTED))
         elif failure:
             error = error_of(failure)
             yield kit.error_fact(error, msg)
-            yield from self._over(msg, error)
+            yield from self._end_turn(msg, error)
         else:
-            yield from self._over(msg, None)
+            yield from self._end_turn(msg, None)
 
     def _state(self, data: Msg, purpose: str, msg: Msg) -> Iterator[Output]:
         """What Pi does now, asked because something may have ended without a word."""
         if data.get("isStreaming") is True or data.get("isCompacting") is True:
             return
         if purpose == "prompt" and self._prompt and not self._begun:
-            yield from self._over(msg, dict(ABORTED) if self._stopping else None)  # a command of an extension
+            yield from self._end_turn(msg, dict(ABORTED) if self._stopping else None)  # a command of an extension
         elif (purpose == "end" and self._ending) or (purpose == "abort" and self._running):
             yield from self._finish(msg)
 
@@ -339,15 +339,15 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield from self._speech.close(msg)
         stop = get_text(self._last, "stopReason")
         if stop == "aborted" or (stop == "error" and self._stopping) or self._retrying:
-            yield from self._over(msg, dict(ABORTED))
+            yield from self._end_turn(msg, dict(ABORTED))
         elif stop == "error":
             error = error_of(get_text(self._last, "errorMessage"))
             yield kit.error_fact(error, msg)
-            yield from self._over(msg, error)
+            yield from self._end_turn(msg, error)
         else:
-            yield from self._over(msg, None)
+            yield from self._end_turn(msg, None)
 
-    def _over(self, msg: Msg, error: dict[str, Json] | None) -> Iterator[Output]:
+    def _end_turn(self, msg: Msg, error: dict[str, Json] | None) -> Iterator[Output]:
         metadata: dict[str, Json] = {"usage": self._usage, "cost": self._cost} if self._usage else {}
         if self._anchor:
             metadata["anchor"] = self._anchor
@@ -413,7 +413,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield self._speech.user(content if isinstance(content, str) else text_of(content), msg)
 
     def _on_result(self, msg: Msg) -> Iterator[Output]:
-        yield from self._asks.over(get_text(msg, "toolCallId"))
+        yield from self._asks.call_ended(get_text(msg, "toolCallId"))
         yield from self._voice.result(msg)
 
     # --- the rest ---------------------------------------------------------------------------------------

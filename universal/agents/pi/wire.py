@@ -101,7 +101,7 @@ def usage_of(usage: Msg) -> dict[str, int]:
 
 
 def cost_of(usage: Msg) -> float:
-    """USD of one message; 0 when it is not told."""
+    """The cost of one message in USD, 0 when Pi does not say it."""
     total = obj(usage.get("cost")).get("total")
     if isinstance(total, bool) or not isinstance(total, (int, float)) or not 0 <= total < 2**53:
         return 0.0
@@ -224,7 +224,7 @@ ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
 
 
 def exit_error(stderr: str) -> dict[str, Json] | None:
-    """What a Pi that gave up at its start has said, where more can be done about it than to tell it."""
+    """The error of a Pi that gave up at its start, where a person can do something about it."""
     line = next((line for line in stderr.splitlines() if "No session found matching" in line), "")
     if not line:
         return None

@@ -14,7 +14,7 @@ from shim.record.driver import counting
 from tests.support.recordings import load_all
 from tests.support.replay import encode
 from universal.agents.acp.codec import AcpCodec
-from universal.agents.acp.profiles import KNOWN, Profile
+from universal.agents.acp.profiles import PROFILES, Profile
 from universal.agents.acp.spec import ACP_AGENTS, own_spec
 from universal.codec import (
     Attachment,
@@ -404,7 +404,7 @@ def test_or_at_the_latest_with_the_next_prompt() -> None:
 
 
 def test_known_agents_have_names_and_variables_of_their_own() -> None:
-    assert len({spec.name for spec in ACP_AGENTS}) == len({spec.env_override for spec in ACP_AGENTS}) == len(KNOWN)
+    assert len({spec.name for spec in ACP_AGENTS}) == len({spec.env_override for spec in ACP_AGENTS}) == len(PROFILES)
     assert all(spec.modes[0].id == "build" for spec in ACP_AGENTS)
 
 
@@ -483,7 +483,7 @@ def test_any_bytes_and_any_json(raw: list[bytes], values: list[Any]) -> None:
 @settings(max_examples=300, deadline=None)
 def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
     """Lines of all kinds in any order, each with any of its values replaced by any other; prompts and replies between them."""
-    talk = Talk(AcpCodec(counting(), data.draw(st.sampled_from(KNOWN))))
+    talk = Talk(AcpCodec(counting(), data.draw(st.sampled_from(PROFILES))))
     talk.launch()
     for _ in range(data.draw(st.integers(1, 12))):
         msg = data.draw(st.sampled_from(ALL))

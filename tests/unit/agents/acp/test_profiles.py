@@ -7,14 +7,14 @@ from typing import Any
 from shim.record.driver import counting
 from tests.unit.agents.acp.test_codec import AGENT, Talk
 from universal.agents.acp.codec import AcpCodec
-from universal.agents.acp.profiles import KNOWN
+from universal.agents.acp.profiles import PROFILES
 from universal.codec import Fact, PermissionReply, Prompt, Signal
 from universal.events import EventType, ItemData, PermissionData
 from universal.items import ItemKind, TextPart, ToolResultPart
 
 
 def talk(name: str) -> Talk:
-    profile = next(profile for profile in KNOWN if profile.name == name)
+    profile = next(profile for profile in PROFILES if profile.name == name)
     found = Talk(AcpCodec(counting(), profile)).ready(AGENT)
     found.send(Prompt("p", "hi"))
     return found
@@ -114,7 +114,7 @@ def test_pi_acps_preamble_is_no_answer() -> None:
 
 
 def test_a_missing_login_says_what_to_do() -> None:
-    profile = next(profile for profile in KNOWN if profile.name == "copilot")
+    profile = next(profile for profile in PROFILES if profile.name == "copilot")
     found = Talk(AcpCodec(counting(), profile)).launch()
     found.answer("initialize", {**AGENT, "authMethods": [{"id": "copilot-login", "name": "Log in with Copilot CLI"}]})
     found.send(Prompt("p", "hi"))

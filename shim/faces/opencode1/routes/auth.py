@@ -53,6 +53,6 @@ async def remove_key(ctx: Ctx, path: ProviderPath) -> object:
 
 @operation("provider.auth")
 async def methods(ctx: Ctx) -> object:
-    """For which agents a key can be given, and the variable that it becomes."""
+    """List the agents that accept a key, and the environment variable for it."""
     specs = [agent.spec for agent in await ctx.services.agents.available()]
     return {spec.name: [{"type": "api", "label": f"API key ({spec.key_variables[0]})"}] for spec in specs if spec.key_variables}

@@ -235,7 +235,7 @@ def build_app(
     )
     names = NamedSessions(sessions, agents, kept)
     installs = Installer(agents, settings.data_dir / "agents", clock)
-    hooks = Hooks(settings.hooks, sessions.find)
+    hooks = Hooks(settings.hooks, sessions.index.find_record)
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, True)):
         if on:
             feed.observe(observer)
@@ -293,7 +293,9 @@ def build_app(
             await sessions.start()
             await names.start()
             trees.start()
-            watching = asyncio.create_task(config.keep_current(sessions.directories_at_work), name="keep configuration current")
+            watching = asyncio.create_task(
+                config.keep_current(sessions.index.directories_at_work), name="keep configuration current"
+            )
             ends.callback(watching.cancel)
             if web_ui is not None:
                 await web_ui.start()

@@ -197,7 +197,7 @@ def _check_roots(services: Services, directory: str, session_id: str | None) -> 
     require(directory, services.settings.roots)
     if session_id is not None:
         try:
-            record = services.sessions.record(session_id)
+            record = services.sessions.index.record(session_id)
         except SessionNotFound:
             return
         require(record.directory, services.settings.roots)

@@ -181,7 +181,7 @@ async def get_counters(ctx: Ctx) -> object:
             "cutOff": feed.cut_off + services.hub.stats().dropped,
             "loopLagMs": round((loop.time() - before) * 1000, 3),
             "memoryBytes": memory_bytes(),
-            "sessions": sum(1 for _ in services.sessions.records()),
+            "sessions": sum(1 for _ in services.sessions.index.records()),
         }
     )
 
@@ -204,7 +204,7 @@ async def export_session(ctx: Ctx, path: SessionPath) -> object:
     while more:
         read, more = await face.traces.page(session_id, rows[-1].event.sequence if rows else 0, EXPORT_PAGE)
         rows += [replace(row, event=event_of(entry)) for entry, row in read]
-    record = services.sessions.record(session_id)
+    record = services.sessions.index.record(session_id)
     about = session_info(ctx, record).model_dump(exclude_none=True) | {
         "opencode-shim": version("opencode-shim"),
         "agentVersion": _agent_version(ctx, session_id),
@@ -218,5 +218,5 @@ async def export_session(ctx: Ctx, path: SessionPath) -> object:
 
 
 def _agent_version(ctx: Ctx, session_id: str) -> str | None:
-    agent = ctx.services.agents.get(ctx.services.sessions.agent_of(session_id))
+    agent = ctx.services.agents.get(ctx.services.sessions.index.agent_of(session_id))
     return agent.located.version if agent is not None else None

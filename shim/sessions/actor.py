@@ -299,10 +299,10 @@ class SessionActor:
             self._touch()
         else:
             self.last_active_ms = self.deps.clock.now_ms()
-        with self.deps.changes.burst(), self.main.burst():
+        with self.deps.changes.burst(), self.main.journal.burst():
             if not self.process.receive(generation, lines):
                 return None
-        if self.main.too_much():
+        if self.main.stop_for_full_store():
             self.abort()
         return self.deps.store.room()
 

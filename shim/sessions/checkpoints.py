@@ -136,8 +136,8 @@ def _head(state: SessionState) -> bytes:
     messages = state.session.messages
     saved = WriterState(
         state.sequence,
-        state.event_id,
-        state.native_session_id,
+        state.journal.event_id,
+        state.journal.native_session_id,
         state.turn_id,
         state.ended.model_dump(mode="json") if state.ended is not None else None,
         state.instructions.entries,
@@ -202,8 +202,8 @@ async def open_from(state: SessionState, store: Store) -> bool:
         return False
     saved = found.saved
     state.reducer = core.restored(saved.reducer, found.messages)
-    state.sequence, state.event_id = saved.sequence, saved.event_id
-    state.native_session_id, state.turn_id = saved.native_session_id, saved.turn_id
+    state.journal.sequence, state.journal.event_id = saved.sequence, saved.event_id
+    state.journal.native_session_id, state.turn_id = saved.native_session_id, saved.turn_id
     state.ended = None if saved.ended is None else SessionEndedData.model_validate(saved.ended)
     state.instructions.entries, state.instructions.announced = saved.instructions, saved.announced
     state.pending_prompts.prompts = _pending_prompts(saved.waiting)

@@ -7,10 +7,10 @@ the server died is closed at the next start, as `agent_exited`, so that no clien
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -18,12 +18,8 @@ from shim.collector import collector
 from shim.errors import (
     InvalidRequest,
     LimitReached,
-    PermissionNotFound,
-    QuestionNotFound,
     SessionBusy,
     SessionElsewhere,
-    SessionNotFound,
-    StoreError,
 )
 from shim.host.roots import require
 from shim.ids import slug
@@ -35,30 +31,26 @@ from shim.sessions.feed import ChangeFeed
 from shim.sessions.journal_loader import load_journal
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
-from shim.sessions.permissions.requests import check_unattended, unattended_of_session
+from shim.sessions.permissions.open_requests import OpenRequests
+from shim.sessions.permissions.requests import check_unattended
+from shim.sessions.permissions.session_requests import SessionRequests
 from shim.sessions.prompts.context import default_title
-from shim.sessions.session_entry import SessionEntry, entry_from_row
-from shim.sessions.session_state import OpenRequests, SessionState
-from universal.codec import Fact, PermissionReply, QuestionReply
+from shim.sessions.session_entry import SessionEntry
+from shim.sessions.session_index import SessionIndex
+from shim.sessions.session_state import SessionState
+from universal.codec import Fact
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
 from universal.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
 from universal.session.changes import SessionDeleted
-from universal.session.model import Fields, ModelRef, PermissionRequest, QuestionRequest, Session, SessionRecord, Status
+from universal.session.model import Fields, ModelRef, Session, SessionRecord, Status
 from universal.session.stored import record_json
-from universal.unattended import Unattended
 
 log = structlog.get_logger()
 
 REAP_EVERY_S = 30.0
 """How often idle agent processes are looked for."""
-DECISIONS: dict[str, Literal["accept", "accept_for_session", "reject"]] = {
-    "once": "accept",
-    "always": "accept_for_session",
-    "reject": "reject",
-}
-"""A client's reply to a permission request -> the universal decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +64,26 @@ class SessionManager:
 
     def __init__(self, deps: SessionDeps) -> None:
         self.deps = deps
-        self._entries: dict[str, SessionEntry] = {}
-        self._requests = OpenRequests()
+        self.index = SessionIndex(deps.store)
         self.grants = Grants(deps.clock, deps.ids)
+        self._open_requests = OpenRequests()
+        self.requests = SessionRequests(self.index, self._open_requests, self.grants, deps)
         self.generating = 0
         """Answers of `shim.sessions.prompts.generate` that are being made."""
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
         self._reaper: asyncio.Task[None] | None = None
-        self._unsaved: set[str] = set()
         self.others = OtherServers(self, deps.clean_up)
 
     # --- life of the server --------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Read the rows; close what was busy when the server died."""
-        for row in await self.deps.store.sessions():
-            self._entries[row.id] = entry_from_row(row)
+        await self.index.load()
         await self.others.start()
-        for session_id, entry in list(self._entries.items()):
-            if entry.busy and self.others.owner(session_id) is None:
+        for entry in self.index:
+            if entry.busy and self.others.owner(entry.record.id) is None:
                 with suppress(SessionElsewhere):
-                    await self._load(session_id)
+                    await self._load(entry.record.id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
 
     async def close(self) -> None:
@@ -101,31 +92,20 @@ class SessionManager:
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.wait([self._reaper])
-        actors = {id(k.actor): k.actor for k in self._entries.values() if k.actor is not None}
-        await asyncio.gather(*(actor.close() for actor in actors.values()))
-        self._save_rest()
-
-    def _save_rest(self) -> None:
-        for entry in self._entries.values():
-            if entry.state is not None:
-                entry.state.save_rest()
-        unsaved, self._unsaved = self._unsaved, set()
-        for session_id in unsaved & self._entries.keys():
-            self._save(self._entries[session_id])
+        await asyncio.gather(*(actor.close() for actor in self.index.actors()))
+        self.index.retry()
 
     async def _reap_idle(self) -> None:
         while True:
             await asyncio.sleep(REAP_EVERY_S)
-            self._save_rest()
+            self.index.retry()
             self.reap(self.deps.clock.now_ms())
 
     def reap(self, now_ms: int) -> int:
         """End agents that have been idle for long; how many."""
         limit = now_ms - int(self.deps.idle_reap_s * 1000)
-        idle = [
-            k.actor for k in self._entries.values() if k.actor is not None and k.actor.alive and k.actor.last_active_ms < limit
-        ]
-        for actor in set(idle):
+        idle = [actor for actor in self.index.actors() if actor.alive and actor.last_active_ms < limit]
+        for actor in idle:
             actor.reap()
         return len(idle)
 
@@ -141,7 +121,7 @@ class SessionManager:
             ids=self.deps.ids,
             on_change=self._state_changed,
             feed=self.deps.feed.publish,
-            requests=self._requests,
+            requests=self._open_requests,
         )
 
     def create(
@@ -193,34 +173,34 @@ class SessionManager:
         """The same with a record that exists already: an imported session. Raises LimitReached, BadRequest."""
         require(record.directory, self.deps.roots)
         check_unattended(record.metadata)
-        if len(self._entries) >= self.deps.max_sessions:
+        if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         name = agent_name or self.deps.agents.default().spec.name
         entry = SessionEntry(record, name, {}, facts={"fork": fork} if fork else {})
-        self._entries[record.id] = entry
+        self.index.add(entry)
         self._open(entry, self._new_state(record.id, name))
         assert entry.state is not None
         metadata = {"record": record_json(record), "agent": name, **({"fork": fork} if fork else {})}
         entry.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
-        self._save(entry)
+        self.index.save(entry)
         return entry.state.session.record
 
     def copy_of(self, session_id: str, title: str, fork: Fields | None) -> SessionState:
         """A new, empty session beside an existing one: same directory, agent, model and rules. `fork` as for `create`."""
-        record = self.record(session_id)
+        record = self.index.record(session_id)
         made = self.create(
             record.directory,
             _Project(record.project_id),
             title=title,
             permission=record.permission,
-            agent_name=self.agent_of(session_id),
+            agent_name=self.index.agent_of(session_id),
             path=record.path or "",
             mode=record.mode,
             model=record.model,
             metadata=record.metadata,
             fork=fork,
         )
-        state = self._entries[made.id].state
+        state = self.index.get(made.id).state
         assert state is not None
         return state
 
@@ -238,7 +218,7 @@ class SessionManager:
 
     def replace(self, session_id: str) -> SessionActor:
         """The session is in another directory now: a new one is at work in it, with what waits. The old one, to be closed."""
-        entry = self._entries[session_id]
+        entry = self.index.get(session_id)
         old, state = entry.actor, entry.state
         assert old is not None and state is not None
         entry.native = {}
@@ -251,7 +231,7 @@ class SessionManager:
 
     def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
         """A subagent begins: a session of its own below the one whose tool call made it."""
-        parent = self._entries[actor.main.id]
+        parent = self.index.get(actor.main.id)
         meta = obj(fact.data.metadata) if isinstance(fact.data, SessionStartedData) else {}
         subagent = text(meta.get("agent"), "general")
         session_id = self.deps.ids.new("session")
@@ -274,25 +254,13 @@ class SessionManager:
         )
         state = self._new_state(session_id, actor.main.session.agent)
         entry = SessionEntry(record, actor.main.session.agent, {}, subagent=True)
-        self._entries[session_id] = entry
+        self.index.add(entry)
         self._open(entry, state, actor)
         metadata = {**meta, "parent_session_id": actor.main.id, "record": record_json(record), "agent": parent.agent}
         state.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
-        self._save(entry)
+        self.index.save(entry)
         actor.main.status("child", call_id=text(meta.get("call_id"), key), session_id=session_id)
         return state
-
-    def entry(self, session_id: str) -> SessionEntry | None:
-        """A session's row, and what is loaded of it."""
-        return self._entries.get(session_id)
-
-    def adopt(self, entry: SessionEntry) -> None:
-        """A session that another server has made."""
-        self._entries[entry.record.id] = entry
-
-    def drop(self, session_id: str) -> None:
-        """Another server has deleted a session."""
-        self._entries.pop(session_id, None)
 
     def detached_state(self, session_id: str, agent: str) -> SessionState:
         """A state to read another server's session into: it publishes nothing, and nobody waits for its requests."""
@@ -302,9 +270,7 @@ class SessionManager:
         )
 
     async def _load(self, session_id: str) -> SessionEntry:
-        entry = self._entries.get(session_id)
-        if entry is None:
-            raise SessionNotFound(session_id)
+        entry = self.index.get(session_id)
         if entry.state is not None:
             return entry
         task = self._loading.get(session_id)
@@ -327,31 +293,9 @@ class SessionManager:
 
     def restore_pending_prompts(self, session_id: str) -> None:
         """Prompts that wait in a journal that was read, or copied, wait in the session's inbox."""
-        entry = self._entries[session_id]
+        entry = self.index.get(session_id)
         if entry.actor is not None and entry.state is not None and not entry.subagent:
             entry.actor.prompt_queue.restore(entry.state.pending_prompts.prompts)
-
-    def record(self, session_id: str) -> SessionRecord:
-        """A session's record, loaded or not. Raises SessionNotFound."""
-        record = self.find(session_id)
-        if record is None:
-            raise SessionNotFound(session_id)
-        return record
-
-    def find(self, session_id: str) -> SessionRecord | None:
-        """A session's record, None if there is no such session."""
-        entry = self._entries.get(session_id)
-        return None if entry is None else entry.current_record
-
-    def facts(self, session_id: str) -> Fields:
-        """What only OpenCode 2 tells of a session, loaded or not: see `SessionState.facts`. Raises NotFound."""
-        self.record(session_id)
-        entry = self._entries[session_id]
-        return entry.state.facts if entry.state is not None else entry.facts
-
-    def records(self) -> Iterable[SessionRecord]:
-        """The records of all sessions, in no order."""
-        return (entry.current_record for entry in self._entries.values())
 
     async def session(self, session_id: str) -> Session:
         """What can be read of a session, also of another server's. Raises NotFound."""
@@ -359,12 +303,12 @@ class SessionManager:
 
     def loaded(self, session_id: str) -> Session | None:
         """What can be read of a session, if it is loaded."""
-        entry = self._entries.get(session_id)
+        entry = self.index.find(session_id)
         return entry.state.session if entry is not None and entry.state is not None else None
 
     async def readable_state(self, session_id: str) -> SessionState:
         """A state to read the session from; nothing may be recorded in it, since it may be another server's. Raises NotFound."""
-        entry = self._entries.get(session_id)
+        entry = self.index.find(session_id)
         if entry is not None and entry.state is None and self.others.must_only_read(session_id):
             return await self.others.state(entry)
         return await self.state(session_id)
@@ -387,20 +331,6 @@ class SessionManager:
         entry.actor.main.require_open()
         return entry.actor
 
-    def agent_of(self, session_id: str) -> str:
-        """The name of the agent that the session used last."""
-        entry = self._entries.get(session_id)
-        if entry is None:
-            raise SessionNotFound(session_id)
-        return entry.state.session.agent if entry.state is not None else entry.agent
-
-    def native_id(self, session_id: str) -> str | None:
-        """The agent's own id of the conversation, as far as it is entry."""
-        self.record(session_id)
-        entry = self._entries[session_id]
-        native = entry.native.get(self.agent_of(session_id))
-        return native.id if native is not None else None
-
     async def abort(self, session_id: str) -> None:
         """Abort a session's turn; a subagent's by aborting its parent's. Unknown sessions are nothing to abort.
 
@@ -408,29 +338,14 @@ class SessionManager:
         """
         if (owner := self.others.owner(session_id)) is not None:
             raise SessionElsewhere(session_id, owner)
-        entry = self._entries.get(session_id)
+        entry = self.index.find(session_id)
         if entry is not None and entry.actor is not None and entry.state is not None and entry.state.machine.busy:
             entry.actor.abort()
             await entry.state.idle()
 
-    def children(self, session_id: str) -> list[SessionRecord]:
-        """The records of the sessions below this one, oldest first."""
-        return sorted((one for one in self.records() if one.parent_id == session_id), key=lambda one: one.created_ms)
-
     def statuses(self) -> dict[str, Status]:
         """Status of each session that is not idle, those of other servers too."""
-        return {**self.others.statuses(), **{session.id: session.status for session in self.busy()}}
-
-    def directories_at_work(self) -> set[str]:
-        """Directories in which an agent's process runs."""
-        return {entry.actor.directory for entry in self._entries.values() if entry.actor is not None and entry.actor.alive}
-
-    def busy(self) -> list[Session]:
-        """Sessions whose turn runs."""
-        return [session for session in self._loaded_sessions() if session.is_busy]
-
-    def _loaded_sessions(self) -> Iterable[Session]:
-        return (entry.state.session for entry in self._entries.values() if entry.state is not None)
+        return {**self.others.statuses(), **{session.id: session.status for session in self.index.busy()}}
 
     # --- changing ---------------------------------------------------------------------------------------------
 
@@ -445,35 +360,22 @@ class SessionManager:
 
     async def delete(self, session_id: str) -> None:
         """End it and remove it and all below it, children first."""
-        self.record(session_id)
-        for below in reversed(self._with_all_below(session_id)):
-            if below in self._entries:
+        self.index.record(session_id)
+        for below in reversed(self.index.with_all_below(session_id)):
+            if below in self.index:
                 await self._delete(below)
-
-    def _with_all_below(self, session_id: str) -> list[str]:
-        """Parents first, each once: of what is imported, one may say that it is below itself."""
-        children: dict[str, list[str]] = {}
-        for record in self.records():
-            children.setdefault(record.parent_id or "", []).append(record.id)
-        found = {session_id: None}
-        left = [session_id]
-        while left:
-            below = [id_ for id_ in children.get(left.pop(), ()) if id_ not in found]
-            found.update(dict.fromkeys(below))
-            left += below
-        return list(found)
 
     async def _delete(self, session_id: str) -> None:
         entry = await self._load(session_id)
-        record = self.record(session_id)
+        record = self.index.record(session_id)
         if entry.subagent and entry.state is not None and entry.state.machine.busy:
             raise SessionBusy(session_id)
         if entry.actor is not None and not entry.subagent:
             await entry.actor.close(delete=True)
-        self._entries.pop(session_id, None)
+        self.index.remove(session_id)
         if entry.state is not None:
             entry.state.record(EventType.SESSION_ENDED, termination_data("The session was deleted."))
-            entry.state.deleted = True
+            entry.state.journal.is_closed = True
         collector.give_up(self.deps.store.last_sequence(session_id))
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
@@ -492,15 +394,9 @@ class SessionManager:
                 state.record(EventType.SESSION_ENDED, termination_data())
                 self._state_changed(state)
 
-    def is_ended(self, session_id: str) -> bool:
-        """Whether its last agent's process has ended by itself, or we terminated it. Raises NotFound."""
-        self.record(session_id)
-        entry = self._entries[session_id]
-        return entry.ended if entry.state is None else entry.state.ended is not None
-
     async def dispose(self, directory: str | None) -> None:
         """`/instance/dispose`: turns of this directory (None: of all) end, agents stop; the sessions stay."""
-        for entry in list(self._entries.values()):
+        for entry in self.index:
             if entry.actor is None or entry.subagent or directory not in (None, entry.record.directory):
                 continue
             if entry.actor.main.machine.busy:
@@ -515,9 +411,9 @@ class SessionManager:
         """The permission rules in force for a session, with `mode` as the mode in force."""
         record = state.session.record
         session = rules_from_json(list(record.permission or ()))
-        parent, variables = self._entries.get(record.parent_id or ""), state.variables
+        parent, variables = self.index.find(record.parent_id or ""), state.variables
         if parent is not None and parent.state is not None:
-            if self._entries[state.id].subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
+            if self.index.get(state.id).subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
                 session = ()
             session = (*rules_from_json(list(parent.state.session.record.permission or ())), *session)
             variables = {**parent.state.variables, **variables}
@@ -528,92 +424,31 @@ class SessionManager:
         directory = record.directory
         return Policy(defaults, self.deps.config_rules(directory), session, self.grants.rules(directory), mode)
 
-    def permissions(self, directory: str | None = None) -> list[tuple[Session, PermissionRequest]]:
-        """Open permission requests with their sessions, oldest first; of one directory if given."""
-        found = [(session, one) for session in self._waiting_in(directory) for one in session.permissions.values()]
-        return sorted(found, key=lambda pair: pair[1].id)
-
-    def questions(self, directory: str | None = None) -> list[tuple[Session, QuestionRequest]]:
-        """Open questions with their sessions, oldest first; of one directory if given."""
-        found = [(session, one) for session in self._waiting_in(directory) for one in session.questions.values()]
-        return sorted(found, key=lambda pair: pair[1].id)
-
-    def _waiting_in(self, directory: str | None) -> Iterable[Session]:
-        """Sessions that wait for an answer."""
-        sessions = (state.session for state in self._requests.states())
-        return (session for session in sessions if directory is None or session.record.directory == directory)
-
-    def unattended(self, session_id: str) -> Unattended:
-        """What happens to asks of this session that nobody answers. Raises NotFound."""
-        record = self.record(session_id)
-        actor = self._entries[session_id].actor
-        return actor.unattended if actor is not None else unattended_of_session(record) or self.deps.unattended
-
-    def waiting_since_ms(self, session_id: str) -> int | None:
-        """Since when the oldest ask of a session (subagents' included) waits for a person; None if nothing waits."""
-        entry = self._entries.get(session_id)
-        if entry is None or entry.actor is None:
-            return None
-        return entry.actor.waiting_since_ms(entry.state if entry.subagent else None)
-
-    def open_asks(self) -> tuple[int, int | None]:
-        """How many asks wait for a person, and since when the oldest does."""
-        actors = [k.actor for k in self._entries.values() if k.actor is not None and not k.subagent and k.actor.open_asks]
-        since = [at for actor in actors if (at := actor.waiting_since_ms()) is not None]
-        return sum(actor.open_asks for actor in actors), min(since, default=None)
-
-    def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
-        """`once`, `always` or `reject`. Raises PermissionNotFound."""
-        state = self._requests.state_of(request_id)
-        entry = self._entries.get(state.id) if state is not None else None
-        request = state.session.permissions.get(request_id) if state is not None else None
-        if state is None or entry is None or entry.actor is None or request is None:
-            raise PermissionNotFound(request_id)
-        if reply == "always":
-            self.grants.allow(state.session.record.directory, request.access.permission, list(request.access.always))
-        entry.actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
-
-    def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
-        """Labels per question, or None to refuse. Raises QuestionNotFound."""
-        state = self._requests.state_of(request_id)
-        entry = self._entries.get(state.id) if state is not None else None
-        if state is None or entry is None or entry.actor is None or request_id not in state.session.questions:
-            raise QuestionNotFound(request_id)
-        entry.actor.reply_question(QuestionReply(request_id, answers))
-
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def _state_changed(self, state: SessionState) -> None:
-        state.release()
-        entry = self._entries.get(state.id)
+        state.journal.release()
+        entry = self.index.find(state.id)
         if entry is not None:
             entry.record = state.session.record
             entry.busy = state.machine.busy
             entry.agent = state.session.agent
             entry.ended = state.ended is not None
             entry.facts = state.facts
-            self._save(entry)
+            self.index.save(entry)
             self._save_checkpoint_soon(state)
 
     def _save_checkpoint_soon(self, state: SessionState) -> None:
-        """When what happens now is told to clients."""
-        if state.stored.is_due(state.sequence) and not state.deleted:
+        """Save a checkpoint when clients know what happens now."""
+        if state.stored.is_due(state.sequence) and not state.journal.is_closed:
             asyncio.get_running_loop().call_soon(self._save_checkpoint, state)
 
     def _save_checkpoint(self, state: SessionState) -> None:
-        if not state.deleted:
+        if not state.journal.is_closed:
             checkpoints.save(state, self.deps.store)
 
     def _actor_changed(self, actor: SessionActor) -> None:
-        entry = self._entries.get(actor.main.id)
+        entry = self.index.find(actor.main.id)
         if entry is not None:
             entry.native = actor.native
             self._state_changed(actor.main)
-
-    def _save(self, entry: SessionEntry) -> None:
-        row = entry.to_row()
-        try:
-            self.deps.store.save_session(row)
-        except StoreError as error:  # in the middle of a turn's end, perhaps: that goes on
-            log.error("store.save_failed", session_id=row.id, error=str(error))
-            self._unsaved.add(row.id)

@@ -14,7 +14,7 @@ async def servers_of(manager: SessionManager, directory: str) -> JsonObject:
 
     A server is what it was when its agent last began a turn. {} until an agent has told.
     """
-    records = [one for one in manager.records() if one.directory == directory and not one.parent_id]
+    records = [one for one in manager.index.records() if one.directory == directory and not one.parent_id]
     newest = sorted(records, key=lambda record: record.updated_ms, reverse=True)[:LOOKED_AT]
     told: dict[str, JsonObject] = {}
     for record in newest:

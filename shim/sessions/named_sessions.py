@@ -83,7 +83,7 @@ class NamedSessions:
         session_id = self._ids.get(name, name)
         if not self._exists(session_id) or (session_id == name and name in self._names):
             raise SessionNotFound(name)
-        require(self.manager.record(session_id).directory, self.manager.deps.roots)
+        require(self.manager.index.record(session_id).directory, self.manager.deps.roots)
         return session_id
 
     def name_of(self, session_id: str) -> str:
@@ -96,7 +96,7 @@ class NamedSessions:
 
     def _exists(self, session_id: str) -> bool:
         try:
-            self.manager.record(session_id)
+            self.manager.index.record(session_id)
         except SessionNotFound:
             return False
         return True

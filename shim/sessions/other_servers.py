@@ -89,13 +89,13 @@ class OtherServers:
 
     async def refresh(self, session_id: str) -> None:
         """Learn how far the journal of a session that is not ours has come."""
-        entry = self._manager.entry(session_id)
+        entry = self._manager.index.find(session_id)
         if entry is not None and entry.state is None and self.must_only_read(session_id):
             await self._ownership.refresh(session_id)
 
     def statuses(self) -> dict[str, Status]:
         """The sessions of others in which a turn runs."""
-        entry = ((id_, self._manager.entry(id_)) for id_ in self._owners)
+        entry = ((id_, self._manager.index.find(id_)) for id_ in self._owners)
         return {id_: BUSY for id_, one in entry if one is not None and one.busy}
 
     async def _follow(self) -> None:
@@ -118,21 +118,21 @@ class OtherServers:
             await self._take_over(server_id)
 
     def _apply(self, change: SessionChange) -> None:
-        entry = self._manager.entry(change.session_id)
+        entry = self._manager.index.find(change.session_id)
         if entry is not None and entry.state is not None:
             return  # ours meanwhile
         if change.row is None:
             self._owners.pop(change.session_id, None)
             self._read.pop(change.session_id, None)
             if entry is not None:
-                self._manager.drop(change.session_id)
+                self._manager.index.remove(change.session_id)
                 self._publish(SessionDeleted(entry.record), entry)
             return
         if change.owner.pid:
             self._owners[change.session_id] = change.owner
         fresh = entry_from_row(change.row)
         if entry is None:
-            self._manager.adopt(fresh)
+            self._manager.index.add(fresh)
             self._publish(SessionCreated(fresh.record), fresh)
             return
         was_busy, before = entry.busy, entry.record
@@ -148,7 +148,7 @@ class OtherServers:
         for session_id in ours:
             del self._owners[session_id]
         await self._clean_up(server_id)
-        left = [session_id for session_id in ours if (entry := self._manager.entry(session_id)) is not None and entry.busy]
+        left = [session_id for session_id in ours if (entry := self._manager.index.find(session_id)) is not None and entry.busy]
         if left:
             log.warning("other_servers.took_over", server=server_id, sessions=len(left))
         for session_id in left:

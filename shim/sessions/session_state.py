@@ -8,21 +8,22 @@ mailbox to wait for (docs/adr/0002).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 
-from shim.clock import Clock, from_rfc3339, rfc3339
-from shim.errors import SessionNotFound, SessionTerminated, StoreError
+from shim.clock import Clock, from_rfc3339
+from shim.errors import SessionNotFound, SessionTerminated
 from shim.ids import Ids
 from shim.sessions.checkpoints import Stored
 from shim.sessions.exit_errors import SERVER_STOPPED
 from shim.sessions.feed import ChangeFeed
+from shim.sessions.permissions.open_requests import OpenRequests
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.prompt_payload import PendingPrompts
 from shim.sessions.resync import Changed, Resync
+from shim.sessions.session_journal import SessionJournal
 from shim.sessions.unparsed_limit import UnparsedLimit
 from shim.store.base import Store
 from universal.codec import Fact
@@ -41,7 +42,6 @@ from universal.events import (
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.jsonvalue import JsonObject, obj
 from universal.session import checkpoint as core
-from universal.session.changes import Change, RequestClosed, RequestOpened
 from universal.session.model import Session
 from universal.session.reducer import Reducer
 from universal.turn import Effect, Ended, Input, Started, State, TurnMachine
@@ -50,35 +50,11 @@ log = structlog.get_logger()
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> what OpenCode 2 calls it; all others failed."""
-UNSAVED_LIMIT = 10_000
-"""Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
 
 
-class OpenRequests:
-    """Which session each open permission request and question of the server belongs to, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._states: dict[str, SessionState] = {}
-
-    def note(self, change: Change, state: SessionState) -> None:
-        """A session has changed."""
-        if isinstance(change, RequestOpened):
-            self._states[change.request.id] = state
-        elif isinstance(change, RequestClosed):
-            self._states.pop(change.request.id, None)
-
-    def state_of(self, request_id: str) -> SessionState | None:
-        """The session that waits for this answer."""
-        return self._states.get(request_id)
-
-    def states(self) -> list[SessionState]:
-        """The sessions that wait for an answer."""
-        return list({state.id: state for state in self._states.values()}.values())
-
-
 class SessionState:
-    """One session. `sequence` is the last one used, `event_id` that event's.
+    """One session.
 
     on_change, feed: called after turns and info changed, and with each event.
 
@@ -106,18 +82,14 @@ class SessionState:
     ) -> None:
         self.id = session_id
         self._requests = requests or OpenRequests()
+        self.journal = SessionJournal(session_id, store=store, clock=clock, ids=ids)
         self.reducer = Reducer(session_id, agent)
         self.machine = TurnMachine()
-        self.sequence = 0
-        self.event_id = ""
-        self.deleted = False
-        self.native_session_id: str | None = None
         self.facts: JsonObject = {}
         self.instructions = Instructions()
         self.variables: dict[str, str] = {}
         self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item(item_id))
         self.stored = Stored()
-        self._store = store
         self._changes = changes
         self._clock = clock
         self._ids = ids
@@ -128,10 +100,13 @@ class SessionState:
         self._turn_metadata: dict[str, Any] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._resync = Resync(self._resend)
-        self._held: list[UniversalEvent] | None = None
-        self._unsaved: list[UniversalEvent] = []
-        self._unsaved_why = self._stopped_turn = ""
+        self._stopped_turn = ""
         self._unparsed = UnparsedLimit(session_id)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the journal's last event."""
+        return self.journal.sequence
 
     @property
     def session(self) -> Session:
@@ -142,8 +117,7 @@ class SessionState:
         """Rebuild from the journal, page by page: same code as live, but nothing is stored or published."""
         for event in events:
             self.reducer.load(event, from_rfc3339(event.time))
-            self.sequence, self.event_id = event.sequence, event.event_id
-            self.native_session_id = event.native_session_id or self.native_session_id
+            self.journal.load(event)
             self._note_end(event)
             self._note_item(event)
             self._replay_turn(event)
@@ -166,7 +140,7 @@ class SessionState:
     @property
     def is_at_rest(self) -> bool:
         """Whether no turn runs, nobody is asked for anything, and all that it recorded is queued for the journal."""
-        return not (self.machine.busy or self._unsaved or self._held) and core.is_at_rest(self.reducer)
+        return not (self.machine.busy or self.journal.is_behind) and core.is_at_rest(self.reducer)
 
     @property
     def terminated(self) -> bool:
@@ -175,7 +149,7 @@ class SessionState:
 
     def require_open(self) -> None:
         """Raises NotFound if it was deleted, Conflict if it was terminated: it takes no prompts."""
-        if self.deleted:
+        if self.journal.is_closed:
             raise SessionNotFound(self.id)
         if self.terminated:
             raise SessionTerminated(self.id)
@@ -187,25 +161,9 @@ class SessionState:
             self.ended = None
 
     def record(self, type_: EventType, data: EventData, *, source: Source = Source.DAEMON, raw: Any = None) -> UniversalEvent:
-        """Stamp, store, project, publish one event."""
+        """Write one event, fold it into the session, and publish what has changed."""
         now = self._clock.now_ms()
-        self.sequence += 1
-        event = UniversalEvent.stamped(
-            {
-                "event_id": self._ids.new("event"),
-                "sequence": self.sequence,
-                "time": rfc3339(now),
-                "session_id": self.id,
-                "native_session_id": self.native_session_id,
-                "source": source,
-                "synthetic": source is Source.DAEMON,
-                "type": type_,
-                "data": data,
-                "raw": raw,
-            }
-        )
-        self.event_id = event.event_id
-        self._keep(event)
+        event = self.journal.write(type_, data, now, source=source, raw=raw)
         self._note_end(event)
         changes = self.reducer.apply(event, now)
         self._note_item(event)
@@ -218,70 +176,18 @@ class SessionState:
             self._feed(event)
         return event
 
-    def _keep(self, event: UniversalEvent) -> None:
-        """Queue it for the journal. What the store cannot take waits here, without its raw payload, and goes first next time:
-        a journal has no holes. The store says at the next flush that it fails; the turn goes on meanwhile.
-        """
-        if self._held is not None:
-            self._held.append(event)
-        else:
-            self._append((event,))
-
-    def _append(self, events: Sequence[UniversalEvent]) -> None:
-        if self.deleted:
-            return
-        if not self._unsaved:
-            try:
-                self._store.append(events)
-            except StoreError as error:
-                log.error("store.append_failed", session_id=self.id, sequence=events[0].sequence, error=str(error))
-                self._unsaved, self._unsaved_why = [event.model_copy(update={"raw": None}) for event in events], str(error)
-            return
-        self._unsaved += [event.model_copy(update={"raw": None}) for event in events]
-        self.save_rest()
-
-    @contextmanager
-    def burst(self) -> Generator[None]:
-        """Queues what the block records for the journal in one go, at its end. For work that does not wait in between."""
-        self._held = []
-        try:
-            yield
-        finally:
-            self.release()
-            self._held = None
-
-    def release(self) -> None:
-        """Queue what a burst has held back so far: what the session's row says has happened stands in the journal before it."""
-        if self._held:
-            held, self._held = self._held, []
-            self._append(held)
-
-    def save_rest(self) -> None:
-        """Try again what the store could not take."""
-        if self._unsaved and not self.deleted:
-            try:
-                self._store.append(self._unsaved)
-            except StoreError as error:
-                self._unsaved_why = str(error)
-                return
-            log.info("store.append_made_up", session_id=self.id, events=len(self._unsaved))
-        self._unsaved = []
-
-    def too_much(self) -> bool:
-        """Whether the turn must stop now, since too much of it waits for the store. Once a turn; says why."""
-        if len(self._unsaved) <= UNSAVED_LIMIT or self._stopped_turn == self.turn_id:
+    def stop_for_full_store(self) -> bool:
+        """Whether the turn must stop now, since the store takes nothing and too much waits for it. Says why, once a turn."""
+        error = self.journal.overflow
+        if error is None or self._stopped_turn == self.turn_id:
             return False
         self._stopped_turn = self.turn_id
-        self.record(EventType.ERROR, ErrorData(message=NO_ROOM.format(error=self._unsaved_why), code="no_room"))
+        self.record(EventType.ERROR, ErrorData(message=NO_ROOM.format(error=error), code="no_room"))
         return True
 
     def copy(self, event: UniversalEvent) -> None:
-        """An event of another session's journal as this one's, at its own time; nothing is published."""
-        self.sequence += 1
-        own = {"event_id": self._ids.new("event"), "sequence": self.sequence, "session_id": self.id, "native_session_id": None}
-        event = event.model_copy(update=own)
-        self.event_id = event.event_id
-        self._keep(event)
+        """Write an event of another session's journal into this one, at its own time. Nothing is published."""
+        event = self.journal.copy(event)
         self._note_fact(event)
         self.reducer.load(event, from_rfc3339(event.time))
         self._note_item(event)
@@ -309,7 +215,7 @@ class SessionState:
         """Record what a codec said; of a flood that nobody knows only its beginning, and how much it was."""
         if not self._unparsed.keep(fact):
             return
-        self.native_session_id = fact.native_session_id or self.native_session_id
+        self.journal.native_session_id = fact.native_session_id or self.journal.native_session_id
         self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)
 
     def status(self, label: str, detail: str | None = None, **metadata: Any) -> UniversalEvent:

@@ -93,6 +93,14 @@ class FakeSessions:
     known: list[dict[str, Any]] = field(default_factory=list)
     disposed: list[str | None] = field(default_factory=list)
 
+    @property
+    def index(self) -> FakeSessions:
+        return self
+
+    @property
+    def requests(self) -> FakeSessions:
+        return self
+
     async def dispose(self, directory: str | None) -> None:
         self.disposed.append(directory)
 

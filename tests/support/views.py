@@ -158,12 +158,12 @@ def view(session: Session) -> Conversation:
 
 def permissions(manager: SessionManager, directory: str | None = None) -> list[Wire]:
     """`GET /permission`."""
-    return [read.request(request, session.id) for session, request in manager.permissions(directory)]
+    return [read.request(request, session.id) for session, request in manager.requests.permissions(directory)]
 
 
 def questions(manager: SessionManager, directory: str | None = None) -> list[Wire]:
     """`GET /question`."""
-    return [read.request(request, session.id) for session, request in manager.questions(directory)]
+    return [read.request(request, session.id) for session, request in manager.requests.questions(directory)]
 
 
 def statuses(manager: SessionManager) -> dict[str, Wire]:
@@ -173,9 +173,9 @@ def statuses(manager: SessionManager) -> dict[str, Wire]:
 
 def children(manager: SessionManager, session_id: str) -> list[Wire]:
     """`GET /session/ID/children`."""
-    return [read.session(record) for record in manager.children(session_id)]
+    return [read.session(record) for record in manager.index.children(session_id)]
 
 
 def info(manager: SessionManager, session_id: str) -> Wire:
     """`GET /session/ID`."""
-    return read.session(manager.record(session_id))
+    return read.session(manager.index.record(session_id))

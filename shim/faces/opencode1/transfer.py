@@ -126,7 +126,7 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
     """
     info, messages = read(document)
     session_id = info["id"]
-    here = manager.find(session_id)
+    here = manager.index.find_record(session_id)
     if here is not None:
         require(here.directory, manager.deps.roots)
     else:

@@ -134,7 +134,7 @@ async def _result(request: web.Request, one: BoundOperation, dialect: Dialect, g
     rereads, client, session_id = services.opencode2.rereads, client_of(request), request.match_info.get("sessionID", "")
     if request.method not in READING:
         rereads.end(client)
-    if one.id not in dialect.overwrites or services.sessions.find(session_id) is None:
+    if one.id not in dialect.overwrites or services.sessions.index.find_record(session_id) is None:
         return await one.handler(**given)
     async with rereads.answering(dialect, client, session_id) as state:
         if state is not None:

@@ -85,7 +85,7 @@ async def test_counting_reads_a_session_once_for_each_state_of_it(server: Live) 
     services: Services = server.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
     assert services.opencode2 is not None
     for session in sessions:
-        entry = services.sessions.entry(session)
+        entry = services.sessions.index.find(session)
         assert entry is not None
         entry.state = entry.actor = None  # as after a restart
     first = (await server.api.get(path, params={"tools": "detail"}, status=200)).body["data"]

@@ -238,7 +238,7 @@ async def test_a_list_says_of_what_nobody_has_opened_what_it_says_of_what_is_ope
     sessions = server.api.raw.server.app[SERVICES].sessions  # type: ignore[union-attr]
     loaded = (await get("/api/session", status=200)).body["data"]
     for row in loaded:
-        sessions.entry(row["id"]).state = None
+        sessions.index.find(row["id"]).state = None
     without = (await get("/api/session", status=200)).body["data"]
     assert [(i["id"], i["time"], i.get("fork")) for i in without] == [(i["id"], i["time"], i.get("fork")) for i in loaded]
     assert without[0]["fork"] == fork["fork"]

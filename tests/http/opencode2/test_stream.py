@@ -154,7 +154,7 @@ async def test_a_session_that_is_loaded_anew_is_the_same(server: Live, r: Tui) -
         await r.turn(scene)
     base = f"/api/session/{r.session}"
     live_ = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
-    entry = services(server).sessions.entry(r.session)
+    entry = services(server).sessions.index.find(r.session)
     assert entry is not None
     entry.state = entry.actor = None
     rebuilt = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body

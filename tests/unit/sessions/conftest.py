@@ -32,7 +32,8 @@ async def _rebuilt_is_live(w: World) -> None:
         if "session.deleted" in w.hub.kinds(session_id):
             continue
         again = world(w.store)
-        again.manager._entries = {}
+        for entry in again.manager.index:
+            again.manager.index.remove(entry.record.id)
         await again.manager.start()
         live = view(await w.manager.session(session_id))
         rebuilt = view(await again.manager.session(session_id))
@@ -46,5 +47,5 @@ async def _rebuilt_is_live(w: World) -> None:
 
 def _parked(w: World, session_id: str) -> dict[str, Prompt]:
     """What waits for a person's word."""
-    actor = w.manager._entries[session_id].actor
+    actor = w.manager.index.get(session_id).actor
     return {id_: one.prompt for id_, one in actor.prompt_queue.parked.items()} if actor is not None else {}

@@ -120,7 +120,7 @@ async def test_others_have_their_turn_while_a_journal_is_read(monkeypatch: pytes
             seen.append(state.sequence)
             await asyncio.sleep(0)
 
-    await asyncio.wait_for(asyncio.gather(look(), journal_loader.load_journal(state, state._store)), 10)
+    await asyncio.wait_for(asyncio.gather(look(), journal_loader.load_journal(state, state.journal._store)), 10)
     assert seen == list(range(59))
 
 

@@ -34,7 +34,7 @@ async def list_sessions(ctx: Ctx, query: Query) -> object:
     matches = sorted(
         (
             record
-            for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+            for record in visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
             if _is_wanted(record, query, ctx.directory)
         ),
         key=lambda record: record.updated_ms,

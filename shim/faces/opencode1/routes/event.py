@@ -44,9 +44,12 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
 
 def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
     """Repeat the open requests for each new stream, because the TUI has no other way to learn of them."""
-    sessions = ctx.services.sessions
+    asked = ctx.services.sessions.requests
     events: list[OpenCodeEvent] = []
-    for kind, requests in (("permission.asked", sessions.permissions()), ("question.asked", sessions.questions())):
+    for kind, requests in (
+        ("permission.asked", asked.permissions()),
+        ("question.asked", asked.questions()),
+    ):
         for session, request in requests:
             wire, record = read.request(request, session.id), session.record
             events.append(OpenCodeEvent(kind, wire, record.directory, record.project_id, urgent=True))
@@ -59,7 +62,7 @@ def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
     A TUI that lost its stream reconnects without Last-Event-ID and does not read again. These events replace its state.
     """
     events: list[OpenCodeEvent] = []
-    for session in ctx.services.sessions.busy():
+    for session in ctx.services.sessions.index.busy():
         info = read.session(session.record)
         kinds = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
         for message in session.messages.held():  # older ones are over

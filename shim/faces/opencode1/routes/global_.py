@@ -11,7 +11,7 @@ from shim.http.operation import Ctx
 async def dispose(ctx: Ctx) -> object:
     """End all turns, agents, terminals and `/event` streams. Sessions stay, and agents restart on demand."""
     services = ctx.services
-    directories = {record.directory for record in services.sessions.records()} | {
+    directories = {record.directory for record in services.sessions.index.records()} | {
         *services.watchers.watched_directories(),
         ctx.directory,
     }

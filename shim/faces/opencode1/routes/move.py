@@ -58,7 +58,7 @@ class Warp(BaseModel):
 @operation("experimental.workspace.warp")
 async def warp(ctx: Ctx, body: Warp) -> object:
     """Move a session into or out of a workspace. Raises WorkspaceNotFound (404), SessionNotWarped."""
-    here = ctx.services.sessions.record(body.sessionID).directory
+    here = ctx.services.sessions.index.record(body.sessionID).directory
     if body.id is not None:
         directory = (await ctx.services.workspaces.get(body.id))["directory"]
     else:

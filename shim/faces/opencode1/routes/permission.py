@@ -34,14 +34,14 @@ class ListQuery(BaseModel):
 @operation("permission.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """List open requests, oldest first."""
-    requests = ctx.services.sessions.permissions(ctx.directory if query.directory else None)
+    requests = ctx.services.sessions.requests.permissions(ctx.directory if query.directory else None)
     return [read.request(request, session.id) for session, request in requests]
 
 
 @operation("permission.reply")
 async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
     """Answer a request. 404 if it is unknown or was answered already."""
-    ctx.services.sessions.reply_permission(path.requestID, body.reply, body.message)
+    ctx.services.sessions.requests.reply_permission(path.requestID, body.reply, body.message)
     return True
 
 
@@ -60,6 +60,6 @@ class ResponseBody(BaseModel):
 @operation("permission.respond")
 async def respond(ctx: Ctx, path: PermissionPath, body: ResponseBody) -> object:
     """Answer a request on the older endpoint, which the web UI and SDK v1 use."""
-    ctx.services.sessions.record(path.sessionID)
-    ctx.services.sessions.reply_permission(path.permissionID, body.response)
+    ctx.services.sessions.index.record(path.sessionID)
+    ctx.services.sessions.requests.reply_permission(path.permissionID, body.response)
     return True

@@ -144,7 +144,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     if body.model:
         provider, _, model_id = body.model.partition("/")
         model = {"providerID": provider, "modelID": model_id}
-    directory = ctx.services.sessions.record(path.sessionID).directory
+    directory = ctx.services.sessions.index.record(path.sessionID).directory
     config = await ctx.services.config.fresh(directory)
     message_id = await run_command(
         ctx.services.sessions,
@@ -197,7 +197,7 @@ async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
     """Let the agent compact its conversation. It answers at the end: false on failure (the session has the reason)."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
     compacted = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
-    await ctx.services.hub.settled(ctx.services.sessions.record(path.sessionID).directory, face=FACE)
+    await ctx.services.hub.settled(ctx.services.sessions.index.record(path.sessionID).directory, face=FACE)
     return compacted
 
 

@@ -13,7 +13,7 @@ from shim.http.operation import Ctx
 @operation("question.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """List open questions, oldest first."""
-    requests = ctx.services.sessions.questions(ctx.directory if query.directory else None)
+    requests = ctx.services.sessions.requests.questions(ctx.directory if query.directory else None)
     return [read.request(request, session.id) for session, request in requests]
 
 
@@ -26,12 +26,12 @@ class AnswerBody(BaseModel):
 @operation("question.reply")
 async def reply(ctx: Ctx, path: RequestPath, body: AnswerBody) -> object:
     """Answer a question. 404 if it is unknown or was answered already."""
-    ctx.services.sessions.reply_question(path.requestID, body.answers)
+    ctx.services.sessions.requests.reply_question(path.requestID, body.answers)
     return True
 
 
 @operation("question.reject")
 async def reject(ctx: Ctx, path: RequestPath) -> object:
     """Refuse to answer a question, and tell the agent."""
-    ctx.services.sessions.reply_question(path.requestID, None)
+    ctx.services.sessions.requests.reply_question(path.requestID, None)
     return True

@@ -115,7 +115,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
-    records = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+    records = visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
     matches = [record for record in records if record.project_id == project.id]
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
         matches = [record for record in matches if record.directory == ctx.directory]
@@ -138,7 +138,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
 @operation("session.get")
 async def get(ctx: Ctx, path: SessionPath) -> object:
     """Return a session, whatever the directory of the request."""
-    return read.session(ctx.services.sessions.record(path.sessionID))
+    return read.session(ctx.services.sessions.index.record(path.sessionID))
 
 
 class TimeBody(BaseModel):
@@ -184,8 +184,8 @@ async def delete(ctx: Ctx, path: SessionPath) -> object:
 @operation("session.children")
 async def children(ctx: Ctx, path: SessionPath) -> object:
     """List the sessions with this parent (subagents). Forks have no parent."""
-    ctx.services.sessions.record(path.sessionID)
-    return list(map(read.session, ctx.services.sessions.children(path.sessionID)))
+    ctx.services.sessions.index.record(path.sessionID)
+    return list(map(read.session, ctx.services.sessions.index.children(path.sessionID)))
 
 
 class ForkBody(BaseModel):

@@ -30,7 +30,7 @@ HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Co
 @operation("session.share")
 async def share(ctx: Ctx, path: SessionPath) -> object:
     """Share a session, and return it with `share.url`. A shared session keeps its URL."""
-    record = ctx.services.sessions.record(path.sessionID)
+    record = ctx.services.sessions.index.record(path.sessionID)
     if record.share is not None:
         return read.session(record)
     if record.parent_id is not None:
@@ -49,7 +49,7 @@ async def share(ctx: Ctx, path: SessionPath) -> object:
 @operation("session.unshare")
 async def unshare(ctx: Ctx, path: SessionPath) -> object:
     """Stop sharing a session, which removes its page. An unshared session is no error."""
-    record = ctx.services.sessions.record(path.sessionID)
+    record = ctx.services.sessions.index.record(path.sessionID)
     if record.share is None:
         return read.session(record)
     record = await ctx.services.sessions.patch(path.sessionID, share=None)
@@ -67,7 +67,7 @@ class SharePath(BaseModel):
 async def show(ctx: Ctx, path: SharePath) -> web.Response:
     """Return the page of a shared session. Raises ShareNotFound."""
     sessions = ctx.services.sessions
-    shared = visible(sessions.records(), ctx.services.settings.roots)
+    shared = visible(sessions.index.records(), ctx.services.settings.roots)
     record = next((candidate for candidate in shared if _is_at(candidate, path.name)), None)
     if record is None:
         raise ShareNotFound
@@ -85,7 +85,7 @@ def _is_at(record: SessionRecord, name: str) -> bool:
 
 
 async def _below(ctx: Ctx, session_id: str, messages: dict[str, list[JsonObject]], depth: int) -> None:
-    for child in ctx.services.sessions.children(session_id):
+    for child in ctx.services.sessions.index.children(session_id):
         if child.id in messages:  # an imported session may claim to be its own descendant
             continue
         messages[child.id] = read.export(await ctx.services.sessions.session(child.id))["messages"]

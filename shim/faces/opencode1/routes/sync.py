@@ -29,9 +29,9 @@ async def history(ctx: Ctx, body: KnownSequences) -> object:
     """List the lasting events of all sessions that the client lacks, rebuilt from the journal."""
     await ctx.services.store.flush()
     rows: list[JsonObject] = []
-    shown = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+    shown = visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
     for record in sorted(shown, key=lambda entry: (entry.created_ms, entry.id)):
-        reducer = Reducer(record.id, ctx.services.sessions.agent_of(record.id))
+        reducer = Reducer(record.id, ctx.services.sessions.index.agent_of(record.id))
         after = body.root.get(record.id, -1)
         for event in await ctx.services.store.events(record.id):
             at_ms = from_rfc3339(event.time)

@@ -162,7 +162,7 @@ async def publish(ctx: Ctx, body: Published) -> object:
 @operation("tui.selectSession")
 async def select(ctx: Ctx, body: Select) -> object:
     """Open a session. Raises SessionNotFound (404)."""
-    ctx.services.sessions.record(body.sessionID)
+    ctx.services.sessions.index.record(body.sessionID)
     return _publish(ctx, "tui.session.select", {"sessionID": body.sessionID})
 
 

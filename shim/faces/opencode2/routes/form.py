@@ -39,7 +39,7 @@ class FormPath(FormsPath):
 @operation2("form.list")
 async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
-    asked = ctx.services.sessions.questions(ctx.directory)
+    asked = ctx.services.sessions.requests.questions(ctx.directory)
     found = [await read_session(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in asked)]
     made = face(ctx).forms.of(ctx.directory)
     return await located(ctx, [*(form for session in found for form in read.forms(session)), *made])
@@ -182,6 +182,6 @@ async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> 
     if question is None:
         raise FormSettled(path.formID)
     try:
-        ctx.services.sessions.reply_question(question.id, answers)
+        ctx.services.sessions.requests.reply_question(question.id, answers)
     except QuestionNotFound as error:
         raise FormSettled(path.formID) from error

@@ -39,7 +39,7 @@ async def reload(ctx: Ctx) -> object:
 @operation2("debug.location.list")
 async def listing(ctx: Ctx) -> object:
     """Directories in which something is open: a session that works, or a terminal."""
-    busy = [one.record.directory for one in ctx.services.sessions.busy()]
+    busy = [one.record.directory for one in ctx.services.sessions.index.busy()]
     return [{"directory": directory} for directory in dict.fromkeys([*busy, *ctx.services.terminals.directories()])]
 
 

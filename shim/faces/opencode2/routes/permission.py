@@ -45,7 +45,7 @@ async def of_location(ctx: Ctx) -> object:
 
 def _asking(ctx: Ctx) -> list[str]:
     """Sessions of the directory in which something is asked."""
-    asked = ctx.services.sessions.permissions(ctx.directory)
+    asked = ctx.services.sessions.requests.permissions(ctx.directory)
     return list(dict.fromkeys(session.id for session, _ in asked))
 
 
@@ -69,7 +69,7 @@ async def get(ctx: Ctx, path: RequestPath) -> object:
 async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
     """Answer one; 404 when it is unknown or was answered already. A rejection rejects all that the session asks."""
     need(ctx, path.sessionID)
-    ctx.services.sessions.reply_permission(path.requestID, body.decision, body.message)
+    ctx.services.sessions.requests.reply_permission(path.requestID, body.decision, body.message)
     return NO_CONTENT
 
 

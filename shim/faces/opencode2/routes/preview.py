@@ -52,14 +52,14 @@ class AnswerBody(BaseModel):
 @operation("v2.question.request.list")
 async def questions(ctx: Ctx) -> object:
     """Open questions of the directory, oldest first."""
-    return with_project(await located(ctx, _asked(ctx, ctx.services.sessions.questions(ctx.directory))))
+    return with_project(await located(ctx, _asked(ctx, ctx.services.sessions.requests.questions(ctx.directory))))
 
 
 @operation("v2.session.question.list")
 async def questions_of(ctx: Ctx, path: SessionPath) -> object:
     """Open questions of a session."""
     need(ctx, path.sessionID)
-    found = [pair for pair in ctx.services.sessions.questions(None) if pair[0].id == path.sessionID]
+    found = [pair for pair in ctx.services.sessions.requests.questions(None) if pair[0].id == path.sessionID]
     return {"data": _asked(ctx, found)}
 
 
@@ -86,4 +86,4 @@ async def reject(ctx: Ctx, path: QuestionPath) -> object:
 
 def _settle(ctx: Ctx, path: QuestionPath, answers: list[list[str]] | None) -> None:
     need(ctx, path.sessionID)
-    ctx.services.sessions.reply_question(path.requestID, answers)
+    ctx.services.sessions.requests.reply_question(path.requestID, answers)

@@ -124,7 +124,7 @@ async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
 
 def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
     """`Project`: `active` is when one of its sessions has changed last."""
-    times = [record.updated_ms for record in ctx.services.sessions.records() if record.project_id == row["id"]]
+    times = [record.updated_ms for record in ctx.services.sessions.index.records() if record.project_id == row["id"]]
     kept = {key: row[key] for key in ("vcs", "name", "icon", "commands") if row.get(key)}
     time = {"created": row["time"]["created"], "updated": row["time"]["updated"]}
     return {

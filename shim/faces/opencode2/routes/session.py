@@ -57,7 +57,7 @@ class CreateBody(BaseModel):
 async def create(ctx: Ctx, body: CreateBody) -> object:
     """A new session; one with this id that is there already is the answer, as it is."""
     services = ctx.services
-    if body.id is not None and services.sessions.find(body.id) is not None:
+    if body.id is not None and services.sessions.index.find_record(body.id) is not None:
         return {"data": read.info(await read_session(ctx, body.id))}
     directory = _directory(ctx, body)
     project = await services.projects.identity(directory)
@@ -79,7 +79,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
 
 def _directory(ctx: Ctx, body: CreateBody) -> str:
     if body.parentID is not None:
-        parent = ctx.services.sessions.find(body.parentID)
+        parent = ctx.services.sessions.index.find_record(body.parentID)
         if parent is None:
             raise SessionNotFound(body.parentID)
         return parent.directory
@@ -130,7 +130,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
         query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
-    records = visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+    records = visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
     found = sorted((one for one in records if _wanted(one, query)), key=_at, reverse=query.order == "desc")
     if anchor:
         found = _beyond(found, anchor, query)
@@ -172,7 +172,7 @@ def _shown(ctx: Ctx, record: SessionRecord) -> JsonObject:
     session = ctx.services.sessions.loaded(record.id)
     if session is not None:
         return read.info(session)
-    facts, shown = ctx.services.sessions.facts(record.id), info_of(record)
+    facts, shown = ctx.services.sessions.index.facts(record.id), info_of(record)
     time = {key: facts[key] for key in ("idle", "viewed") if key in facts}
     return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
 

@@ -81,7 +81,7 @@ def numbered(session: Session, prompt: PendingPrompt) -> JsonObject:
 
 def need(ctx: Ctx, session_id: str) -> SessionRecord:
     """The session's record. Raises SessionNotFound."""
-    return ctx.services.sessions.record(session_id)
+    return ctx.services.sessions.index.record(session_id)
 
 
 def first_model(ref: ModelRef) -> dict[str, Any]:

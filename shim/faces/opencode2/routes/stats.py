@@ -35,7 +35,7 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
     until = ctx.services.clock.now_ms() if query.to is None else query.to
     records = [
         record
-        for record in visible(ctx.services.sessions.records(), ctx.services.settings.roots)
+        for record in visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
         if query.project in (None, record.project_id) and record.updated_ms >= (query.from_ or 0) and record.created_ms <= until
     ]
     first = min((record.created_ms for record in records), default=until)

@@ -65,7 +65,7 @@ async def background(ctx: Ctx, path: SessionPath) -> object:
     """
     actor = await ctx.services.sessions.actor(path.sessionID)
     if actor.main.machine.agent_at_work and not actor.background():
-        agent = ctx.services.agents.get(ctx.services.sessions.agent_of(path.sessionID))
+        agent = ctx.services.agents.get(ctx.services.sessions.index.agent_of(path.sessionID))
         name = agent.spec.title if agent is not None else "Its agent"
         raise InvalidRequest(f"{name} decides by itself what it runs in the background, and cannot be told from outside.")
     return NO_CONTENT

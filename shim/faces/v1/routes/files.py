@@ -49,7 +49,7 @@ class DeleteQuery(PathQuery):
 
 def _place(ctx: Ctx, session: str | None) -> Place:
     services = ctx.services
-    directory = services.sessions.record(universal(ctx).sessions.id_of(session)).directory if session else ctx.directory
+    directory = services.sessions.index.record(universal(ctx).sessions.id_of(session)).directory if session else ctx.directory
     return Place(directory, anywhere=services.settings.fs_anywhere)
 
 

@@ -78,7 +78,7 @@ def _end_of_turn(state: SessionState, message_id: str) -> Callable[[UniversalEve
 async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     if (await ctx.services.sessions.state(session_id)).terminated:
         raise SessionTerminated(session_id)
-    directory = ctx.services.sessions.record(session_id).directory
+    directory = ctx.services.sessions.index.record(session_id).directory
     parts: list[JsonObject] = [{"type": "text", "text": body.message}]
     parts += [_file(directory, attachment) for attachment in body.attachments]
     unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
@@ -117,7 +117,7 @@ class PermissionPath(SessionPath):
 async def reply_permission(ctx: Ctx, path: PermissionPath, body: PermissionReplyRequest) -> object:
     """Answer once, always (as in OpenCode: for the project, until the server ends), or reject, with a reason if there is one."""
     session_id = await _need_request(ctx, path.session_id, "permissions", path.permission_id)
-    ctx.services.sessions.reply_permission(path.permission_id, body.reply, body.message)
+    ctx.services.sessions.requests.reply_permission(path.permission_id, body.reply, body.message)
     return await _answer(ctx, session_id)
 
 
@@ -138,7 +138,7 @@ class QuestionPath(SessionPath):
 async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyRequest) -> object:
     """Answer all questions of a request: labels, or typed texts."""
     session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)
-    ctx.services.sessions.reply_question(path.question_id, body.answers)
+    ctx.services.sessions.requests.reply_question(path.question_id, body.answers)
     return await _answer(ctx, session_id)
 
 
@@ -153,7 +153,7 @@ async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyReques
 async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
     """Refuse to answer; the agent is told."""
     session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)
-    ctx.services.sessions.reply_question(path.question_id, None)
+    ctx.services.sessions.requests.reply_question(path.question_id, None)
     return await _answer(ctx, session_id)
 
 

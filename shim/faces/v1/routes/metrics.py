@@ -26,10 +26,10 @@ async def get_metrics(ctx: Ctx) -> object:
 
     face, services = universal(ctx), ctx.services
     feed, hub = services.sessions.deps.feed, services.hub.stats()
-    open_asks, oldest_ms = services.sessions.open_asks()
+    open_asks, oldest_ms = services.sessions.requests.open_asks()
     gauges = Gauges(
-        sessions=sum(1 for _ in services.sessions.records()),
-        busy=len(services.sessions.busy()),
+        sessions=sum(1 for _ in services.sessions.index.records()),
+        busy=len(services.sessions.index.busy()),
         opencode_readers=hub.readers,
         universal_readers=feed.listeners,
         lag=feed.lag(),

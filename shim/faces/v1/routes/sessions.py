@@ -33,7 +33,7 @@ REFUSED = {
 @v1("list_sessions", "GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx) -> object:
     """All sessions, the last changed first."""
-    records = sorted(ctx.services.sessions.records(), key=lambda record: (record.updated_ms, record.created_ms), reverse=True)
+    records = sorted(ctx.services.sessions.index.records(), key=lambda record: (record.updated_ms, record.created_ms), reverse=True)
     roots = ctx.services.settings.roots
     return SessionListResponse(sessions=[session_info(ctx, record) for record in records if within(record.directory, roots)])
 
@@ -92,10 +92,10 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
     status = sessions.statuses().get(session_id)
     return SessionInfo(
         sessionId=face.sessions.name_of(session_id),
-        agent=sessions.agent_of(session_id),
+        agent=sessions.index.agent_of(session_id),
         agentMode=record.mode or "build",
         permissionMode=face.sessions.permission_mode(session_id),
-        ended=sessions.is_ended(session_id),
+        ended=sessions.index.is_ended(session_id),
         eventCount=ctx.services.store.last_sequence(session_id),
         createdAt=record.created_ms,
         updatedAt=record.updated_ms,
@@ -103,10 +103,10 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         model=model.model_id or None if model is not None else None,
         variant=model.variant or None if model is not None else None,
         title=record.title or None,
-        nativeSessionId=sessions.native_id(session_id),
+        nativeSessionId=sessions.index.native_id(session_id),
         openCodeSessionId=session_id,
         parentSessionId=face.sessions.name_of(parent) if parent else None,
         status=status.type if status is not None else "idle",
-        unattended=str(sessions.unattended(session_id)),
-        waitingSince=sessions.waiting_since_ms(session_id),
+        unattended=str(sessions.requests.unattended(session_id)),
+        waitingSince=sessions.requests.waiting_since_ms(session_id),
     )

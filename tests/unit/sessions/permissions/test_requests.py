@@ -30,10 +30,10 @@ async def test_a_permission_is_asked_answered_and_remembered(w: World) -> None:
     [wire] = permissions(w.manager)
     assert (wire["permission"], wire["patterns"], wire["always"]) == ("bash", ["git push origin"], ["git push *"])
     assert wire["tool"]["callID"] == "c1"
-    w.manager.reply_permission(request, "always")
+    w.manager.requests.reply_permission(request, "always")
     assert permissions(w.manager) == []
     with pytest.raises(PermissionNotFound):
-        w.manager.reply_permission(request, "once")
+        w.manager.requests.reply_permission(request, "once")
     again = w.agent.ask("c1", "bash", command="git push --force")
     assert permissions(w.manager) == []
     assert PermissionReply(again, "accept") in w.agent.commands
@@ -66,7 +66,7 @@ async def test_a_rejection_rejects_all_open_requests_of_its_session(w: World) ->
     w.agent.call(message, "c2")
     first = w.agent.ask("c1", "bash", command="a")
     second = w.agent.ask("c2", "bash", command="b")
-    w.manager.reply_permission(first, "reject", "no")
+    w.manager.requests.reply_permission(first, "reject", "no")
     replies = [c for c in w.agent.commands if isinstance(c, PermissionReply)]
     assert [(r.permission_id, r.decision, r.message) for r in replies] == [(first, "reject", "no"), (second, "reject", "no")]
     assert w.hub.kinds(session).count("permission.replied") == 2
@@ -81,7 +81,7 @@ async def test_an_always_answers_what_it_covers_in_its_own_session_only(w: World
     asked = first_agent.ask("c1", "bash", command="echo a")
     first_agent.ask("c2", "bash", command="echo b")
     other = w.agent.ask("c3", "bash", command="echo c")
-    w.manager.reply_permission(asked, "always")
+    w.manager.requests.reply_permission(asked, "always")
     assert [p["id"] for p in permissions(w.manager)] == [other]
     first_agent.done()
     w.agent.done()
@@ -92,10 +92,10 @@ async def test_a_question_is_answered_or_refused(w: World) -> None:
     await ask(w, session)
     request = w.agent.question()
     assert [q["questions"][0]["question"] for q in questions(w.manager)] == ["Which?"]
-    w.manager.reply_question(request, [["Blue"]])
+    w.manager.requests.reply_question(request, [["Blue"]])
     assert QuestionReply(request, [["Blue"]]) in w.agent.commands
     refused = w.agent.question()
-    w.manager.reply_question(refused, None)
+    w.manager.requests.reply_question(refused, None)
     kinds = w.hub.kinds(session)
     assert (kinds.count("question.replied"), kinds.count("question.rejected")) == (1, 1)
     w.agent.done()
@@ -112,7 +112,7 @@ async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
     w.agent.text("I see", child="t1")
     request = w.agent.ask("x", "bash", child="t1", command="ls")
     assert [p["sessionID"] for p in permissions(w.manager)] == [child["id"]]
-    w.manager.reply_permission(request, "once")
+    w.manager.requests.reply_permission(request, "once")
     w.agent.says(Signal(Input.DONE, child="t1"))
     assert w.hub.folds[child["id"]].idles == 1
     w.agent.result("t1", "I see")
@@ -180,7 +180,7 @@ async def test_a_rule_that_asks_is_asked_although_the_agent_does_not_ask(w: Worl
     await ask(w, session)
     checked = w.agent.check("c1", "read", filePath="secret/key")
     assert shown(w) == [("read", ["secret/key"])]
-    w.manager.reply_permission(checked, "once")
+    w.manager.requests.reply_permission(checked, "once")
     assert w.agent.replies() == [(checked, "accept")]
     w.agent.done()
 
@@ -193,10 +193,10 @@ async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) 
     assert shown(w) == [("external_directory", ["/etc/*"])]
     [outside] = permissions(w.manager)
     assert outside["id"] != checked
-    w.manager.reply_permission(outside["id"], "once")
+    w.manager.requests.reply_permission(outside["id"], "once")
     assert shown(w) == [("edit", ["/etc/hosts"])]
     assert w.agent.replies() == []
-    w.manager.reply_permission(checked, "once")
+    w.manager.requests.reply_permission(checked, "once")
     assert w.agent.replies() == [(checked, "accept")]
     assert w.hub.kinds(session).count("permission.replied") == 2
     w.agent.done()
@@ -208,7 +208,7 @@ async def test_a_refused_folder_refuses_the_call(w: World) -> None:
     await ask(w, session)
     checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
     [outside] = permissions(w.manager)
-    w.manager.reply_permission(outside["id"], "reject")
+    w.manager.requests.reply_permission(outside["id"], "reject")
     assert w.agent.replies() == [(checked, "reject")]
     assert permissions(w.manager) == []
     w.agent.done()
@@ -218,7 +218,7 @@ async def test_always_inside_covers_no_path_outside(w: World) -> None:
     session = w.session()
     await ask(w, session)
     inside = w.agent.ask("c1", "edit", filePath="a.txt")
-    w.manager.reply_permission(inside, "always")
+    w.manager.requests.reply_permission(inside, "always")
     w.agent.check("c2", "edit", filePath="../elsewhere/b.txt")
     assert [permission for permission, _ in shown(w)] == ["external_directory"]
     w.agent.done()
@@ -229,7 +229,7 @@ async def test_always_for_a_folder_covers_the_rest_of_it(w: World) -> None:
     await ask(w, session)
     w.agent.check("c1", "read", filePath="/opt/x/a")
     [outside] = permissions(w.manager)
-    w.manager.reply_permission(outside["id"], "always")
+    w.manager.requests.reply_permission(outside["id"], "always")
     again = w.agent.check("c2", "read", filePath="/opt/x/b")
     assert permissions(w.manager) == []
     assert again in w.agent.proceeded
@@ -241,12 +241,12 @@ async def test_granting_a_folder_does_not_grant_edits_in_it(w: World) -> None:
     await ask(w, session)
     checked = w.agent.check("c1", "edit", filePath="/opt/x/a")
     [outside] = permissions(w.manager)
-    w.manager.reply_permission(outside["id"], "once")
+    w.manager.requests.reply_permission(outside["id"], "once")
     assert w.agent.proceeded == [checked], "the agent goes on by its own mode"
     assert w.agent.replies() == []
     asked = w.agent.ask("c1", "edit", filePath="/opt/x/a")
     assert shown(w) == [("edit", ["/opt/x/a"])], "the folder is not asked about twice"
-    w.manager.reply_permission(asked, "reject")
+    w.manager.requests.reply_permission(asked, "reject")
     assert w.agent.replies() == [(asked, "reject")]
     w.agent.done()
 
@@ -256,7 +256,7 @@ async def test_granting_a_folder_grants_reading_in_it(w: World) -> None:
     await ask(w, session)
     checked = w.agent.check("c1", "read", filePath="/opt/x/a")
     [outside] = permissions(w.manager)
-    w.manager.reply_permission(outside["id"], "once")
+    w.manager.requests.reply_permission(outside["id"], "once")
     assert w.agent.replies() == [(checked, "accept")]
     w.agent.done()
 
@@ -385,7 +385,7 @@ async def test_files_are_looked_at_while_the_loop_goes_on(w: World) -> None:
     await reached(w, lambda: permissions(w.manager))
     assert [c.permission_id for c in w.agent.commands if isinstance(c, PermissionReply)] == [denied]
     assert [wire["id"] for wire in permissions(w.manager)] == [asked]
-    w.manager.reply_permission(asked, "once")
+    w.manager.requests.reply_permission(asked, "once")
     w.agent.done()
 
 
@@ -402,7 +402,7 @@ async def test_a_call_that_is_withdrawn_while_files_are_looked_at_is_never_shown
     assert [wire["id"] for wire in permissions(w.manager)] == [asked]
     assert w.hub.kinds(session).count("permission.asked") == 1
     assert "permission.replied" not in w.hub.kinds(session)
-    w.manager.reply_permission(asked, "once")
+    w.manager.requests.reply_permission(asked, "once")
     w.agent.done()
 
 
@@ -417,7 +417,7 @@ async def test_a_turn_that_ends_while_files_are_looked_at_leaves_nothing_open(w:
     later = w.agent.ask("c2", "bash", command="ls y")
     await reached(w, lambda: permissions(w.manager))
     assert [wire["id"] for wire in permissions(w.manager)] == [later]
-    w.manager.reply_permission(later, "once")
+    w.manager.requests.reply_permission(later, "once")
     w.agent.done()
 
 

@@ -105,7 +105,7 @@ async def test_an_ask_waits_by_default(w: World, timers: ManualTimers) -> None:
     await ask(w, id_)
     request = w.agent.ask("c1", "bash", command="make")
     assert timers.pending == []
-    assert w.manager.unattended(id_) == WAIT
+    assert w.manager.requests.unattended(id_) == WAIT
     assert [p["id"] for p in permissions(w.manager)] == [request]
     w.agent.done()
 
@@ -149,10 +149,10 @@ async def test_a_question_that_nobody_answers_is_rejected_with_the_reason(w: Wor
 async def test_an_answer_cancels_the_rejection(w: World, timers: ManualTimers) -> None:
     server(w, "reject:30")
     await ask(w, w.session())
-    w.manager.reply_permission(w.agent.ask("c1", "bash", command="make"), "once")
-    w.manager.reply_question(w.agent.question(), [["Blue"]])
+    w.manager.requests.reply_permission(w.agent.ask("c1", "bash", command="make"), "once")
+    w.manager.requests.reply_question(w.agent.question(), [["Blue"]])
     assert timers.pending == []
-    assert w.manager.open_asks() == (0, None)
+    assert w.manager.requests.open_asks() == (0, None)
     w.agent.done()
     assert counts(w.manager) == {"timeout": 0, "rules": 0}
 
@@ -164,7 +164,7 @@ async def test_a_question_that_the_agent_withdraws_is_not_rejected(w: World, tim
     withdrawn = QuestionData(question_id=request, prompt="", options=(), status="rejected")
     w.agent.says(Fact(EventType.QUESTION_RESOLVED, withdrawn))
     assert timers.pending == []
-    assert w.manager.open_asks() == (0, None)
+    assert w.manager.requests.open_asks() == (0, None)
     w.agent.done()
 
 
@@ -182,7 +182,7 @@ async def test_no_rejection_comes_after_the_turn(w: World, timers: ManualTimers,
     assert len(timers.pending) == 3
     match how:
         case "abort":
-            w.manager._entries[id_].actor.abort()  # type: ignore[union-attr]
+            w.manager.index.get(id_).actor.abort()  # type: ignore[union-attr]
             w.agent.aborted()
         case "crash":
             w.agent.exits(1)
@@ -200,7 +200,7 @@ async def test_every_request_of_a_call_has_its_own_time(w: World, timers: Manual
     [outside] = permissions(w.manager)
     assert outside["permission"] == "external_directory"
     [first] = timers.pending
-    w.manager.reply_permission(outside["id"], "once")
+    w.manager.requests.reply_permission(outside["id"], "once")
     [edit] = permissions(w.manager)
     [second] = timers.pending
     assert (edit["permission"], second is first) == ("edit", False)
@@ -246,12 +246,12 @@ async def test_a_prompt_counts_before_the_session_and_the_session_before_the_ser
     w.agent.done()
     await ask(w, own, unattended=parse("reject:3"))
     w.agent.ask("c1", "bash", command="make")
-    assert w.manager.unattended(own) == parse("reject:3")
+    assert w.manager.requests.unattended(own) == parse("reject:3")
     assert [timer.delay_s for timer in timers.pending] == [3.0]
     w.agent.done()
     await ask(w, own)
-    assert w.manager.unattended(own) == parse("reject:2")
-    assert w.manager.unattended(plain) == parse("reject:1")
+    assert w.manager.requests.unattended(own) == parse("reject:2")
+    assert w.manager.requests.unattended(plain) == parse("reject:1")
     w.agent.done()
 
 
@@ -259,10 +259,10 @@ async def test_a_prompt_that_waits_keeps_its_value(w: World) -> None:
     id_ = w.session()
     await ask(w, id_)
     await submit(w.manager, id_, body("next", unattended=parse("rules")))
-    assert w.manager.unattended(id_) == WAIT
+    assert w.manager.requests.unattended(id_) == WAIT
     w.agent.done()
     await w.settle()
-    assert w.manager.unattended(id_) == Unattended("rules")
+    assert w.manager.requests.unattended(id_) == Unattended("rules")
     w.agent.done()
 
 
@@ -281,7 +281,7 @@ async def test_a_subagents_ask_is_rejected_when_the_main_turn_is_idle(w: World, 
     w.agent.call(inner, "c1", child="t1")
     request = w.agent.ask("c1", "bash", child="t1", command="make")
     assert [(p["id"], p["sessionID"]) for p in permissions(w.manager)] == [(request, child["id"])]
-    assert w.manager.waiting_since_ms(id_) == w.manager.waiting_since_ms(child["id"]) is not None
+    assert w.manager.requests.waiting_since_ms(id_) == w.manager.requests.waiting_since_ms(child["id"]) is not None
     [timer] = timers.pending
     assert timer.delay_s == 30.0
     timer.fire()
@@ -302,7 +302,7 @@ async def test_the_end_of_a_subagents_turn_cancels_its_rejections(w: World, time
     w.agent.ask("c1", "bash", child="t1", command="make")
     w.agent.says(Signal(Input.DONE, child="t1"))
     assert timers.pending == []
-    assert w.manager.open_asks() == (0, None)
+    assert w.manager.requests.open_asks() == (0, None)
     w.agent.result("t1", "x")
     w.agent.complete(message, "")
     w.agent.done()
@@ -315,13 +315,13 @@ async def test_open_asks_are_counted_from_the_oldest(w: World) -> None:
     w.agent.ask("c1", "bash", command="make")
     between = w.clock.value_ms
     w.agent.question()
-    number, since = w.manager.open_asks()
+    number, since = w.manager.requests.open_asks()
     assert number == 2
     assert since is not None
     assert before <= since < between
-    assert w.manager.waiting_since_ms(id_) == since
+    assert w.manager.requests.waiting_since_ms(id_) == since
     w.agent.done()
-    assert w.manager.waiting_since_ms(id_) is None
+    assert w.manager.requests.waiting_since_ms(id_) is None
 
 
 async def test_metadata_of_a_session_is_checked(w: World) -> None:
@@ -331,4 +331,4 @@ async def test_metadata_of_a_session_is_checked(w: World) -> None:
     with pytest.raises(InvalidRequest, match=r"metadata\.unattended cannot be used: use a string, not '5'"):
         await w.manager.patch(id_, metadata={"unattended": 5})
     await w.manager.patch(id_, metadata={"unattended": "rules"})
-    assert w.manager.unattended(id_) == Unattended("rules")
+    assert w.manager.requests.unattended(id_) == Unattended("rules")

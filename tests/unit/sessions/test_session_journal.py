@@ -1,4 +1,4 @@
-"""What a state holds back while one read of an agent's output is worked off, and when it lets go."""
+"""What a journal holds back while one read of an agent's output is worked off, and when it lets go."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
 async def test_a_burst_is_one_call_of_the_store(made: Made) -> None:
     made.say("before")
-    with made.state.burst():
+    with made.state.journal.burst():
         made.say("one")
         made.say("two")
         assert made.calls == [[1]]
@@ -59,18 +59,18 @@ async def test_a_burst_is_one_call_of_the_store(made: Made) -> None:
 
 
 async def test_held_events_are_written_before_the_row(made: Made) -> None:
-    with made.state.burst():
+    with made.state.journal.burst():
         made.say("one")
-        made.state.release()
+        made.state.journal.release()
         assert made.calls == [[1]]
-        made.state.release()
+        made.state.journal.release()
         made.say("two")
     assert made.calls == [[1], [2]]
 
 
 async def test_a_burst_that_fails_keeps_what_was_said(made: Made) -> None:
     def fail() -> None:
-        with made.state.burst():
+        with made.state.journal.burst():
             made.say("one")
             raise LookupError
 
@@ -81,7 +81,7 @@ async def test_a_burst_that_fails_keeps_what_was_said(made: Made) -> None:
 
 async def test_a_burst_that_the_store_refuses_goes_first_next_time(made: Made) -> None:
     made.full = True
-    with made.state.burst():
+    with made.state.journal.burst():
         made.say("one")
         made.say("two")
     made.say("three")
@@ -91,7 +91,7 @@ async def test_a_burst_that_the_store_refuses_goes_first_next_time(made: Made) -
 
 
 async def test_nothing_is_written_of_a_session_that_is_deleted_meanwhile(made: Made) -> None:
-    with made.state.burst():
+    with made.state.journal.burst():
         made.say("one")
-        made.state.deleted = True
+        made.state.journal.is_closed = True
     assert made.calls == []

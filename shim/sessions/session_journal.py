@@ -1,0 +1,142 @@
+"""The journal of one session: events are stamped, numbered and queued for the store."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+from shim.clock import Clock, rfc3339
+from shim.errors import StoreError
+from shim.ids import Ids
+from shim.store.base import Store
+from universal.events import EventData, EventType, Source, UniversalEvent
+
+log = structlog.get_logger()
+
+UNSAVED_LIMIT = 10_000
+"""Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
+
+
+class SessionJournal:
+    """The only writer of a session's journal.
+
+    State: `sequence` and `event_id` of the last event; `native_session_id`, which new events carry; `is_closed`, after which
+    nothing is written, since the session was deleted.
+    """
+
+    def __init__(self, session_id: str, *, store: Store, clock: Clock, ids: Ids) -> None:
+        self._session_id = session_id
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._burst: list[UniversalEvent] | None = None
+        self._unsaved: list[UniversalEvent] = []
+        self._failure = ""
+        self.sequence = 0
+        self.event_id = ""
+        self.native_session_id: str | None = None
+        self.is_closed = False
+
+    def write(self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any) -> UniversalEvent:
+        """Stamp an event and queue it for the store."""
+        self.sequence += 1
+        event = UniversalEvent.stamped(
+            {
+                "event_id": self._ids.new("event"),
+                "sequence": self.sequence,
+                "time": rfc3339(at_ms),
+                "session_id": self._session_id,
+                "native_session_id": self.native_session_id,
+                "source": source,
+                "synthetic": source is Source.DAEMON,
+                "type": type_,
+                "data": data,
+                "raw": raw,
+            }
+        )
+        self.event_id = event.event_id
+        self._append(event)
+        return event
+
+    def copy(self, event: UniversalEvent) -> UniversalEvent:
+        """Write an event of another session's journal into this one, at its own time."""
+        self.sequence += 1
+        identity = {
+            "event_id": self._ids.new("event"),
+            "sequence": self.sequence,
+            "session_id": self._session_id,
+            "native_session_id": None,
+        }
+        event = event.model_copy(update=identity)
+        self.event_id = event.event_id
+        self._append(event)
+        return event
+
+    def load(self, event: UniversalEvent) -> None:
+        """An event that stands in the journal already."""
+        self.sequence, self.event_id = event.sequence, event.event_id
+        self.native_session_id = event.native_session_id or self.native_session_id
+
+    @contextmanager
+    def burst(self) -> Generator[None]:
+        """Queue what the block writes in one go, at its end. For work that does not wait in between."""
+        self._burst = []
+        try:
+            yield
+        finally:
+            self.release()
+            self._burst = None
+
+    def release(self) -> None:
+        """Queue what a burst holds: the session's row must not be ahead of its journal."""
+        if self._burst:
+            events, self._burst = self._burst, []
+            self._queue(events)
+
+    def retry(self) -> None:
+        """Queue again what the store could not take."""
+        if self._unsaved and not self.is_closed:
+            try:
+                self._store.append(self._unsaved)
+            except StoreError as error:
+                self._failure = str(error)
+                return
+            log.info("store.append_made_up", session_id=self._session_id, events=len(self._unsaved))
+        self._unsaved = []
+
+    @property
+    def overflow(self) -> str | None:
+        """Why the store takes nothing, if more than UNSAVED_LIMIT events wait for it; else None."""
+        return self._failure if len(self._unsaved) > UNSAVED_LIMIT else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether events wait here, which the store has not got yet."""
+        return bool(self._unsaved or self._burst)
+
+    def _append(self, event: UniversalEvent) -> None:
+        if self._burst is not None:
+            self._burst.append(event)
+        else:
+            self._queue((event,))
+
+    def _queue(self, events: Sequence[UniversalEvent]) -> None:
+        """Queue events for the store.
+
+        What it cannot take waits here, without raw payloads, and goes first next time: a journal has no holes. The store says at
+        the next flush that it fails; the turn goes on meanwhile.
+        """
+        if self.is_closed:
+            return
+        if not self._unsaved:
+            try:
+                self._store.append(events)
+            except StoreError as error:
+                log.error("store.append_failed", session_id=self._session_id, sequence=events[0].sequence, error=str(error))
+                self._unsaved, self._failure = [event.model_copy(update={"raw": None}) for event in events], str(error)
+            return
+        self._unsaved += [event.model_copy(update={"raw": None}) for event in events]
+        self.retry()

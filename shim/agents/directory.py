@@ -274,7 +274,8 @@ class AgentDirectory:
         on_exit: OnExit,
     ) -> AgentHandle:
         name = agent.spec.name
-        env = {**self.keys.environment(agent.spec), **child_environment(own, {}), **launch.env}
+        keys = await asyncio.to_thread(self.keys.environment, agent.spec)  # the first call reads a file
+        env = {**keys, **child_environment(own, {}), **launch.env}
         launch = replace(launch, env=env)  # after the recorder was created, so that it records no key
         if located.path is None:
             program = self._programs.get(name)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 from shim.errors import OutsideRoots
 from shim.host import disk
 from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 
+T = TypeVar("T")
+
 
 def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
-    """Whether a path lies in one of the roots; always true without roots. Roots are absolute and resolved."""
+    """Whether a path lies in one of the roots; always true without roots. Roots are absolute and resolved. Blocking."""
     allowed = [os.fspath(root) for root in roots]
     if not allowed:
         return True
@@ -33,27 +37,45 @@ def repository_above(directory: str) -> str:
     return str(next((folder for folder in (place, *place.parents) if disk.exists(folder / ".git")), place))
 
 
-def visible(records: Iterable[SessionRecord], roots: Iterable[str | PathLike[str]]) -> Iterable[SessionRecord]:
-    """Yield the sessions whose directory lies in one of the roots. Each directory is checked once."""
-    allowed, is_allowed = [os.fspath(root) for root in roots], dict[str, bool]()
-    for record in records:
-        directory = record.directory
-        if allowed and directory not in is_allowed:
-            is_allowed[directory] = within(directory, allowed)
-        if is_allowed.get(directory, True):
-            yield record
+async def visible(
+    items: Iterable[T], roots: Sequence[str | PathLike[str]], places_of: Callable[[T], Iterable[str]]
+) -> Sequence[T]:
+    """The items of which a place lies in one of the roots. Links are followed in a thread, each place once."""
+    found = tuple(items)
+    if not roots:
+        return found
+    places = {place for item in found for place in places_of(item)}
+    allowed = await asyncio.to_thread(lambda: {place for place in places if within(place, roots)})
+    return [item for item in found if not allowed.isdisjoint(places_of(item))]
 
 
-def visible_projects(rows: Iterable[JsonObject], roots: Iterable[str | PathLike[str]], current: str) -> list[JsonObject]:
+async def visible_sessions(records: Iterable[SessionRecord], roots: Sequence[str | PathLike[str]]) -> Sequence[SessionRecord]:
+    """The sessions whose directory lies in one of the roots."""
+    return await visible(records, roots, lambda record: (record.directory,))
+
+
+async def visible_projects(rows: Iterable[JsonObject], roots: Sequence[str | PathLike[str]], current: str) -> list[JsonObject]:
     """List the projects with a working tree in one of the roots, and the project with the id `current`.
 
     `current` is the request's own project. It is always included, because a root may be a folder of a larger repository.
     """
-    allowed = [os.fspath(root) for root in roots]
-    return [row for row in rows if row["id"] == current or any(within(p, allowed) for p in (row["worktree"], *row["sandboxes"]))]
+    found = list(rows)
+    shown = {row["id"] for row in await visible(found, roots, lambda row: (row["worktree"], *row["sandboxes"]))}
+    return [row for row in found if row["id"] == current or row["id"] in shown]
 
 
-def require(directory: str, roots: Iterable[str | PathLike[str]]) -> None:
-    """Raise OutsideRoots for a directory outside of the roots. The error does not name them."""
+async def visible_directories(rows: Iterable[JsonObject], roots: Sequence[str | PathLike[str]]) -> list[JsonObject]:
+    """The rows whose `directory` lies in one of the roots."""
+    return list(await visible(rows, roots, lambda row: (row["directory"],)))
+
+
+async def require(directory: str, roots: Sequence[str | PathLike[str]]) -> None:
+    """Raise OutsideRoots for a directory outside of the roots. The error does not name them. Links are followed in a thread."""
+    if roots:
+        await asyncio.to_thread(require_blocking, directory, roots)
+
+
+def require_blocking(directory: str, roots: Iterable[str | PathLike[str]]) -> None:
+    """Raise OutsideRoots, as `require`."""
     if not within(directory, roots):
         raise OutsideRoots(directory)

@@ -65,7 +65,8 @@ async def names(directory: str, query: str, *, kind: Kind | None = None, folders
 
 async def _rg(directory: str, limit_bytes: int, *arguments: str) -> CommandResult:
     try:
-        return await run([program(), *COMMON, *arguments], directory, timeout_s=TIMEOUT_S, limit_bytes=limit_bytes)
+        ripgrep = await asyncio.to_thread(program)
+        return await run([ripgrep, *COMMON, *arguments], directory, timeout_s=TIMEOUT_S, limit_bytes=limit_bytes)
     except FileNotFoundError as error:
         raise InvalidRequest(f"There is no directory {directory}", "Query", ("directory",)) from error
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -80,6 +81,7 @@ class Shells:
         self._shells: dict[str, Shell] = {}
         self._closed = False
         self._swept = False
+        self._sweeping = threading.Lock()
 
     def list_of(self, directory: str) -> list[dict[str, Any]]:
         """List the running commands of a directory, oldest first."""
@@ -100,7 +102,6 @@ class Shells:
             raise InvalidRequest(f"There are {RUNNING_LIMIT} commands running, which is the limit. End some.")
         if "\0" in command or "\0" in (cwd or ""):
             raise InvalidRequest("A command may not contain NUL", path=("command",))
-        self._sweep()
         place = str(Path(directory, cwd or "."))
         id_ = self._ids.new("shell")
         file, out = await asyncio.to_thread(self._open_output, place, id_)
@@ -173,19 +174,18 @@ class Shells:
     # --- inside
 
     def _sweep(self) -> None:
-        """Delete, once, the output files that a killed server left.
-
-        It blocks the loop for a few names, so that no command starts meanwhile.
-        """
-        if not self._swept:
-            self._swept = True
-            for file in self._folder.glob("sh_*.log"):
-                file.unlink(missing_ok=True)
+        """Remove, once, the output that a killed server has left, before the first output file is made. Blocking."""
+        with self._sweeping:
+            if not self._swept:
+                for file in self._folder.glob("sh_*.log"):
+                    file.unlink(missing_ok=True)
+                self._swept = True
 
     def _open_output(self, place: str, id_: str) -> tuple[Path, BinaryIO]:
         if not is_folder(place):
             raise InvalidRequest(f"There is no folder {place}", path=("cwd",))
         private_folder(self._folder)
+        self._sweep()
         file = self._folder / f"{id_}.log"
         return file, os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
 

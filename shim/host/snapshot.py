@@ -17,7 +17,6 @@ import hashlib
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +27,7 @@ import structlog
 from shim.clock import Clock
 from shim.errors import ShimError
 from shim.host import snapshot_files as files
-from shim.host import vcs
+from shim.host import threads, vcs
 from shim.host.command import CommandResult, ProgramMissing
 from shim.host.disk import private_folder
 from shim.host.git import git, git_in, is_installed
@@ -181,7 +180,7 @@ class Snapshots:
             trees: dict[str, list[str]] = {}
             for name, tree in sorted(wanted.items()):
                 trees.setdefault(tree, []).append(name)
-            with tempfile.TemporaryDirectory(prefix="restore-", dir=self._git_dir(directory)) as scratch:
+            async with threads.scratch_folder("restore-", self._git_dir(directory)) as scratch:
                 indexes = {tree: str(Path(scratch, tree)) for tree in trees}
                 present: dict[str, set[str]] = {}
                 for tree, index in indexes.items():
@@ -265,7 +264,7 @@ class Snapshots:
             )
         if not await asyncio.to_thread(os.path.isdir, directory):
             raise SnapshotError(f"{directory} is not there.")
-        if not is_installed():
+        if not await asyncio.to_thread(is_installed):
             raise NoSnapshots("git is not installed: what agents change cannot be undone. Install git, then restart the server.")
         git_dir = self._git_dir(directory)
         top = await vcs.root(directory) or here
@@ -357,7 +356,7 @@ class Snapshots:
 async def _alone(git_dir: Path, directory: str) -> int:
     """Lock these snapshots against other servers with the same data; return the descriptor to close. Raises SnapshotError."""
     try:
-        descriptor = os.open(git_dir / "shim-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = await threads.open_descriptor(git_dir / "shim-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise SnapshotError(f"Snapshots of {directory} cannot be kept: {error.strerror or error}.") from error
     try:

@@ -12,14 +12,13 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from shim.errors import GitTooSlow, InvalidRequest
-from shim.host import disk
+from shim.host import disk, threads
 from shim.host.command import CommandResult
 from shim.host.git import git, harmless_settings
 
@@ -230,7 +229,7 @@ async def _index_copy(directory: str) -> AsyncGenerator[str | None]:
     """
     result = await git(directory, "rev-parse", "--git-path", "index")
     original = Path(directory, os.fsdecode(result.stdout).rstrip("\n"))
-    with tempfile.TemporaryDirectory(prefix="shim-git-") as folder:
+    async with threads.scratch_folder("shim-git-") as folder:
         yield await asyncio.to_thread(_copy, original, Path(folder, "index"))
 
 

@@ -177,7 +177,7 @@ async def arguments(
     services = request.app[SERVICES]
     directory = resolve(request.query, request.headers, str(services.settings.directory))
     if services.settings.roots:
-        _check_roots(services, directory, request.match_info.get("sessionID"))
+        await _check_roots(services, directory, request.match_info.get("sessionID"))
     values: dict[str, object] = {"ctx": Ctx(request, services, directory)}
     if bound.path is not None:
         values["path"] = _validate(bound.path, dict(request.match_info), "Params")
@@ -192,15 +192,15 @@ async def arguments(
     return values
 
 
-def _check_roots(services: Services, directory: str, session_id: str | None) -> None:
+async def _check_roots(services: Services, directory: str, session_id: str | None) -> None:
     """Check the directories of the request and of its session. Raises OutsideRoots."""
-    require(directory, services.settings.roots)
+    await require(directory, services.settings.roots)
     if session_id is not None:
         try:
             record = services.sessions.index.record(session_id)
         except SessionNotFound:
             return
-        require(record.directory, services.settings.roots)
+        await require(record.directory, services.settings.roots)
 
 
 def _first_values(request: web.Request) -> dict[str, str]:

@@ -112,7 +112,7 @@ def _row(face: Universal, entry: Entry, row: Row) -> bytes:
 async def get_trace(ctx: Ctx, path: SessionPath, query: TraceQuery) -> object:
     """Rows after a sequence, oldest first."""
     face = universal(ctx)
-    session_id = face.sessions.id_of(path.session_id)
+    session_id = await face.sessions.id_of(path.session_id)
     rows, more = await face.traces.page(session_id, query.after, min(query.limit, MAX_LIMIT))
     return page(b"rows", (_row(face, entry, row) for entry, row in rows), more=more)
 
@@ -129,7 +129,7 @@ async def get_trace(ctx: Ctx, path: SessionPath, query: TraceQuery) -> object:
 async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object:
     """Rows after a sequence, then live: each event's `data` is a TraceRow, its `id` the sequence."""
     face = universal(ctx)
-    session_id = face.sessions.id_of(path.session_id)
+    session_id = await face.sessions.id_of(path.session_id)
     last_id = last_event_id(ctx.request)
     after = query.after if last_id is None else last_id
     tracer = await face.traces.tracer(session_id, after)
@@ -154,7 +154,7 @@ async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object
 )
 async def abort_session(ctx: Ctx, path: SessionPath) -> object:
     """Stops the running turn, if there is one; the session goes on."""
-    await ctx.services.sessions.abort(universal(ctx).sessions.id_of(path.session_id))
+    await ctx.services.sessions.abort(await universal(ctx).sessions.id_of(path.session_id))
     return NO_CONTENT
 
 
@@ -198,7 +198,7 @@ async def get_counters(ctx: Ctx) -> object:
 async def export_session(ctx: Ctx, path: SessionPath) -> object:
     """The session as a zip archive of its native, universal and OpenCode events, without paths and secrets: for bug reports."""
     face, services = universal(ctx), ctx.services
-    session_id = face.sessions.id_of(path.session_id)
+    session_id = await face.sessions.id_of(path.session_id)
     rows: list[Row] = []
     more = True
     while more:

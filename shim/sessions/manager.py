@@ -21,7 +21,7 @@ from shim.errors import (
     SessionBusy,
     SessionElsewhere,
 )
-from shim.host.roots import require
+from shim.host.roots import require, require_blocking
 from shim.ids import slug
 from shim.sessions import checkpoints
 from shim.sessions.actor import SessionActor
@@ -171,7 +171,7 @@ class SessionManager:
 
     def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: Fields | None = None) -> SessionRecord:
         """The same with a record that exists already: an imported session. Raises LimitReached, BadRequest."""
-        require(record.directory, self.deps.roots)
+        require_blocking(record.directory, self.deps.roots)  # the request has followed its links in a thread just before
         check_unattended(record.metadata)
         if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
@@ -323,7 +323,7 @@ class SessionManager:
         """The session at work. Raises NotFound, SessionElsewhere, Conflict (terminated), InvalidRequest (a subagent's)."""
         entry = await self._load(session_id)
         assert entry.actor is not None
-        require(entry.record.directory, self.deps.roots)
+        await require(entry.record.directory, self.deps.roots)
         if entry.subagent:
             raise InvalidRequest(
                 "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."

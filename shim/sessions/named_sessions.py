@@ -78,12 +78,12 @@ class NamedSessions:
 
     # --- names ---------------------------------------------------------------------------------------------
 
-    def id_of(self, name: str) -> str:
+    async def id_of(self, name: str) -> str:
         """The session's id in the core. Raises SessionNotFound; OutsideRoots for one outside of the roots."""
         session_id = self._ids.get(name, name)
         if not self._exists(session_id) or (session_id == name and name in self._names):
             raise SessionNotFound(name)
-        require(self.manager.index.record(session_id).directory, self.manager.deps.roots)
+        await require(self.manager.index.record(session_id).directory, self.manager.deps.roots)
         return session_id
 
     def name_of(self, session_id: str) -> str:

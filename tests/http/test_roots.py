@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from yarl import URL
 
+from shim.host import roots
 from shim.store.memory import MemoryStore
 from tests.http.conftest import repository
 from tests.support.live import Live, live
@@ -173,3 +177,27 @@ async def test_histories_of_what_lies_outside_are_neither_told_nor_added_to(tmp_
     async with live(tmp_path, roots=(tmp_path / "project",)) as server:
         await server.api.post("/sync/replay", {"directory": str(outside), "events": events}, status=403)
         await server.api.post("/sync/replay", {"directory": "a\0b", "events": events}, status=400)
+
+
+async def test_links_are_not_followed_on_the_event_loop(tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    within = roots.within
+    on_loop: list[str] = []
+    in_thread: list[str] = []
+
+    def watched(path: str, allowed: Iterable[str | PathLike[str]]) -> bool:
+        try:
+            asyncio.get_running_loop()
+            on_loop.append(path)
+        except RuntimeError:
+            in_thread.append(path)
+        return within(path, allowed)
+
+    async with live(tmp_path, roots=(tmp_path / "project",)) as server:
+        session = (await server.api.post("/session", {}, status=200)).body["id"]
+        monkeypatch.setattr(roots, "within", watched)
+        body = {"parts": [{"type": "text", "text": "hello"}]}
+        await server.api.post(f"/session/{session}/prompt_async", body, status=204)
+        for path in ("/session", "/experimental/session", "/project", "/api/session", f"/session/{session}/message"):
+            await server.api.get(path, status=200)
+        await server.api.get("/path", params={"directory": str(outside)}, status=403)
+    assert in_thread and on_loop == []

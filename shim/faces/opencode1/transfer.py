@@ -128,7 +128,7 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
     session_id = info["id"]
     here = manager.index.find_record(session_id)
     if here is not None:
-        require(here.directory, manager.deps.roots)
+        await require(here.directory, manager.deps.roots)
     else:
         place = {"directory": directory, "projectID": project.id, "path": path}
         manager.add(importer.session({**info, **place}), _agent(manager, info, messages))

@@ -21,7 +21,7 @@ async def move(manager: SessionManager, session_id: str, directory: str, project
 
     Raises NotFound; InvalidRequest for a subagent's session and one that is at work; OutsideRoots for what is outside the roots.
     """
-    require(directory, manager.deps.roots)
+    await require(directory, manager.deps.roots)
     actor = await manager.actor(session_id)
     if actor.directory == directory:
         return

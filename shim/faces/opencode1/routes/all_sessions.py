@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, Number
-from shim.host.roots import visible
+from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx, to_response
 from universal.session.model import SessionRecord
 
@@ -34,7 +34,7 @@ async def list_sessions(ctx: Ctx, query: Query) -> object:
     matches = sorted(
         (
             record
-            for record in visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+            for record in await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
             if _is_wanted(record, query, ctx.directory)
         ),
         key=lambda record: record.updated_ms,

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import EVERYWHERE, ProjectUpdated
-from shim.host.roots import visible_projects, within
+from shim.host.roots import visible_directories, visible_projects
 from shim.http.operation import Ctx
 from shim.http.shapes import Commands, Icon, ProjectPath
 
@@ -23,7 +23,7 @@ class Update(BaseModel):
 async def list_projects(ctx: Ctx) -> object:
     """List all projects ever opened on this server, with this request's."""
     here = await ctx.services.projects.identity(ctx.directory)
-    return visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
+    return await visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
 
 
 @operation("project.current")
@@ -36,7 +36,7 @@ async def current(ctx: Ctx) -> object:
 async def directories(ctx: Ctx, path: ProjectPath) -> object:
     """List a project's working trees; [] for an unknown project."""
     places = await ctx.services.projects.directories(path.projectID)
-    return [row for row in places if within(row["directory"], ctx.services.settings.roots)]
+    return await visible_directories(places, ctx.services.settings.roots)
 
 
 @operation("project.update")

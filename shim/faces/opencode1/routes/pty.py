@@ -40,7 +40,7 @@ async def list_terminals(ctx: Ctx) -> object:
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """Open a terminal."""
     options = body or TerminalBody()
-    require(str(Path(ctx.directory, options.cwd or ".")), ctx.services.settings.roots)
+    await require(str(Path(ctx.directory, options.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     new = NewTerminal(options.command, tuple(options.args or ()), options.cwd, options.title, options.env or {})
     return (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire

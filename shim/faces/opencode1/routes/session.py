@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator
 from shim.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
-from shim.host.roots import visible
+from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx, need_id
 from shim.sessions.transfer.fork import fork as fork_session
 from universal.diffs import relative
@@ -115,7 +115,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
-    records = visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+    records = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
     matches = [record for record in records if record.project_id == project.id]
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
         matches = [record for record in matches if record.directory == ctx.directory]

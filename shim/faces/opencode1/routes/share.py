@@ -17,7 +17,7 @@ from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.share_page import DEEPEST, POLICY, page
-from shim.host.roots import visible
+from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx
 from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
@@ -67,7 +67,7 @@ class SharePath(BaseModel):
 async def show(ctx: Ctx, path: SharePath) -> web.Response:
     """Return the page of a shared session. Raises ShareNotFound."""
     sessions = ctx.services.sessions
-    shared = visible(sessions.index.records(), ctx.services.settings.roots)
+    shared = await visible_sessions(sessions.index.records(), ctx.services.settings.roots)
     record = next((candidate for candidate in shared if _is_at(candidate, path.name)), None)
     if record is None:
         raise ShareNotFound

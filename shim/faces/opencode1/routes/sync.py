@@ -13,7 +13,7 @@ from shim.faces.opencode1.history import BrokenHistory, fold, row
 from shim.faces.opencode1.render import render
 from shim.faces.opencode1.routes.transfer import path_of
 from shim.faces.opencode1.transfer import import_
-from shim.host.roots import visible
+from shim.host.roots import visible_sessions
 from shim.http.directory import resolve
 from shim.http.operation import Ctx, need_id
 from universal.jsonvalue import JsonObject
@@ -29,7 +29,7 @@ async def history(ctx: Ctx, body: KnownSequences) -> object:
     """List the lasting events of all sessions that the client lacks, rebuilt from the journal."""
     await ctx.services.store.flush()
     rows: list[JsonObject] = []
-    shown = visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+    shown = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
     for record in sorted(shown, key=lambda entry: (entry.created_ms, entry.id)):
         reducer = Reducer(record.id, ctx.services.sessions.index.agent_of(record.id))
         after = body.root.get(record.id, -1)

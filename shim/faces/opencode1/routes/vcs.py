@@ -59,7 +59,7 @@ async def raw(ctx: Ctx) -> web.Response:
 async def apply(ctx: Ctx, body: Patch) -> object:
     """Apply a patch to the working tree completely or not at all. A working tree that exceeds the roots is refused."""
     if ctx.services.settings.roots and (top := await vcs.root(ctx.directory)) is not None:
-        require(top, ctx.services.settings.roots)
+        await require(top, ctx.services.settings.roots)
     await patches.apply(ctx.directory, body.patch)
     return {"applied": True}
 

@@ -91,7 +91,7 @@ async def name(ctx: Ctx, path: ProjectPath, body: Context | None) -> object:
 @operation("v2.projectCopy.create")
 async def copy(ctx: Ctx, path: ProjectPath, body: Copy) -> object:
     """Create a copy."""
-    require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
+    await require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
     copies = ctx.services.copies
     return {"directory": await copies.create(path.projectID, ctx.directory, body.strategy, body.directory, body.name)}
 

@@ -57,7 +57,7 @@ class WriteQuery(BaseModel):
 @operation2("fs.list")
 async def listing(ctx: Ctx, query: ListQuery) -> object:
     """A folder's entries; their paths are from the directory, also outside of it (`../x`)."""
-    folder = _place(ctx, query.path)
+    folder = await _place(ctx, query.path)
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
     inside = files.is_below(ctx.directory, folder)
@@ -86,7 +86,7 @@ async def read(ctx: Ctx, path: ReadPath) -> web.Response:
 @operation2("experimental.fs.write")
 async def write(ctx: Ctx, query: WriteQuery) -> object:
     """Write the request's bytes; folders above are made. The file's mode stays."""
-    place = _place(ctx, query.path)
+    place = await _place(ctx, query.path)
     data = await ctx.request.read()
     try:
         await asyncio.to_thread(_write, place, data, ctx.services.settings.roots)
@@ -95,13 +95,17 @@ async def write(ctx: Ctx, query: WriteQuery) -> object:
     return await located(ctx, {"path": place})
 
 
-def _place(ctx: Ctx, path: str) -> str:
+async def _place(ctx: Ctx, path: str) -> str:
     """Absolute. Raises InvalidRequest for a NUL, 403 for a place outside of the allowed roots."""
     if "\0" in path:
         raise InvalidRequest("A path may not contain NUL", "Query", ("path",))
-    place = os.path.normpath(Path(ctx.directory, path))
-    require(place, ctx.services.settings.roots)
+    place = _absolute(ctx.directory, path)
+    await require(place, ctx.services.settings.roots)
     return place
+
+
+def _absolute(directory: str, path: str) -> str:
+    return os.path.normpath(Path(directory, path))
 
 
 def _from(directory: str, folder: str) -> str:

@@ -17,7 +17,7 @@ from shim.faces.opencode2.errors import WorktreeRefused
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
 from shim.host.project_copies import STRATEGY
-from shim.host.roots import require, visible_projects, within
+from shim.host.roots import require, visible_directories, visible_projects
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.shapes import Commands, Icon, ProjectPath
@@ -78,7 +78,7 @@ async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
     """The project's working trees that still exist, the main one first."""
     await _row(ctx, query.projectID)
     found = await ctx.services.projects.directories(query.projectID)
-    return [row for row in found if within(row["directory"], ctx.services.settings.roots)]
+    return await visible_directories(found, ctx.services.settings.roots)
 
 
 @operation2("worktree.create")
@@ -92,7 +92,7 @@ async def create(ctx: Ctx, body: Create) -> object:
         raise WorktreeRefused("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
     else:
         wanted = Path(top, body.directory)
-        require(str(wanted.parent), ctx.services.settings.roots)
+        await require(str(wanted.parent), ctx.services.settings.roots)
         made = ctx.services.copies.create(body.projectID, top, STRATEGY, str(wanted.parent), body.name or wanted.name)
         place = await _worktree_work(made)
     _changed(ctx, body.projectID)
@@ -138,7 +138,7 @@ def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
 
 async def _rows(ctx: Ctx) -> list[dict[str, Any]]:
     here = await ctx.services.projects.identity(ctx.directory)
-    return visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
+    return await visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
 
 
 async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:

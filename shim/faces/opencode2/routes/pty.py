@@ -37,7 +37,7 @@ async def listing(ctx: Ctx) -> object:
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """A new one."""
     wanted = body or TerminalBody()
-    require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
+    await require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
     return await located(ctx, (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire)

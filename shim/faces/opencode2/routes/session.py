@@ -18,7 +18,7 @@ from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, read_session
 from shim.faces.opencode2.session_info import info_of
-from shim.host.roots import visible
+from shim.host.roots import visible_sessions
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.transfer.fork import fork as fork_session
@@ -130,7 +130,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
         query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
-    records = visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+    records = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
     found = sorted((one for one in records if _wanted(one, query)), key=_at, reverse=query.order == "desc")
     if anchor:
         found = _beyond(found, anchor, query)

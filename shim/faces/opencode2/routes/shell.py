@@ -56,7 +56,7 @@ async def listing(ctx: Ctx) -> object:
 @operation2("shell.create")
 async def create(ctx: Ctx, body: Create) -> object:
     """Run one, with the person's shell."""
-    require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
+    await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
     made = await ctx.services.shells.create(
         ctx.directory, body.command, cwd=body.cwd, timeout_ms=body.timeout, metadata=body.metadata or {}
     )

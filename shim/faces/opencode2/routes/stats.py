@@ -11,7 +11,7 @@ from shim.errors import InvalidRequest
 from shim.faces.opencode2.endpoint import operation2
 from shim.faces.opencode2.routes.sessions import face
 from shim.faces.opencode2.stats import Stats
-from shim.host.roots import visible
+from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx
 
 
@@ -35,7 +35,7 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
     until = ctx.services.clock.now_ms() if query.to is None else query.to
     records = [
         record
-        for record in visible(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+        for record in await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
         if query.project in (None, record.project_id) and record.updated_ms >= (query.from_ or 0) and record.created_ms <= until
     ]
     first = min((record.created_ms for record in records), default=until)

@@ -60,7 +60,7 @@ def encode_entry(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
 async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
     """Events after `offset`, oldest first; at most `limit`. `hasMore`: there are later ones."""
     face = universal(ctx)
-    session_id = face.sessions.id_of(path.session_id)
+    session_id = await face.sessions.id_of(path.session_id)
     limit = min(query.limit, MAX_LIMIT)
     events = await ctx.services.store.rows(session_id, query.offset, limit + 1)
     rows = (encode_entry(face, row, include_raw=query.include_raw) for row in events[:limit])
@@ -73,7 +73,9 @@ async def get_events_sse(ctx: Ctx, path: SessionPath, query: SseQuery) -> object
     face = universal(ctx)
     after = last_event_id(ctx.request)
     need_room(ctx.services)
-    follower = await face.sessions.row_follower(face.sessions.id_of(path.session_id), query.offset if after is None else after)
+    follower = await face.sessions.row_follower(
+        await face.sessions.id_of(path.session_id), query.offset if after is None else after
+    )
     return await stream(ctx.request, follower, encoder(face, include_raw=query.include_raw))
 
 

@@ -47,9 +47,12 @@ class DeleteQuery(PathQuery):
     recursive: bool = False
 
 
-def _place(ctx: Ctx, session: str | None) -> Place:
+async def _place(ctx: Ctx, session: str | None) -> Place:
     services = ctx.services
-    directory = services.sessions.index.record(universal(ctx).sessions.id_of(session)).directory if session else ctx.directory
+    directory = ctx.directory
+    if session:
+        session_id = await universal(ctx).sessions.id_of(session)
+        directory = services.sessions.index.record(session_id).directory
     return Place(directory, anywhere=services.settings.fs_anywhere)
 
 
@@ -60,20 +63,20 @@ def _stat(found: FileEntry) -> FsStat:
 @v1("fs_entries", "GET", "/v1/fs/entries", tag="fs", answer=list[FsEntry], errors=(400, 404))
 async def fs_entries(ctx: Ctx, query: FolderQuery) -> object:
     """A folder's entries, folders first."""
-    found = await asyncio.to_thread(file_actions.entries, _place(ctx, query.session_id), query.path or ".")
+    found = await asyncio.to_thread(file_actions.entries, await _place(ctx, query.session_id), query.path or ".")
     return [FsEntry(name=f.name, path=f.path, entryType=f.kind, size=f.size, modified=f.modified) for f in found]
 
 
 @v1("fs_stat", "GET", "/v1/fs/stat", tag="fs", answer=FsStat, errors=(400, 404))
 async def fs_stat(ctx: Ctx, query: PathQuery) -> object:
     """What is there."""
-    return _stat(await asyncio.to_thread(file_actions.look, _place(ctx, query.session_id), query.path))
+    return _stat(await asyncio.to_thread(file_actions.look, await _place(ctx, query.session_id), query.path))
 
 
 @v1("fs_read_file", "GET", "/v1/fs/file", tag="fs", form="bytes", errors=(400, 404, 413))
 async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
     """A file's bytes."""
-    data = await asyncio.to_thread(file_actions.read, _place(ctx, query.session_id), query.path)
+    data = await asyncio.to_thread(file_actions.read, await _place(ctx, query.session_id), query.path)
     # Never a type that a browser would execute.
     kind = mimetypes.guess_type(query.path)[0] or ""
     return web.Response(
@@ -85,14 +88,14 @@ async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
 async def fs_write_file(ctx: Ctx, query: PathQuery) -> object:
     """Put the body's bytes there; missing folders are made."""
     data = await ctx.request.read()
-    where = await asyncio.to_thread(file_actions.write, _place(ctx, query.session_id), query.path, data)
+    where = await asyncio.to_thread(file_actions.write, await _place(ctx, query.session_id), query.path, data)
     return FsWriteResponse(path=str(where), bytesWritten=len(data))
 
 
 @v1("fs_delete_entry", "DELETE", "/v1/fs/entry", tag="fs", answer=FsActionResponse, errors=(400, 404))
 async def fs_delete_entry(ctx: Ctx, query: DeleteQuery) -> object:
     """Remove a file or folder; a link itself, not what it leads to."""
-    place = _place(ctx, query.session_id)
+    place = await _place(ctx, query.session_id)
     where = await asyncio.to_thread(lambda: file_actions.remove(place, query.path, recursive=query.recursive))
     return FsActionResponse(path=str(where))
 
@@ -100,14 +103,14 @@ async def fs_delete_entry(ctx: Ctx, query: DeleteQuery) -> object:
 @v1("fs_mkdir", "POST", "/v1/fs/mkdir", tag="fs", answer=FsActionResponse, errors=(400, 409))
 async def fs_mkdir(ctx: Ctx, query: PathQuery) -> object:
     """Make a folder and those above it."""
-    where = await asyncio.to_thread(file_actions.make_folder, _place(ctx, query.session_id), query.path)
+    where = await asyncio.to_thread(file_actions.make_folder, await _place(ctx, query.session_id), query.path)
     return FsActionResponse(path=str(where))
 
 
 @v1("fs_move", "POST", "/v1/fs/move", tag="fs", answer=FsMoveResponse, errors=(400, 404, 409))
 async def fs_move(ctx: Ctx, query: SessionQuery, body: FsMoveRequest) -> object:
     """Move or rename."""
-    place = _place(ctx, query.session_id)
+    place = await _place(ctx, query.session_id)
     start, end = await asyncio.to_thread(lambda: file_actions.move(place, body.from_, body.to, overwrite=body.overwrite or False))
     return FsMoveResponse(from_=str(start), to=str(end))
 
@@ -124,5 +127,5 @@ async def fs_move(ctx: Ctx, query: SessionQuery, body: FsMoveRequest) -> object:
 async def fs_upload_batch(ctx: Ctx, query: FolderQuery) -> object:
     """Unpack a tar archive (plain, gzip, bzip2, xz) below a folder."""
     data = await ctx.request.read()
-    paths, truncated = await asyncio.to_thread(file_actions.unpack, _place(ctx, query.session_id), query.path or ".", data)
+    paths, truncated = await asyncio.to_thread(file_actions.unpack, await _place(ctx, query.session_id), query.path or ".", data)
     return FsUploadBatchResponse(paths=paths, truncated=truncated)

@@ -35,7 +35,7 @@ class StreamQuery(BaseModel):
 @v1("post_message", "POST", "/v1/sessions/{session_id}/messages", tag="sessions", form="none", errors=(400, 404, 409))
 async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> object:
     """204 when the message is stored and its turn begins; one that comes while a turn runs is handed over in order."""
-    await _submit(ctx, universal(ctx).sessions.id_of(path.session_id), body)
+    await _submit(ctx, await universal(ctx).sessions.id_of(path.session_id), body)
     return NO_CONTENT
 
 
@@ -50,7 +50,7 @@ async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> obj
 async def post_message_stream(ctx: Ctx, path: SessionPath, query: StreamQuery, body: MessageRequest) -> object:
     """The same, and the events from the message to the end of its turn, through permissions and questions."""
     face = universal(ctx)
-    session_id = face.sessions.id_of(path.session_id)
+    session_id = await face.sessions.id_of(path.session_id)
     state = await ctx.services.sessions.state(session_id)
     start = state.sequence
     need_room(ctx.services)
@@ -159,7 +159,7 @@ async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
 
 async def _need_request(ctx: Ctx, name: str, field: str, request_id: str) -> str:
     """Return the session's id if it waits for this answer. Raises NotFound."""
-    session_id = universal(ctx).sessions.id_of(name)
+    session_id = await universal(ctx).sessions.id_of(name)
     session = await ctx.services.sessions.session(session_id)
     open_ = session.permissions if field == "permissions" else session.questions
     if request_id not in open_:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from shim.errors import InvalidRequest
 from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, SessionInfo, SessionListResponse
 from shim.faces.v1.routes.endpoint import universal, v1
-from shim.host.roots import require, within
+from shim.host.roots import require, visible_sessions
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.named_sessions import NewSession
 from universal.session.model import SessionRecord
@@ -33,9 +33,11 @@ REFUSED = {
 @v1("list_sessions", "GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx) -> object:
     """All sessions, the last changed first."""
-    records = sorted(ctx.services.sessions.index.records(), key=lambda record: (record.updated_ms, record.created_ms), reverse=True)
-    roots = ctx.services.settings.roots
-    return SessionListResponse(sessions=[session_info(ctx, record) for record in records if within(record.directory, roots)])
+    records = sorted(
+        ctx.services.sessions.index.records(), key=lambda record: (record.updated_ms, record.created_ms), reverse=True
+    )
+    shown = await visible_sessions(records, ctx.services.settings.roots)
+    return SessionListResponse(sessions=[session_info(ctx, record) for record in shown])
 
 
 @v1(
@@ -53,7 +55,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
         if getattr(body, name):
             raise InvalidRequest(why, None)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
-    require(directory, ctx.services.settings.roots)
+    await require(directory, ctx.services.settings.roots)
     new_session = NewSession(
         agent=body.agent,
         mode=body.agentMode,
@@ -72,7 +74,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
 @v1("terminate_session", "POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))
 async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
     """Stops its agent for good; `session.ended` says `terminated_by: daemon`. The session can still be read. Again is fine."""
-    await ctx.services.sessions.terminate(universal(ctx).sessions.id_of(path.session_id))
+    await ctx.services.sessions.terminate(await universal(ctx).sessions.id_of(path.session_id))
     await ctx.services.store.flush()
     return NO_CONTENT
 

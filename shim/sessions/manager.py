@@ -292,7 +292,7 @@ class SessionManager:
         return entry
 
     def restore_pending_prompts(self, session_id: str) -> None:
-        """Prompts that wait in a journal that was read, or copied, wait in the session's inbox."""
+        """Park the prompts that wait in a journal that was read, or copied."""
         entry = self.index.get(session_id)
         if entry.actor is not None and entry.state is not None and not entry.subagent:
             entry.actor.prompt_queue.restore(entry.state.pending_prompts.prompts)

@@ -1,4 +1,4 @@
-"""One session's journal, projection and turn: the one writer of all three.
+"""One session's journal, state and turn: the one writer of all three.
 
 All methods are synchronous and run on the event loop, so each is a critical section: an event is stamped, queued
 for the store, folded into the state that HTTP reads and published, before anything else can happen. There is no

@@ -17,6 +17,8 @@ import pytest
 REPO = Path(__file__).resolve().parents[2]
 PACKAGES = ("universal", "shim")
 MAX_LINES = 700
+MAX_METHODS, MAX_ATTRIBUTES = 40, 25
+"""Of a class in `shim`: one that needs more owns more than one thing."""
 
 PROCESS_OWNERS = ("shim/runtime/", "shim/host/")
 """Only these end processes."""
@@ -97,6 +99,19 @@ def too_long(name: str, text: str) -> list[str]:
     if lines <= MAX_LINES or re.search(rf"^# over {MAX_LINES} lines: \S+", text, re.M):
         return []
     return [f"{lines} lines, {MAX_LINES} are allowed"]
+
+
+def is_too_large(name: str, text: str) -> list[str]:
+    """Classes that own too many things. Attributes are those that `__init__` sets."""
+    found: list[str] = []
+    for node in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)):
+        methods = [inner for inner in node.body if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)]
+        made = (statement for method in methods if method.name == "__init__" for statement in ast.walk(method))
+        stores = (part for part in made if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store))
+        names = {ast.unparse(part) for part in stores}
+        if len(methods) >= MAX_METHODS or len(names) >= MAX_ATTRIBUTES:
+            found.append(f"{node.name}: {len(methods)} methods, {len(names)} attributes")
+    return found
 
 
 def starts_processes(name: str, text: str) -> list[str]:
@@ -208,6 +223,7 @@ Rule = Callable[[str, str], list[str]]
 
 RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "no module over 700 lines": (too_long, [*OURS, *TESTS]),
+    "a class of shim owns one thing": (is_too_large, [n for n in OURS if n.startswith("shim/") and n != "shim/record/driver.py"]),
     "programs are started by shim.runtime.child only": (starts_processes, OURS),
     "git is run by shim.host.git only": (runs_git, OURS),
     "processes are ended in runtime and host only": (ends_processes, OURS),
@@ -234,6 +250,10 @@ async def until_gone(pid):
 
 BAD: dict[str, tuple[str, str]] = {
     "no module over 700 lines": ("shim/x.py", "\n" * 701),
+    "a class of shim owns one thing": (
+        "shim/x.py",
+        "class A:\n def __init__(self):\n" + "".join(f"  self.a{n} = 1\n" for n in range(25)),
+    ),
     "programs are started by shim.runtime.child only": ("shim/runtime/process.py", "loop.subprocess_exec(p, 'a')"),
     "git is run by shim.host.git only": ("shim/host/x.py", "await run(['git', 'status'], '.')"),
     "processes are ended in runtime and host only": ("shim/sessions/x.py", "os.killpg(1, 9)"),

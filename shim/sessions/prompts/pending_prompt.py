@@ -55,9 +55,9 @@ class PendingPrompt:
         return replace(self, agent=agent, refused="", prompt=prompt, choice={"agent": mode, "model": wire})
 
     def journal_entry(self) -> dict[str, Any]:
-        """What the journal says of it when it is handed."""
-        given = obj(obj(self.item.metadata).get("opencode"))
-        is_another = any(given.get(key) != value for key, value in (self.choice or {}).items())
+        """What the journal keeps of its dispatch."""
+        shown = obj(obj(self.item.metadata).get("opencode"))
+        is_another = any(shown.get(key) != value for key, value in (self.choice or {}).items())
         return {"item_id": self.item.item_id, "agent": self.agent, **({"chosen": self.choice} if is_another else {})}
 
     def with_metadata(self, more: Mapping[str, Any]) -> PendingPrompt:

@@ -1,13 +1,13 @@
-"""What an agent is given of a prompt, kept in its item, so that a prompt that waits outlives the server. Pure.
+"""The payload of a prompt for its agent, stored in the prompt's item, so that a prompt that waits outlives the server. Pure.
 
 `metadata.prompt` of a user message's item, from its acceptance on; texts and bytes are not kept twice:
 
     agent    who is to answer
-    model    as it is handed; absent: the agent's own choice
+    model    as the agent gets it; absent: the agent's own choice
     text     pieces of the prompt's text: an index into `metadata.opencode.parts`, or what stands in no part
     files    attachments {mime, path?, filename?, text?, base64?}; `text` and `base64` are indices, or as in `text`
     compact  not a prompt, but the wish to compact
-    refused  why nobody can be given it as it was chosen (an unknown model, agent)
+    refused  why nobody can be shown it as it was chosen (an unknown model, agent)
     unattended  what happens to asks that nobody answers (`universal.unattended`), if the prompt says it
 
 `pending_prompt_of` reads it, both when a prompt is accepted and when the journal is read again, so that it is the same prompt.
@@ -26,33 +26,34 @@ from universal.jsonvalue import JsonObject, arr, obj, text
 SEPARATOR = "\n\n"
 
 
-def attachment(given: Attachment, text_at: int | None, bytes_at: int | None) -> JsonObject:
-    """How an attachment is kept. In: the parts that have its text and its bytes, if there are such."""
-    told: JsonObject = {"mime": given.mime, "path": given.path, "filename": given.filename}
-    told["text"] = given.text if given.text is None or text_at is None else text_at
-    told["base64"] = given.base64 if given.base64 is None or bytes_at is None else bytes_at
-    return {key: value for key, value in told.items() if value is not None}
+def attachment(file: Attachment, text_at: int | None, bytes_at: int | None) -> JsonObject:
+    """An attachment as JSON. In: indices of the parts that have its text and its bytes, if there are such."""
+    row: JsonObject = {"mime": file.mime, "path": file.path, "filename": file.filename}
+    row["text"] = file.text if file.text is None or text_at is None else text_at
+    row["base64"] = file.base64 if file.base64 is None or bytes_at is None else bytes_at
+    return {key: value for key, value in row.items() if value is not None}
 
 
 def pending_prompt_of(item: Item) -> PendingPrompt | None:
-    """The prompt that this item is; None for one that nobody was to be given, or whose journal is older than this."""
+    """The pending prompt stored in this item, or None if it was display-only, or is from an older journal."""
     meta = obj(item.metadata)
-    given, told = obj(meta.get("opencode")), obj(meta.get("prompt"))
-    if item.kind is not ItemKind.MESSAGE or item.role is not ItemRole.USER or not told:
+    shown, payload = obj(meta.get("opencode")), obj(meta.get("prompt"))
+    if item.kind is not ItemKind.MESSAGE or item.role is not ItemRole.USER or not payload:
         return None
-    parts = [obj(part) for part in arr(given.get("parts"))]
-    compact = told.get("compact") is True
+    parts = [obj(part) for part in arr(shown.get("parts"))]
+    compact = payload.get("compact") is True
+    pieces = (_text(piece, parts) for piece in arr(payload.get("text")))
     prompt = Prompt(
         key=item.item_id,
-        text=COMPACT if compact else SEPARATOR.join(t for t in (_text(one, parts) or "" for one in arr(told.get("text"))) if t),
-        attachments=tuple(_attachment(obj(one), parts) for one in arr(told.get("files"))),
-        model=text(told.get("model")) or None,
-        variant=text(obj(given.get("model")).get("variant")) or None,
-        mode=text(given.get("agent")) or None,
-        system=text(given.get("system")) or None,
+        text=COMPACT if compact else SEPARATOR.join(piece for piece in pieces if piece),
+        attachments=tuple(_attachment(obj(file), parts) for file in arr(payload.get("files"))),
+        model=text(payload.get("model")) or None,
+        variant=text(obj(shown.get("model")).get("variant")) or None,
+        mode=text(shown.get("agent")) or None,
+        system=text(shown.get("system")) or None,
         compact=compact,
     )
-    return PendingPrompt(item, prompt, text(told.get("agent")), refused=text(told.get("refused")))
+    return PendingPrompt(item, prompt, text(payload.get("agent")), refused=text(payload.get("refused")))
 
 
 def _text(piece: Any, parts: Sequence[JsonObject]) -> str | None:
@@ -61,22 +62,22 @@ def _text(piece: Any, parts: Sequence[JsonObject]) -> str | None:
     return piece if isinstance(piece, str) else None
 
 
-def _attachment(told: JsonObject, parts: Sequence[JsonObject]) -> Attachment:
+def _attachment(payload: JsonObject, parts: Sequence[JsonObject]) -> Attachment:
     from shim.host.prompt_files import base64_of  # late: a start reads no attachments
 
-    kept = told.get("base64")
+    kept = payload.get("base64")
     content = base64_of(text(parts[kept].get("url"))) if isinstance(kept, int) and kept < len(parts) else kept
     return Attachment(
-        mime=text(told.get("mime")),
-        path=text(told.get("path")) or None,
-        filename=text(told.get("filename")) or None,
+        mime=text(payload.get("mime")),
+        path=text(payload.get("path")) or None,
+        filename=text(payload.get("filename")) or None,
         base64=content if isinstance(content, str) else None,
-        text=_text(told.get("text"), parts),
+        text=_text(payload.get("text"), parts),
     )
 
 
 class PendingPrompts:
-    """Prompts of one session that no agent has been given, as its journal tells; a fold over its items.
+    """The prompts of one session that its journal says no agent got: a fold over its items.
 
     In: `message_of`, item id -> message id. Out: `prompts`, message id -> prompt, oldest first.
     """
@@ -86,7 +87,7 @@ class PendingPrompts:
         self.prompts: dict[str, PendingPrompt] = {}
 
     def add(self, item: Item) -> None:
-        """The next item that was completed."""
+        """Take in the next completed item."""
         if item.kind is ItemKind.STATUS:
             if any(isinstance(part, StatusPart) and part.label == "prompt" for part in item.content):
                 self._apply_status(obj(item.metadata))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "500"))
@@ -28,6 +30,16 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     # Who starts tests in the background or under nohup has them ignore these, and all that they start: Ctrl-C would do nothing.
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def logging_is_restored() -> Iterator[None]:
+    """Logging is global: a test that configures it leaves the next one as pytest began."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        structlog.contextvars.clear_contextvars()
+
 
 RERUN_LINES = 60
 """Of what the first try of a test that is tried again has to say; what failed is at its end."""

@@ -16,6 +16,7 @@ from shim.errors import SessionNotFound
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode1.publisher import OPENCODE1
 from shim.faces.opencode2 import routes as opencode2
+from shim.faces.opencode2.services import FaceServices
 from shim.host.changes import HostFeed
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
@@ -38,7 +39,7 @@ from tests.support.api import ApiClient, api
 from tests.support.live import Live, live
 from tests.support.universal import Face, face
 from universal.session import importer
-from universal.session.model import SessionRecord
+from universal.session.model import Session, SessionRecord
 
 __all__ = ["api", "locked", "start"]
 
@@ -112,6 +113,12 @@ class FakeSessions:
             if record.id == session_id:
                 return record
         raise SessionNotFound(session_id)
+
+    async def session(self, session_id: str) -> Session:
+        raise SessionNotFound(session_id)
+
+    def loaded(self, session_id: str) -> Session | None:
+        return None
 
     def busy(self) -> list[Any]:
         return []
@@ -201,5 +208,6 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
         copies=ProjectCopies(store, projects, host),
         tui_control=TuiControl(),
         watchers=Watchers(host, hub.listened, home),
+        opencode2=FaceServices(cast("Any", sessions), store, hub, clock=clock, ids=ids),
     )
     return services, sessions

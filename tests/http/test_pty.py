@@ -204,7 +204,7 @@ async def test_a_terminal_that_is_starting_is_disposed_of_too(place: Place) -> N
     starting = asyncio.create_task(terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
     await asyncio.sleep(0)
     await terminals.dispose(place.directory)
-    with pytest.raises(InvalidRequest, match="disposed of"):
+    with pytest.raises(InvalidRequest, match="was disposed while the terminal started"):
         await starting
     assert terminals.list_of(place.directory) == []
     await terminals.remove(await terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))

@@ -17,7 +17,8 @@ from shim.host.opencode_config import PLACEHOLDER
 from shim.redaction import clean
 from universal.agents.claude import notes
 from universal.permissions import Rule, decide, matches
-from universal.session.model import ToolCall
+from universal.session.entries import PendingPrompt
+from universal.session.model import File, ToolCall
 from universal.shell import LENGTH_LIMIT, parse_shell_line
 
 SIZE = 200_000
@@ -25,6 +26,8 @@ BOUND_S = 2.0
 """Of processor time; each takes some milliseconds."""
 
 SUBAGENT_CALL = ToolCall("prt_1", "call_1", "task", output="<task_result>\n" * (SIZE // 14))
+
+PROMPT = PendingPrompt("msg_1", "user", "queue", 0)
 
 CASES: dict[str, Callable[[], object]] = {
     "a rule's stars": lambda: matches("*a*a*a*a*a*a*a*a*x", "a" * SIZE),
@@ -45,7 +48,7 @@ CASES: dict[str, Callable[[], object]] = {
     "brackets in a command": lambda: parse_shell_line("a[" * (LENGTH_LIMIT // 2)),
     "quotes of pydantic on stderr": lambda: clean("input_value=" * (SIZE // 12)),
     "blanks behind a name on stderr": lambda: clean("token" + " " * SIZE),
-    "a file without its comma": lambda: prompts.item([{"type": "file", "url": "data:" + "a" * SIZE}], {}),
+    "a file without its comma": lambda: prompts.item(PROMPT, [File("prt_1", "text/plain", "data:" + "a" * SIZE)]),
     "results of subagents": lambda: results.content("subagent", SUBAGENT_CALL),
     "empty lines of a summary": lambda: notes._summary("\n" * SIZE + "x"),  # pyright: ignore[reportPrivateUsage] - pure
     "blanks in a file's head": lambda: markdown.parse("---\na: x" + " " * SIZE + "y\n---\n"),

@@ -129,6 +129,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
         matches = [record for record in matches if record.updated_ms >= start]
     if query.search:
         matches = [record for record in matches if query.search.lower() in record.title.lower()]
+    matches.sort(key=lambda record: record.id)  # ids descend in time: of two in one millisecond the newer comes first
     matches.sort(key=lambda record: (record.updated_ms, record.created_ms), reverse=True)
     limit = DEFAULT_LIMIT if query.limit is None else int(query.limit)
     page = matches[:limit] if limit >= 0 else matches  # a negative limit means no limit, as in native OpenCode

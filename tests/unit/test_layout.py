@@ -64,7 +64,8 @@ SOURCES = frozenset(name for name in FILES if name.startswith(("shim/", "univers
 OF_NO_MODULE = frozenset(
     f"test_{subject}.py"
     for subject in (
-        "ci", "documents", "image_files", "layout", "load_page", "permission_matrix", "security_doc", "sharing", "time_bounds", "workflows",
+        "ci", "documents", "image_files", "layout", "load_page", "permission_matrix", "security_doc", "sharing", "time_bounds",
+        "workflows",
     )
 )  # fmt: skip
 """Tests of the repository as a whole, of its documents, and of tools of the tests."""

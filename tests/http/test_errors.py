@@ -37,7 +37,7 @@ from shim.faces.opencode1.endpoint import extra
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.endpoint import extra as extra2
 from shim.faces.v1.routes.endpoint import v1
-from shim.host.roots import require
+from shim.host.roots import require_blocking
 from shim.http.operation import Ctx
 from shim.http.throttle import Throttle
 from shim.routes import application
@@ -394,9 +394,9 @@ RAISED: Mapping[str, Callable[[], Exception]] = {
 
 
 def outside(directory: str) -> Exception:
-    """What `require` raises for a directory outside of the roots."""
+    """What `require_blocking` raises for a directory outside of the roots."""
     with pytest.raises(ShimError) as raised:
-        require(directory, ["/home"])
+        require_blocking(directory, ["/home"])
     return raised.value
 
 

@@ -62,7 +62,7 @@ def test_a_backup_of_a_running_server_is_served_elsewhere(tmp_path: Path) -> Non
     file = str(tmp_path / "sessions.tar.gz")
     with serving(first) as (process, _):
         rest(process)
-        assert "keep it as you keep them" in command(first, "backup", file)
+        assert "Keep it secret" in command(first, "backup", file)
     assert "Restored 1 files" in command(second, "restore", file)
     with serving(second) as (process, url):
         rest(process)

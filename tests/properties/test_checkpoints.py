@@ -57,7 +57,7 @@ def picture(branch: SessionState) -> dict[str, Any]:
         "session": replace(session, messages=Messages()),
         "transcript": state.transcript,
         "reducer": (state.late, state.command),
-        "branch": (branch.sequence, branch.event_id, branch.native_session_id, branch.turn_id, branch.ended),
+        "branch": (branch.sequence, branch.journal.event_id, branch.journal.native_session_id, branch.turn_id, branch.ended),
         "instructions": (list(branch.instructions.entries.items()), branch.instructions.announced),
         "waiting": list(branch.pending_prompts.prompts.items()),
         "opencode1": opencode1.export(session),
@@ -218,7 +218,7 @@ def begins_with_another_event(patch: pytest.MonkeyPatch) -> None:
 
     async def open_from(branch: SessionState, store: Any) -> bool:
         is_open = await real(branch, store)
-        branch.sequence += 1
+        branch.journal.sequence += 1
         return is_open
 
     patch.setattr(checkpoints, "open_from", open_from)

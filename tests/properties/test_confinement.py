@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shim.errors import InvalidRequest, OutsideRoots
 from shim.host import files
-from shim.host.roots import require, within
+from shim.host.roots import require_blocking, within
 
 SECRET = "the secret that lies outside"
 INSIDE = "the file that lies inside"
@@ -146,7 +146,7 @@ def test_files_outside_the_roots_are_not_read_or_listed(project: Path, path: str
 
 @given(path=paths)
 def test_an_allow_list_is_the_same_rule(project: Path, path: str) -> None:
-    """`within` says yes only where the resolved path begins with a root; `require` refuses all else."""
+    """`within` says yes only where the resolved path begins with a root; `require_blocking` refuses all else."""
     root = os.path.realpath(project)
     asked = os.path.join(root, named(path, project)).replace("\0", "")
     try:
@@ -157,4 +157,4 @@ def test_an_allow_list_is_the_same_rule(project: Path, path: str) -> None:
     assert within(asked, [])
     if not inside:
         with pytest.raises(OutsideRoots, match="outside of the directories"):
-            require(asked, [root])
+            require_blocking(asked, [root])

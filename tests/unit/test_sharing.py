@@ -15,7 +15,7 @@ FILE = "tests/e2e/test_x.py"
         ("test_a[mock]", "mock"),
         ("test_b[once-None-mock]", "mock"),
         ("test_c[1.14.41-mock]", "1.14.41 mock"),
-        ("test_d[claude-2.1.330-1.18.33]", "1.18.33 claude-2.1.330"),
+        ("test_d[claude-2.1.197-1.18.33]", "1.18.33 claude-2.1.197"),
         ("test_e[reject-use another name-claude-agent-acp]", "claude-agent-acp"),
         ("test_f[True-opencode-acp]", "opencode-acp"),
         ("test_g[opencode]", "opencode"),

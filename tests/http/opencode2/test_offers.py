@@ -13,6 +13,7 @@ import pytest
 from shim.agents.plugins import Broken
 from tests.fakes.agents_directory import FakeAgents, claude, codex, silent
 from tests.http.conftest import Place
+from universal.agents.claude.spec import CLAUDE
 
 KEY = "sk-very-secret-123"
 
@@ -120,7 +121,7 @@ async def test_a_key_is_taken_and_never_shown(place: Place, capsys: pytest.Captu
         {"type": "env", "names": ["ANTHROPIC_API_KEY"]},
     ]
     await place.api.post("/api/integration/claude/connect/key", {"key": f" {KEY} ", "label": "mine"}, status=204)
-    assert place.services.agents.keys.environment("claude") == {"ANTHROPIC_API_KEY": KEY}
+    assert place.services.agents.keys.environment(CLAUDE) == {"ANTHROPIC_API_KEY": KEY}
     after = (await place.api.get("/api/integration/claude", status=200)).body["data"]
     assert after["connections"] == [{"type": "credential", "id": "claude", "label": "API key", "method": "key"}]
     await place.api.post("/api/credential/claude/activate", status=204)
@@ -128,7 +129,7 @@ async def test_a_key_is_taken_and_never_shown(place: Place, capsys: pytest.Captu
         assert KEY not in json.dumps((await place.api.get(path, status=200)).body)
     await place.api.delete("/api/credential/claude", status=204)
     assert (await place.api.get("/api/integration/claude", status=200)).body["data"] == before
-    assert place.services.agents.keys.environment("claude") == {}
+    assert place.services.agents.keys.environment(CLAUDE) == {}
     captured = capsys.readouterr()
     assert KEY not in captured.out + captured.err
 

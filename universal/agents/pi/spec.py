@@ -39,6 +39,8 @@ PI = AgentSpec(
     },
     login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
     enforcement=Enforcement(
-        "an extension that asks before every call", absent=("webfetch", "websearch", "task", "skill", "todowrite")
+        "an extension that asks before every call",
+        missing={"mcp": "Pi 1.5.2 can call MCP tools from code (`codemode`), and no such call was run against the rules."},
+        absent=("webfetch", "websearch", "task", "skill", "todowrite"),
     ),
 )

@@ -1,6 +1,8 @@
 # Sourced by .ci/run and .ci/nightly: runs named parts in order, all of them even when one fails, and says which failed.
 export PYTHONUNBUFFERED=1
-MAX_RERUNS=2
+# A test that needs a second try is to be mended. Five in 9,000 leave room for a machine that others use, where real browsers and
+# agents start late; more are a defect of the product or of the tests.
+MAX_RERUNS=5
 
 SHIM_RERUNS="$(mktemp)" # tests/conftest.py writes here each test that passed only at its second try
 export SHIM_RERUNS

@@ -187,6 +187,8 @@ class PromptDispatcher:
                     await self._deps.config_refresh(self._directory)
                     self._place = self._place or await self._deps.find_place(self._directory)
                     self._snapshots.look()
+                if self._waiting_key != key:
+                    continue  # aborted meanwhile: no agent is started for it
                 start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
                 snapshot = () if begun == key else (self._snapshots.begin(),)
                 begun = key

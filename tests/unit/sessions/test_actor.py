@@ -17,6 +17,7 @@ from tests.support.scripted import World, ask, body, world
 from tests.support.views import info, permissions, questions, statuses, view
 from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
+from universal.tools.accesses import Place
 from universal.turn import Input
 
 
@@ -157,6 +158,24 @@ async def test_abort_before_the_agent_has_started_never_gives_it_the_prompt(w: W
     assert w.agent.prompts[0].startswith("<earlier-in-this-conversation>\nUser:\nhello")
     assert w.agent.prompts[0].endswith("second")
     w.agent.done()
+
+
+async def test_no_agent_is_started_for_a_prompt_that_is_aborted_before_its_launch(w: World) -> None:
+    gate = asyncio.Event()
+
+    async def wait_for_place(directory: str) -> Place:
+        await gate.wait()
+        return await find_place(directory)
+
+    find_place = w.manager.deps.find_place
+    w.manager.deps = replace(w.manager.deps, find_place=wait_for_place)
+    session = w.session()
+    await ask(w, session)
+    async with asyncio.timeout(5):
+        await w.manager.abort(session)
+    gate.set()
+    await w.settle()
+    assert w.agents.spawned == []
 
 
 async def test_queued_prompts_are_cancelled_by_an_abort_and_told_with_the_next_one(w: World) -> None:
